@@ -1,0 +1,1 @@
+"""Text in, batches out; nothing here knows a model."""

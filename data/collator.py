@@ -1,0 +1,132 @@
+"""From keys to a batch; every discrete random draw of training happens here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from data import draws
+from data.corpus import Corpus
+from data.masking import choose_tokens, choose_words, corrupt, word_starts
+from data.sampler import Key
+from views import Masking, View
+
+
+class Frame(NamedTuple):
+    """What a tokenizer puts around a sentence, and its special ids."""
+
+    prefix: list[int]
+    suffix: list[int]
+    pad: int
+    mask: int | None
+    vocabulary: int
+
+    @property
+    def size(self) -> int:
+        return len(self.prefix) + len(self.suffix)
+
+    @classmethod
+    def of(cls, tokenizer) -> Frame:
+        """Read off the tokenizer by framing one word."""
+        word = tokenizer("a", add_special_tokens=False)["input_ids"]
+        framed = tokenizer("a")["input_ids"]
+        start = next(i for i in range(len(framed)) if framed[i : i + len(word)] == word)
+        return cls(
+            framed[:start], framed[start + len(word) :], tokenizer.pad_token_id, tokenizer.mask_token_id, len(tokenizer)
+        )
+
+
+class Collator:
+    """Make a batch of V views of B sentences.
+
+    Args:
+        corpus: the token ids.
+        tokenizer: gives the special tokens and, for whole words, the word boundaries.
+        views: one entry a view; with rows of several sentences view i shows sentence i.
+        max_length: tokens of a sentence, special ones included; the rest is cut off.
+        seed: of all draws.
+        masking: which views get a masked twin, or None.
+
+    Returns of a call, as torch tensors:
+        input_ids, attention_mask: (V, B, L);
+        masked_input_ids, masked_labels: (number of masked views, B, L), only with `masking`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer,
+        views: Sequence[View],
+        max_length: int,
+        seed: int,
+        masking: Masking | None = None,
+    ) -> None:
+        self.corpus = corpus
+        self.frame = Frame.of(tokenizer)
+        self.views = list(views)
+        self.max_length = max_length
+        self.seed = seed
+        self.masking = masking
+        self._starts = word_starts(tokenizer) if masking and masking.whole_words else None
+
+    def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
+        epochs, indices = np.array(batch, dtype=np.int64).T
+        ids, mask = self._framed(self._sentences(epochs, indices))
+        shape = (len(self.views), len(indices), ids.shape[1])
+        made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        made = {name: value.reshape(shape) for name, value in made.items()}
+        if self.masking is not None:
+            made |= self._masked(made["input_ids"], mask.reshape(shape), epochs, indices)
+        return {name: torch.from_numpy(value) for name, value in made.items()}
+
+    def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
+        """The ids of all views, view by view, without special tokens."""
+        longest = self.max_length - self.frame.size
+        rows = []
+        for number, view in enumerate(self.views):
+            column = number if self.corpus.columns > 1 else 0
+            sentences = [self.corpus.sentence(i, column, longest) for i in indices]
+            if view.edit is not None:
+                keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
+                pairs = zip(sentences, keyed, strict=True)
+                sentences = [view.edit(ids, draws.generator(key))[:longest] for ids, key in pairs]
+            rows += sentences
+        return rows
+
+    def _framed(self, rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Padded ids with special tokens, (T, L), and where the real tokens are."""
+        start = len(self.frame.prefix)
+        lengths = np.array([len(row) for row in rows])
+        position = np.arange(lengths.max() + self.frame.size)
+        ids = np.full((len(rows), len(position)), self.frame.pad, dtype=np.int64)
+        inner = (position >= start) & (position < start + lengths[:, None])
+        ids[inner] = np.concatenate(rows)
+        ids[:, :start] = self.frame.prefix
+        for offset, token in enumerate(self.frame.suffix):
+            ids[np.arange(len(rows)), start + lengths + offset] = token
+        return ids, position < lengths[:, None] + self.frame.size
+
+    def _masked(
+        self, ids: np.ndarray, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        masking, made = self.masking, []
+        for view in masking.views:
+            keyed = draws.keys(self.seed, epochs, indices, f"mask {view}")
+            select, replace = np.split(draws.uniforms(keyed, 2 * ids.shape[-1]), 2, axis=1)
+            maskable = self._maskable(mask[view])
+            if masking.whole_words:
+                chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)
+            else:
+                chosen = choose_tokens(maskable, masking.rate, select)
+            made.append(corrupt(ids[view], chosen, masking.recipe, self.frame.mask, self.frame.vocabulary, replace))
+        masked, labels = zip(*made, strict=True)
+        return {"masked_input_ids": np.stack(masked), "masked_labels": np.stack(labels)}
+
+    def _maskable(self, mask: np.ndarray) -> np.ndarray:
+        """Real tokens that are not special, (B, L)."""
+        position = np.arange(mask.shape[1])
+        end = mask.sum(1) - len(self.frame.suffix)
+        return (position >= len(self.frame.prefix)) & (position < end[:, None])

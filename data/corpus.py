@@ -1,0 +1,121 @@
+"""Token ids of a text, made once: one flat buffer and the offsets of every sentence in it.
+
+A cache folder holds `ids.npy` (int32), `offsets.npy` (int64, (rows, columns + 1): sentence c of row r lies
+between offsets[r, c] and offsets[r, c + 1]), optionally `labels.npy`, and `facts.json`. It is keyed by the content
+of the files, the reader's version and the tokenizer, never by names or times. Ids are stored without special
+tokens and without a length limit; the collator adds the ones and applies the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from data.reader import VERSION, Reader, content_hash
+from errors import BadInput
+
+logger = logging.getLogger(__name__)
+_ROWS_AT_ONCE = 10_000
+
+
+class Corpus:
+    """Rows of token ids, read from memory-mapped files.
+
+    Attributes:
+        ids: (tokens,) int32.
+        offsets: (rows, columns + 1) int64.
+        labels: (rows,) int64, or None.
+        facts: what run.json records of the text: content hash, rows, dropped lines.
+    """
+
+    def __init__(self, folder: str | Path, offsets: np.ndarray | None = None) -> None:
+        self.folder = Path(folder)
+        self.ids = np.load(self.folder / "ids.npy", mmap_mode="r")
+        self.offsets = np.load(self.folder / "offsets.npy", mmap_mode="r") if offsets is None else offsets
+        labels = self.folder / "labels.npy"
+        self.labels = np.load(labels, mmap_mode="r") if labels.exists() else None
+        self.facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
+
+    def __reduce__(self):
+        # A worker process opens the files itself; a pickled memory map would be a copy of all tokens.
+        return Corpus, (self.folder, None if isinstance(self.offsets, np.memmap) else self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def columns(self) -> int:
+        return self.offsets.shape[1] - 1
+
+    def sentence(self, row: int, column: int, longest: int) -> np.ndarray:
+        """The first `longest` ids of one sentence."""
+        start, end = self.offsets[row, column], self.offsets[row, column + 1]
+        return np.asarray(self.ids[start : min(end, start + longest)])
+
+
+def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int, cache_dir: str | Path) -> Corpus:
+    """The token ids of the files, from the cache or made now.
+
+    Raises:
+        BadInput: as `data.reader.Reader`; a sentence that gives no token.
+    """
+    content = content_hash(paths)
+    identity = json.dumps([content, VERSION, columns, tokenizer.backend_tokenizer.to_str()])
+    folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    if not (folder / "facts.json").exists():
+        _build(folder, Reader(paths, columns), tokenizer, content)
+    return Corpus(folder)
+
+
+def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int | None]], facts: dict) -> None:
+    """Write rows of (token ids of each sentence, label or None) as a cache folder; labels for all rows or none."""
+    buffer, offsets, labels, position = [], [], [], 0
+    for sentences, label in rows:
+        ends = np.cumsum([position] + [len(ids) for ids in sentences])
+        buffer.append(np.fromiter((i for ids in sentences for i in ids), dtype=np.int32))
+        offsets.append(ends)
+        position = int(ends[-1])
+        if label is not None:
+            labels.append(label)
+    np.save(folder / "ids.npy", np.concatenate(buffer))
+    np.save(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
+    if labels:
+        np.save(folder / "labels.npy", np.array(labels, dtype=np.int64))
+    (folder / "facts.json").write_text(json.dumps({**facts, "rows": len(offsets)}), encoding="utf-8")
+
+
+def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+    facts = {"files": [path.name for path in reader.paths], "sha256": content, "columns": reader.columns}
+    try:
+        write_corpus(partial, ((ids, None) for ids in _tokenised(reader, tokenizer)), facts)
+        facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}
+        (partial / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+        if not (folder / "facts.json").exists():  # another process may have been faster
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    logger.info("tokenised %d rows (%d empty lines dropped)", reader.rows, reader.empty_lines)
+
+
+def _tokenised(reader: Reader, tokenizer) -> Iterator[list[list[int]]]:
+    rows = iter(reader)
+    with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
+        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+            sentences = [sentence for row in chunk for sentence in row]
+            ids = tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]
+            if [] in ids:
+                raise BadInput(f"{reader.paths[0]}: the tokenizer finds no token in '{sentences[ids.index([])][:40]}'")
+            for start in range(0, len(ids), reader.columns):
+                yield ids[start : start + reader.columns]
+            bar.update(len(chunk))

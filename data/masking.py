@@ -1,0 +1,83 @@
+"""Choosing the tokens to mask and writing something else in their place; pure functions of uniform numbers.
+
+Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens independently, drawn anew
+in every batch; Condenser's pre-training masks whole words, a fixed number of tokens a block (METHODS: its RoBERTa
+variant used BERT's word boundaries by mistake; here each family has its own).
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from errors import BadInput
+
+IGNORED = -100  # label of a position that carries no loss
+
+
+def word_starts(tokenizer) -> np.ndarray:
+    """(vocabulary,) bool: whether a token begins a word; from the tokenizer's own kind, not from its name."""
+    kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    if kind == "WordPiece":
+        return np.array([not token.startswith("##") for token in tokens])
+    if kind == "ByteLevel":
+        return np.array([token.startswith("Ġ") for token in tokens])
+    raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
+
+
+def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
+    """Each maskable token with probability `rate`, independently: (R, L) bool and (R, L) numbers -> (R, L) bool."""
+    return maskable & (uniform < rate)
+
+
+def choose_words(maskable: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
+    """Whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
+
+    A row of n maskable tokens gets max(1, round(rate n)) of them; a word that would exceed the number is passed
+    over, as in Condenser's data collator.
+
+    Args:
+        maskable: neither special nor padding.
+        starts: whether the token at a position begins a word.
+        rate: share of the tokens.
+        uniform: one number a position; that of a word's first token orders the words.
+    """
+    chosen = np.zeros_like(maskable)
+    for row in np.flatnonzero(maskable.any(1)):
+        positions = np.flatnonzero(maskable[row])
+        heads = starts[row, positions].copy()
+        heads[0] = True
+        words = np.split(positions, np.flatnonzero(heads)[1:])
+        budget = max(1, round(rate * len(positions)))
+        for w in np.argsort(uniform[row, positions[heads]], kind="stable"):
+            if len(words[w]) <= budget:
+                chosen[row, words[w]] = True
+                budget -= len(words[w])
+            if budget == 0:
+                break
+    return chosen
+
+
+def corrupt(
+    ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The masked ids and the labels, (R, L) each; labels are the original id where chosen, IGNORED elsewhere.
+
+    Args:
+        ids: the original ids.
+        chosen: which positions to predict.
+        recipe: `bert` (80 % mask token, 10 % random token, 10 % unchanged) or `mask` (all).
+        mask_id: id of the mask token.
+        vocabulary: random tokens are drawn from all ids below it.
+        uniform: one number a position; below 0.8 mask, from 0.8 to 0.9 random (the remainder picks the token).
+    """
+    masked, labels = ids.copy(), np.where(chosen, ids, IGNORED)
+    if recipe == "mask":
+        masked[chosen] = mask_id
+        return masked, labels
+    masked[chosen & (uniform < 0.8)] = mask_id
+    swap = chosen & (uniform >= 0.8) & (uniform < 0.9)
+    masked[swap] = ((uniform[swap] - 0.8) * 10 * vocabulary).astype(ids.dtype) % vocabulary
+    return masked, labels

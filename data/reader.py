@@ -1,0 +1,130 @@
+"""Streaming reader of training text: one sentence a line, or tab-separated rows of two or three sentences.
+
+One line feed ends a line, nothing else does (not U+2028, not NEL). Plain, gzip, xz and zstd files are told apart
+by their first bytes, whatever they are called.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import zstandard
+
+from errors import BadInput
+
+VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
+LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+class Reader:
+    """Iterate over the rows of several files and count what was dropped.
+
+    Args:
+        paths: the files, read in this order.
+        columns: sentences in a row; 1 for plain text.
+
+    Raises:
+        BadInput: while iterating, with file and line: a file that cannot be opened, is empty or damaged; bytes
+            that are not UTF-8; a NUL; a line over `LONGEST_LINE`; a row with another number of columns.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], columns: int = 1) -> None:
+        self.paths = [Path(path) for path in paths]
+        self.columns = columns
+        self.rows = 0
+        self.empty_lines = 0
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        self.rows = self.empty_lines = 0
+        for path in self.paths:
+            before = self.rows
+            yield from self._rows(path)
+            if self.rows == before:
+                raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
+
+    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
+        with _opened(path) as stream:
+            for number, line in enumerate(_lines(stream, path), start=1):
+                text = _decoded(line, path, number)
+                if not text.strip():
+                    self.empty_lines += 1
+                    continue
+                yield self._row(text, path, number)
+                self.rows += 1
+
+    def _row(self, text: str, path: Path, number: int) -> tuple[str, ...]:
+        row = tuple(cell.strip() for cell in text.split("\t"))
+        if len(row) != self.columns:
+            hint = "; --columns 2 or 3 reads rows of sentences" if self.columns == 1 else ""
+            raise BadInput(f"{path}:{number}: {len(row)} tab-separated columns, expected {self.columns}{hint}")
+        if not all(row):
+            raise BadInput(f"{path}:{number}: column {row.index('') + 1} is empty")
+        return row
+
+
+def content_hash(paths: Sequence[str | Path]) -> str:
+    """sha256 over the bytes of the files in their order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        _check_file(Path(path))
+        with Path(path).open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise BadInput(f"{path}: is a folder; name its files")
+    if not path.exists():
+        raise BadInput(f"{path}: no such file")
+    if not path.is_file():
+        raise BadInput(f"{path}: not a regular file")
+
+
+def _opened(path: Path) -> BinaryIO:
+    _check_file(path)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be opened ({error.strerror})") from error
+    magic = stream.peek(6)[:6]
+    if magic.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=stream)
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return lzma.LZMAFile(stream)
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True))
+    return stream
+
+
+def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    number = 0
+    while True:
+        try:
+            line = stream.readline(LONGEST_LINE + 2)
+        except _DAMAGED as error:
+            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or cut off ({error})") from error
+        if not line:
+            return
+        number += 1
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(line) > LONGEST_LINE:
+            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence a line?")
+        yield line
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    if b"\x00" in line:
+        raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error

@@ -1,0 +1,46 @@
+"""The order of the examples, and the key of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch.utils.data import Dataset, Sampler
+
+from data import draws
+
+Key = tuple[int, int]
+
+
+class KeyedSampler(Sampler):
+    """Yields (epoch, index) pairs in the order of a permutation keyed by (seed, epoch)."""
+
+    def __init__(self, seed: int, count: int) -> None:
+        self.seed = seed
+        self.count = count
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Key]:
+        for index in draws.permutation(self.seed, self.epoch, self.count):
+            yield self.epoch, int(index)
+
+
+class Keys(Dataset):
+    """A data set that hands each key through: the collator reads the corpus for a whole batch at once."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, key: Key) -> Key:
+        return key
+
+    def __getitems__(self, keys: list[Key]) -> list[Key]:
+        return keys

@@ -1,0 +1,45 @@
+"""The errors a user can meet, each with the exit code of the command that meets it.
+
+A command prints `error: <message>` on one line and exits with the code; anything else that escapes is a
+bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+
+class ProjectError(Exception):
+    """Base of all expected errors; the message says what, where, and what to do."""
+
+    exit_code = 1
+
+
+class BadInput(ProjectError):
+    """Input or configuration that cannot be used: a file, a line, a flag."""
+
+    exit_code = 2
+
+
+class NonFinite(ProjectError):
+    """A loss, a score or a weight that is not a finite number."""
+
+    exit_code = 3
+
+
+class CheckpointRefused(ProjectError):
+    """A run folder or checkpoint that does not belong to, or cannot continue, this run."""
+
+    exit_code = 5
+
+
+def run_command(main: Callable[[], object]) -> None:
+    """Call `main` and turn an expected error into one line and its exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        main()
+    except ProjectError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,75 @@
+"""`python -m eval MODEL --tasks sts`: score any encoder in the papers' protocol."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from errors import run_command
+from eval.encode import Encode
+from eval.report import table, with_source, write_rows
+from eval.tasks import GROUPS, average, own_pairs, tasks_named
+from models.encoder import load_encoder
+from models.pooling import POOLINGS
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m eval`."""
+    p = argparse.ArgumentParser(
+        prog="python -m eval",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Score a sentence encoder: Spearman x 100 of cosine against gold scores.",
+        epilog="examples:\n"
+        "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
+        "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
+        "  python -m eval runs/infocse --dev_file my_pairs.tsv",
+    )
+    p.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder, sentence-transformers")
+    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
+    p.add_argument("--dev_file", help="own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
+    p.add_argument("--split", choices=["test", "dev"], default="test")
+    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
+                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+    p.add_argument("--output", help="write the rows to this JSON file")
+    return p
+
+
+def evaluate(encode: Encode, tasks: list, data_dir: str) -> list[dict]:
+    """Rows of all tasks, and their average where there are several."""
+    rows = [task.score(encode, data_dir) for task in tasks]
+    return [*rows, average(rows)] if len(rows) > 1 else rows
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return the rows it printed."""
+    args = parser().parse_args(argv)
+    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), args.split)
+    if args.dev_file:
+        tasks.append(own_pairs(args.dev_file))
+    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)
+    start = time.perf_counter()
+    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
+    name = Path(args.model).name
+    rows = with_source(evaluate(encode, tasks, args.data_dir), name, None)
+    sys.stdout.write(table({name: rows}) + "\n")
+    logger.info("%d tasks in %.1f s", len(tasks), time.perf_counter() - start)
+    if args.output:
+        write_rows(args.output, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    run_command(main)

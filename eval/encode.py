@@ -1,0 +1,72 @@
+"""The only encode loop of the repository."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from errors import NonFinite
+
+TOKENS_PER_BATCH = 8192
+
+
+class Encode:
+    """Turn a list of sentences into their vectors, (N, D) float32.
+
+    Distinct sentences are encoded once, sorted by length, so that hardly any padding is computed. Consumes no
+    random numbers and leaves the module in the mode it found, so that evaluating never changes training.
+
+    Args:
+        module: has `embed(input_ids, attention_mask) -> (B, D)`.
+        tokenizer: a Hugging Face tokenizer.
+        max_length: tokens per sentence, special ones included; longer sentences are cut.
+        bf16: run the module under bfloat16 autocast.
+        progress: show a bar.
+    """
+
+    def __init__(self, module, tokenizer, max_length: int, bf16: bool = False, progress: bool = False) -> None:
+        self.module = module
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.bf16 = bf16
+        self.progress = progress
+
+    @torch.no_grad()
+    def __call__(self, sentences: list[str]) -> np.ndarray:
+        distinct = list(dict.fromkeys(sentences))
+        row = {sentence: i for i, sentence in enumerate(distinct)}
+        ids = self.tokenizer(distinct, truncation=True, max_length=self.max_length)["input_ids"]
+        order = np.argsort([-len(tokens) for tokens in ids], kind="stable")
+        was_training = self.module.training
+        self.module.eval()
+        parts = []
+        with tqdm(total=len(ids), desc="encode", unit="sentence", disable=not self.progress, leave=False) as bar:
+            for batch in _batches([ids[i] for i in order]):
+                parts.append(self._embed(batch))
+                bar.update(len(batch))
+        self.module.train(was_training)
+        vectors = np.empty((len(ids), parts[0].shape[1]), dtype=np.float32)
+        vectors[order] = np.concatenate(parts)
+        if not np.isfinite(vectors).all():
+            raise NonFinite("the model gives vectors that are not finite numbers; its weights are damaged")
+        return vectors[[row[sentence] for sentence in sentences]]
+
+    def _embed(self, batch: list[list[int]]) -> np.ndarray:
+        device = next(self.module.parameters()).device
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt").to(device)
+        context = torch.autocast(device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
+        with context:
+            vectors = self.module.embed(padded["input_ids"], padded["attention_mask"])
+        return vectors.float().cpu().numpy()
+
+
+def _batches(ids: list[list[int]]):
+    """Cut a list sorted by falling length into batches of about equal numbers of tokens."""
+    start = 0
+    while start < len(ids):
+        size = max(1, TOKENS_PER_BATCH // max(1, len(ids[start])))
+        yield ids[start : start + size]
+        start += size

@@ -1,0 +1,88 @@
+"""Projection heads between the pooled vector and the contrastive loss, and their form in a saved model.
+
+Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head from the
+official InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the middle, batch norm
+without affine parameters at the end), which the InfoCSE paper does not mention.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from errors import BadInput
+
+ACTIVATIONS = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "Identity": nn.Identity, "GELU": nn.GELU, "Sigmoid": nn.Sigmoid}
+
+
+class Dense(nn.Sequential):
+    """One linear layer and its activation: the unit in which a kept head is saved."""
+
+    def __init__(self, linear: nn.Linear, activation: str) -> None:
+        if activation not in ACTIVATIONS:
+            raise BadInput(f"activation '{activation}' of a Dense module is unknown: {', '.join(ACTIVATIONS)}")
+        super().__init__(linear, ACTIVATIONS[activation]())
+        self.activation = activation
+
+
+class LinearTanh(nn.Module):
+    """tanh(W x + b), (T, H) -> (T, H)."""
+
+    def __init__(self, width: int, init_std: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        nn.init.normal_(self.linear.weight, std=init_std)  # BERT's initialisation, as the official code gets it
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return torch.tanh(self.linear(pooled))
+
+    def dense_layers(self) -> list[Dense]:
+        return [Dense(self.linear, "Tanh")]
+
+
+class BatchNormMLP(nn.Module):
+    """Linear, batch norm, ReLU, linear, batch norm without affine: (T, H) -> (T, H).
+
+    The batch statistics are those of the rows it is given, both views and all processes together.
+    """
+
+    def __init__(self, width: int, init_std: float) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, 2 * width, bias=False)
+        self.inner_norm = nn.BatchNorm1d(2 * width)
+        self.outer = nn.Linear(2 * width, width, bias=False)
+        self.outer_norm = nn.BatchNorm1d(width, affine=False)
+        for linear in (self.inner, self.outer):
+            nn.init.normal_(linear.weight, std=init_std)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return self.outer_norm(self.outer(torch.relu(self.inner_norm(self.inner(pooled)))))
+
+    def dense_layers(self) -> list[Dense]:
+        return [
+            Dense(_folded(self.inner, self.inner_norm), "ReLU"),
+            Dense(_folded(self.outer, self.outer_norm), "Identity"),
+        ]
+
+
+def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
+    """The linear layer that equals `linear` followed by `norm` in evaluation mode."""
+    scale = torch.rsqrt(norm.running_var + norm.eps) * (norm.weight if norm.affine else 1.0)
+    folded = nn.Linear(linear.in_features, linear.out_features)
+    with torch.no_grad():
+        folded.weight.copy_(linear.weight * scale[:, None])
+        folded.bias.copy_(-norm.running_mean * scale + (norm.bias if norm.affine else 0.0))
+    return folded
+
+
+PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP}
+
+
+def projection_named(name: str, width: int, init_std: float) -> nn.Module | None:
+    """A new projection head; None for `none`."""
+    if name == "none":
+        return None
+    if name not in PROJECTIONS:
+        raise BadInput(f"projection '{name}' is unknown; choose from: none, {', '.join(PROJECTIONS)}")
+    return PROJECTIONS[name](width, init_std)

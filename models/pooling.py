@@ -1,0 +1,60 @@
+"""From the hidden states of a backbone to one vector per sentence, without parameters.
+
+Sources: SimCSE (arXiv 2104.08821) section 6.3 and its released code for the names; InfoCSE Table 9 for
+`cls_before_pooler`. Two definitions of "first-last average" are published under one name: SimCSE's table
+averaged the embedding layer with the last layer (56.70 on STS for bert-base), its corrected code the first
+transformer layer with the last one (60.73). They have two names here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from errors import BadInput
+
+
+def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H)."""
+    weights = mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
+    return (tokens * weights).sum(1) / weights.sum(1)
+
+
+def _first(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    return states[-1][:, 0]
+
+
+def _mean_of(*layers: int) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
+    def pool(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+        return masked_mean(sum(states[i] for i in layers) / len(layers), mask)
+
+    return pool
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A pooling: `pool(states, mask)`, where `states` are the embedding output and each layer's, (B, L, H)."""
+
+    pool: Callable[[Sequence[Tensor], Tensor], Tensor]
+    all_layers: bool = False  # False: only the last hidden state is needed
+    keeps_head: bool = False  # the projection head of training belongs to the vector (pooling `cls`)
+    module: str | None = None  # sentence-transformers' name of the same pooling, None where it has none
+
+
+POOLINGS = {
+    "cls": Pooling(_first, keeps_head=True, module="cls"),
+    "cls_before_pooler": Pooling(_first, module="cls"),
+    "avg": Pooling(_mean_of(-1), module="mean"),
+    "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
+    "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),
+    "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
+}
+
+
+def pooling_named(name: str) -> Pooling:
+    """The pooling of that name; BadInput with the known names otherwise."""
+    if name not in POOLINGS:
+        raise BadInput(f"pooling '{name}' is unknown; choose from: {', '.join(POOLINGS)}")
+    return POOLINGS[name]
