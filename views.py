@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+IGNORED = -100  # label of a position that carries no loss
+
 
 @dataclass(frozen=True)
 class View:

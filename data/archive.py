@@ -2,8 +2,8 @@
 
 An archive is input from outside: its names can point anywhere, its sizes can lie, and a small gzip file can
 hold terabytes. Nothing here trusts the header or the defaults of `tarfile`: every member is checked, also the
-ones that are not kept, and reading stops at fixed limits. The caller passes a temporary folder as the target and
-throws it away when `extract` raises.
+ones that are not kept, and reading stops at fixed limits. The caller passes a temporary folder as the target
+and throws it away when `extract` raises.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ MAX_TOTAL_BYTES = 1024 * 2**20
 
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
-_BROKEN = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError, RecursionError)
+_BROKEN = (
+    tarfile.TarError,
+    EOFError,
+    zlib.error,
+    gzip.BadGzipFile,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
 
 
 @dataclass
@@ -79,9 +87,7 @@ def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> E
                     if member.isfile():
                         _take(archive, tar, member, keep(name), target, done)
     except _BROKEN as error:
-        raise BadInput(
-            f"{archive}: not a whole tar archive ({error}); remove it and download it again"
-        ) from error
+        raise BadInput(f"{archive}: not a whole tar archive ({error}); remove it and download it again") from error
     return done
 
 

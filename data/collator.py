@@ -35,7 +35,11 @@ class Frame(NamedTuple):
         framed = tokenizer("a")["input_ids"]
         start = next(i for i in range(len(framed)) if framed[i : i + len(word)] == word)
         return cls(
-            framed[:start], framed[start + len(word) :], tokenizer.pad_token_id, tokenizer.mask_token_id, len(tokenizer)
+            framed[:start],
+            framed[start + len(word) :],
+            tokenizer.pad_token_id,
+            tokenizer.mask_token_id,
+            len(tokenizer),
         )
 
 
@@ -114,8 +118,12 @@ class Collator:
     ) -> dict[str, np.ndarray]:
         masking, made = self.masking, []
         for view in masking.views:
-            keyed = draws.keys(self.seed, epochs, indices, f"mask {view}")
-            select, replace = np.split(draws.uniforms(keyed, 2 * ids.shape[-1]), 2, axis=1)
+            # A stream a purpose, not one stream cut in two: the numbers of a sentence must not depend on how long
+            # the longest sentence of its batch is.
+            select, replace = (
+                draws.uniforms(draws.keys(self.seed, epochs, indices, f"{purpose} {view}"), ids.shape[-1])
+                for purpose in ("mask", "replace")
+            )
             maskable = self._maskable(mask[view])
             if masking.whole_words:
                 chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)
@@ -130,3 +138,18 @@ class Collator:
         position = np.arange(mask.shape[1])
         end = mask.sum(1) - len(self.frame.suffix)
         return (position >= len(self.frame.prefix)) & (position < end[:, None])
+
+
+class MaskedCollator:
+    """The masked twin alone, as one view: input_ids, attention_mask, labels (B, L), for masked language models."""
+
+    def __init__(self, corpus: Corpus, tokenizer, max_length: int, seed: int, masking: Masking) -> None:
+        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, masking)
+
+    def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
+        made = self._collate(batch)
+        return {
+            "input_ids": made["masked_input_ids"][0],
+            "attention_mask": made["attention_mask"][0],
+            "labels": made["masked_labels"][0],
+        }

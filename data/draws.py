@@ -23,7 +23,11 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str) -> np.ndarray:
     """One 64-bit key an example: (B,) epochs and (B,) indices -> (B,) uint64."""
     folded = np.full(len(indices), seed, dtype=np.uint64)
-    for field in (np.uint64(zlib.crc32(purpose.encode())), epochs.astype(np.uint64), indices.astype(np.uint64)):
+    for field in (
+        np.uint64(zlib.crc32(purpose.encode())),
+        epochs.astype(np.uint64),
+        indices.astype(np.uint64),
+    ):
         folded = _mix(folded + _GOLDEN) ^ field
     return _mix(folded + _GOLDEN)
 

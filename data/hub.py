@@ -1,7 +1,7 @@
 """One file of a dataset repository into a folder, and the lock file that remembers which file it was.
 
-The library does the transfer, so that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar
-work as everywhere; it also resumes a transfer that is cut while the command runs.
+The library does the transfer, so that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress
+bar work as everywhere; it also resumes a transfer that is cut while the command runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
@@ -35,7 +34,6 @@ class Source:
     repo: str
     file: str
     target: str
-    size: str
     min_lines: int = 0
     # A moving name: no published source states a commit. The lock file records what it meant the first time.
     revision: str = "main"
@@ -76,11 +74,8 @@ def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
     # Read at the call: the library keeps the value it saw when it was imported.
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
-    url = hf_hub_url(
-        source.repo, source.file, repo_type="dataset", revision=source.revision, endpoint=endpoint
-    )
+    url = hf_hub_url(source.repo, source.file, repo_type="dataset", revision=source.revision, endpoint=endpoint)
     try:
-        urlsplit(url).port  # noqa: B018  a malformed HF_ENDPOINT fails here, with a ValueError
         head = get_hf_file_metadata(url, endpoint=endpoint)
         if head.commit_hash is None or head.etag is None:
             raise ValueError("the answer names no commit or no ETag, so this is not a hub")
@@ -113,6 +108,8 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
         advice = "set HF_TOKEN to a token that may read it"
     elif status == 404:
         advice = "the repository or file is not there: set HF_ENDPOINT to a mirror that has it"
+    elif getattr(error, "errno", None):
+        advice = "check the data folder and the free space there"
     else:
         advice = "run the same command again, finished parts are kept, or set HF_ENDPOINT to a mirror"
     reason = " ".join(str(error).split())[:_REASON_CHARS] or type(error).__name__
@@ -133,8 +130,8 @@ def check(lock: Path, source: Source, path: Path, found: Measure) -> None:
     expected = locked(lock, source)
     if expected not in (None, found.sha256):
         raise BadInput(
-            f"{path}: sha256 is {found.sha256}, but {lock} recorded {expected} for {source.file}: the content "
-            "changed since the first download; if that is wanted, remove the lock file and what it gave"
+            f"{path}: sha256 is {found.sha256}, but {lock} recorded {expected} for {source.file}: the "
+            "content changed since the first download; to accept it, remove that entry and the old copy"
         )
 
 

@@ -12,8 +12,7 @@ import json
 import numpy as np
 
 from errors import BadInput
-
-IGNORED = -100  # label of a position that carries no loss
+from views import IGNORED
 
 
 def word_starts(tokenizer) -> np.ndarray:

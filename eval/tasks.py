@@ -70,9 +70,7 @@ def _read_stsb(split: str, data_dir: Path) -> Pairs:
 
 
 def _read_sick(file: str, data_dir: Path) -> Pairs:
-    return read_columns(
-        data_dir / DOWNSTREAM / "SICK" / file, "relatedness_score", "sentence_A", "sentence_B"
-    )
+    return read_columns(data_dir / DOWNSTREAM / "SICK" / file, "relatedness_score", "sentence_A", "sentence_B")
 
 
 # Subsets and numbers of pairs: the SemEval releases as SentEval reads them (STS13 without SMT).
@@ -115,4 +113,10 @@ def tasks_named(names: Iterable[str], split: str) -> list[Task]:
 def average(rows: list[dict]) -> dict:
     """The papers' average: the plain mean of the values after rounding each to two decimals."""
     mean = sum(round(row["value"], 2) for row in rows) / len(rows)
-    return {**rows[0], "task": "Avg.", "aggregation": "mean of tasks", "n": sum(r["n"] for r in rows), "value": mean}
+    return {
+        **rows[0],
+        "task": "Avg.",
+        "aggregation": "mean of tasks",
+        "n": sum(r["n"] for r in rows),
+        "value": mean,
+    }

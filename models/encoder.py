@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import copy
 import inspect
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
 from models import layout
 from models.pooling import pooling_named
+
+
+@contextmanager
+def quiet():
+    """Keep transformers' loading report back: what it would say is checked, and refused where it matters."""
+    level = transformers_logging.get_verbosity()
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bar:
+            transformers_logging.enable_progress_bar()
 
 
 class EncoderOutput(NamedTuple):
@@ -87,9 +104,10 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
     extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
     try:
-        model, info = AutoModel.from_pretrained(
-            path, config=config, output_loading_info=True, trust_remote_code=False, **extra
-        )
+        with quiet():
+            model, info = AutoModel.from_pretrained(
+                path, config=config, output_loading_info=True, trust_remote_code=False, **extra
+            )
     except (OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"cannot load the encoder '{path}': {error}") from error
     if info["missing_keys"]:

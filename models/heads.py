@@ -12,7 +12,13 @@ from torch import Tensor, nn
 
 from errors import BadInput
 
-ACTIVATIONS = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "Identity": nn.Identity, "GELU": nn.GELU, "Sigmoid": nn.Sigmoid}
+ACTIVATIONS = {
+    "Tanh": nn.Tanh,
+    "ReLU": nn.ReLU,
+    "Identity": nn.Identity,
+    "GELU": nn.GELU,
+    "Sigmoid": nn.Sigmoid,
+}
 
 
 class Dense(nn.Sequential):

@@ -132,9 +132,7 @@ def _pooling_name(path: str, settings: dict | None) -> str:
     settings = settings or {}
     old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     named = settings.get("pooling_mode") or "+".join(
-        old.get(key, key)
-        for key, value in settings.items()
-        if key.startswith("pooling_mode_") and value
+        old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
     )
     for name, pooling in POOLINGS.items():
         if pooling.module == named and not pooling.keeps_head:

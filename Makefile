@@ -1,0 +1,38 @@
+# Every target makes its own environment when there is none: each is the only command a fresh machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA_DIR ?= corpora
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= true
+
+.PHONY: help quickstart test test-all verify check format
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.installed: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet -r requirements.txt
+	touch $@
+
+quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a plot, in minutes
+	$(BIN)/python quickstart.py
+
+test: $(VENV)/.installed  ## every offline test, on generated data
+	$(BIN)/python -m pytest -q
+
+test-all: $(VENV)/.installed  ## the long tests too
+	$(BIN)/python -m pytest -q -m "slow or not slow"
+
+verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
+	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
+
+check: $(VENV)/.installed  ## lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed  ## repair what check finds
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .

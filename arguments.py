@@ -1,0 +1,242 @@
+"""Command lines: dataclasses, defaults from a YAML file, flags that win.
+
+A configuration file is flags written down: its values are read as plain strings and converted by the very
+parser that converts flags, so `3e-5` is a number, `no` is a word, and a wrong type is refused by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from transformers import HfArgumentParser, TrainingArguments
+
+from errors import BadInput
+
+
+@dataclass
+class ModelArguments:
+    """The encoder."""
+
+    _argument_group_name = "model"
+
+    method: str | None = field(default=None, metadata={"help": "a file of models/objectives: infocse, simcse, ..."})
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "checkpoint to start from: a folder, a run of stage 1, or a hub id"}
+    )
+    pooling: str = field(
+        default="cls_before_pooler",
+        metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, avg_top2, avg_first_last, "
+                  "avg_embedding_last; saved in the model"},
+    )  # fmt: skip
+    projection: str = field(
+        default="linear_tanh",
+        metadata={"help": "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE)"},
+    )
+    dropout: float | None = field(
+        default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
+    )
+
+
+@dataclass
+class PretrainArguments:
+    """The masked language model and its auxiliary head."""
+
+    _argument_group_name = "model"
+
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "masked language model to start from: a folder or a hub id"}
+    )
+    config_name: str | None = field(
+        default=None,
+        metadata={"help": "instead: a configuration (JSON file or folder) whose model is trained from scratch, with a "
+                  "vocabulary learned from train_file"},
+    )  # fmt: skip
+    vocabulary_size: int = field(default=4000, metadata={"help": "with config_name: word pieces to learn"})
+    skip_from: int = field(default=6, metadata={"help": "layer whose states the head sees (6 of 12: InfoCSE 3.1)"})
+    head_layers: int = field(default=2, metadata={"help": "layers of the auxiliary head (InfoCSE 3.1)"})
+    mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (Condenser)"})
+    whole_words: bool = field(default=True, metadata={"help": "mask whole words (Condenser)"})
+    dropout: float | None = field(
+        default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
+    )
+
+
+@dataclass
+class DataArguments:
+    """The training text."""
+
+    _argument_group_name = "data"
+
+    train_file: list[str] = field(
+        default_factory=list,
+        metadata={"help": "UTF-8 text, plain, .gz, .xz or .zst; looked up as given, then below data_dir"},
+    )
+    max_length: int = field(default=32, metadata={"help": "tokens of a sentence or block, special ones included"})
+    data_dir: str = field(default="corpora", metadata={"help": "where `python -m data.prepare` puts things"})
+    cache_dir: str = field(default="corpora/cache", metadata={"help": "tokenised text, keyed by content"})
+    dry_run: bool = field(
+        default=False, metadata={"help": "build everything, compute one batch, print the plan, write no run"}
+    )
+
+
+@dataclass
+class SentenceArguments(DataArguments):
+    """The training text and what the encoder is scored on."""
+
+    columns: int = field(default=1, metadata={"help": "sentences in a row; 2 or 3 for tab-separated rows"})
+    dev: Literal["stsb", "none"] = field(
+        default="stsb", metadata={"help": "what selects the best model: STS-B dev, or none (the last is kept)"}
+    )
+    dev_file: str | None = field(
+        default=None,
+        metadata={"help": "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"},
+    )
+    test_tasks: list[str] = field(
+        default_factory=lambda: ["sts"], metadata={"help": "scored once at the end: sts, task names, or none"}
+    )
+
+
+@dataclass
+class RunArguments(TrainingArguments):
+    """TrainingArguments with the defaults of this family.
+
+    Sources: the SimCSE and InfoCSE scripts (AdamW without decay and warm-up, linear schedule, clipping at 1, seed
+    42, batch 64, evaluation every 125 steps).
+    """
+
+    _argument_group_name = "training (transformers.TrainingArguments)"
+
+    per_device_train_batch_size: int = field(default=64, metadata={"help": "sentences a step and process"})
+    learning_rate: float = field(default=3e-5, metadata={"help": "peak learning rate"})
+    num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
+    eval_strategy: str = field(default="steps", metadata={"help": "always by steps"})
+    eval_steps: float = field(default=125, metadata={"help": "evaluate every so many steps, and at the last one"})
+    save_steps: float = field(default=1000, metadata={"help": "full resumable state every so many steps"})
+    save_total_limit: int | None = field(default=2, metadata={"help": "resumable states that are kept"})
+    logging_steps: float = field(default=25, metadata={"help": "log the mean of the terms every so many steps"})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "the collator makes the columns"})
+    dataloader_drop_last: bool = field(
+        default=True, metadata={"help": "the last batch would be smaller: fewer negatives, or repeated sentences"}
+    )
+    ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "buffers agree by construction"})
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
+
+
+# Fields that change neither the weights nor what is selected: they may differ when a run is resumed. All
+# others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them.
+MAY_DIFFER = frozenset(
+    """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
+    log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
+    save_steps save_total_limit save_on_each_node dataloader_num_workers dataloader_prefetch_factor
+    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
+    hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
+)
+
+
+class Parser(HfArgumentParser):
+    """HfArgumentParser that raises BadInput instead of printing its usage of two hundred flags."""
+
+    def error(self, message: str):
+        raise BadInput(f"{message} (--help lists all flags)")
+
+
+def parse(argv: Sequence[str], types: Iterable[type], description: str) -> tuple[Any, ...]:
+    """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
+
+    Raises:
+        BadInput: an unknown flag or key, a value of the wrong type, a file that is not a flat YAML mapping.
+    """
+    parser = Parser(
+        types, description=description, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
+    config, flags = split_config(argv)
+    known = {f.name for kind in types for f in fields(kind) if f.init}
+    defaults = config_flags(config, known) if config else []
+    try:
+        *parsed, _, unknown = parser.parse_args_into_dataclasses(
+            [*defaults, *flags], look_for_args_file=False, return_remaining_strings=True
+        )
+    except (ValueError, ImportError) as error:  # TrainingArguments checks its own values
+        raise BadInput(str(error)) from error
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].lstrip("-").split("=")[0], known, n=1)
+        raise BadInput(f"unknown argument '{unknown[0]}'" + (f"; did you mean '--{near[0]}'?" if near else ""))
+    return tuple(parsed)
+
+
+def peek(argv: Sequence[str], name: str) -> str | None:
+    """One flag's value before all flags are known: from the command line, else from the configuration file."""
+    config, flags = split_config(argv)
+    finder = Parser(add_help=False, allow_abbrev=False)
+    finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
+    return vars(finder.parse_known_args(flags)[0])[name]
+
+
+def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of `--config`, and the other arguments; found first, because it decides what else is a flag."""
+    finder = Parser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config")
+    found, rest = finder.parse_known_args(list(argv))
+    return found.config, rest
+
+
+def config_flags(path: str, known: set[str]) -> list[str]:
+    """A configuration file as flags; BadInput for a key that is no flag, with the nearest known one."""
+    flags: list[str] = []
+    for key, value in read_config(path).items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise BadInput(f"{path}: unknown key '{key}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        flags += [f"--{key}", *value] if isinstance(value, list) else [f"--{key}={value}"]
+    return flags
+
+
+def read_config(path: str) -> dict[str, str | list[str]]:
+    """A flat YAML mapping with every scalar as the string that is written there."""
+    try:
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
+    for key, value in content.items():
+        parts = value if isinstance(value, list) else [value]
+        if not parts or not all(isinstance(part, str) and part for part in parts):
+            raise BadInput(f"{path}: '{key}' needs a value or a list of values; leave the key out for the default")
+    return content
+
+
+class _Strings(yaml.BaseLoader):
+    """YAML's BaseLoader (only strings, lists and mappings, no tags) that refuses a key written twice."""
+
+    def construct_mapping(self, node, deep=False):
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key, (mark, _) in zip(names, node.value, strict=True):
+            if not isinstance(key, str) or names.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' twice or no word", mark.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
+    """Training files, each as given or below `data_dir`; BadInput names both places."""
+    if not names:
+        raise BadInput("--train_file is missing: the text to train on")
+    found = []
+    for name in names:
+        places = [Path(name), Path(data_dir) / name]
+        existing = [place for place in places if place.exists()]
+        if not existing:
+            raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
+        found.append(existing[0])
+    return found

@@ -1,0 +1,47 @@
+"""A WordPiece vocabulary learned from a text, for models that are trained from scratch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, BertTokenizer
+
+from data.reader import VERSION, Reader, content_hash
+from errors import BadInput
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
+    """BERT's lower-casing tokenizer with a vocabulary of at most `size` pieces, cached by the text's content.
+
+    Raises:
+        BadInput: `size` leaves no room for a piece, or as `data.reader.Reader`.
+    """
+    if size <= len(SPECIAL):
+        raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
+    key = json.dumps([content_hash(files), VERSION, size])
+    folder = Path(cache_dir) / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    if not (folder / "tokenizer.json").exists():
+        _learn(files, size).save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
+    tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)
+    cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", cls), ("[SEP]", sep)],
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return BertTokenizer(tokenizer_object=tokenizer, model_max_length=512)

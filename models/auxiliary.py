@@ -1,0 +1,188 @@
+"""The pieces of a backbone, and the auxiliary network made of them.
+
+The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1) is Condenser's head (Gao and Callan 2021, arXiv
+2104.08253): a few transformer layers over [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that
+predict masked tokens. Only this file takes a backbone apart; BERT and RoBERTa are known.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask
+
+from errors import BadInput
+from models.encoder import load_config, quiet
+from views import IGNORED
+
+HEAD_FILE = "aux_head.safetensors"
+CONDENSER_FILE = "model.pt"
+PREFIX = "c_head."
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a `*ForMaskedLM` keeps its parts."""
+
+    base: str
+    output: str  # the module from hidden states to logits
+    transform: Callable[[nn.Module], nn.Module]  # its part before the vocabulary matrix
+
+
+def _roberta_transform(head: nn.Module) -> nn.Module:
+    return nn.Sequential(head.dense, nn.GELU(), head.layer_norm)
+
+
+FAMILIES = {
+    "bert": Family("bert", "cls.predictions", lambda head: head.transform),
+    "roberta": Family("roberta", "lm_head", _roberta_transform),
+}
+
+
+def family_of(config) -> Family:
+    """The known family of a configuration; BadInput for others."""
+    if config.model_type not in FAMILIES:
+        raise BadInput(
+            f"the auxiliary network needs the pieces of a backbone and knows {', '.join(FAMILIES)}, "
+            f"not '{config.model_type}'; purely contrastive methods work with any encoder"
+        )
+    return FAMILIES[config.model_type]
+
+
+def load_masked_lm(path: str, config=None) -> PreTrainedModel:
+    """A `*ForMaskedLM` with every tensor from the file; BadInput otherwise."""
+    config = config if config is not None else load_config(path)
+    family_of(config)
+    try:
+        with quiet():
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                path, config=config, output_loading_info=True, trust_remote_code=False
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"cannot load a masked language model from '{path}': {error}") from error
+    if info["missing_keys"]:
+        raise BadInput(
+            f"'{path}' is no whole masked language model: {sorted(info['missing_keys'])[0]} is missing "
+            f"({len(info['missing_keys'])} tensors in all)"
+        )
+    return model
+
+
+def backbone_of(lm: PreTrainedModel) -> PreTrainedModel:
+    """The encoder inside a masked language model."""
+    return getattr(lm, family_of(lm.config).base)
+
+
+def check_depth(config, skip_from: int) -> None:
+    """Refuse a layer the backbone does not have, or its last one, which the head sees already."""
+    if not 0 <= skip_from < config.num_hidden_layers:
+        raise BadInput(
+            f"--skip_from {skip_from}: the backbone has {config.num_hidden_layers} layers, so 0 to "
+            f"{config.num_hidden_layers - 1} can be chosen (6 for 12 layers, 3 for 6)"
+        )
+
+
+def run_layers(layers: nn.ModuleList, states: Tensor, attention_mask: Tensor, config) -> Tensor:
+    """Transformer layers in order on (B, L, H), with padding masked as the backbone itself masks it."""
+    mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=attention_mask)
+    for layer in layers:
+        states = layer(states, mask)
+    return states
+
+
+class LowerLayers(nn.Module):
+    """A copy of the embeddings and the first `skip_from` layers: ids (B, L) -> states (B, L, H)."""
+
+    def __init__(self, backbone: PreTrainedModel, skip_from: int) -> None:
+        super().__init__()
+        check_depth(backbone.config, skip_from)
+        self.config = backbone.config
+        self.embeddings = copy.deepcopy(backbone.embeddings)
+        self.layers = copy.deepcopy(backbone.encoder.layer[:skip_from])
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return run_layers(self.layers, self.embeddings(input_ids=input_ids), attention_mask, self.config)
+
+
+class VocabularyHead(nn.Module):
+    """A copy of a model's way from hidden states to logits, with a matrix of its own: (M, H) -> (M, vocabulary)."""
+
+    def __init__(self, lm: PreTrainedModel) -> None:
+        super().__init__()
+        family = family_of(lm.config)
+        head = lm.get_submodule(family.output)
+        self.transform = copy.deepcopy(family.transform(head))
+        self.decoder = nn.Linear(head.decoder.in_features, head.decoder.out_features)
+        self.decoder.load_state_dict(head.decoder.state_dict())
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.decoder(self.transform(states))
+
+
+def head_input(cls: Tensor, lower: Tensor) -> Tensor:
+    """[h ; M > 0]: the sentence's [CLS] (B, H) before the lower states of the other positions, (B, L, H)."""
+    return torch.cat([cls.unsqueeze(1), lower[:, 1:]], dim=1)
+
+
+def masked_token_loss(output: Callable[[Tensor], Tensor], states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum of the cross entropies at the labelled positions, and their number; logits exist only there."""
+    chosen = labels != IGNORED
+    logits = output(states[chosen])  # (M, vocabulary)
+    return F.cross_entropy(logits.float(), labels[chosen], reduction="sum"), chosen.sum()
+
+
+def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
+    """`count` transformer layers of the backbone's own kind, drawn as the backbone draws its layers."""
+    kind = type(backbone.encoder.layer[0])
+    layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
+    layers.apply(backbone._init_weights)
+    return layers
+
+
+def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
+    """Copies of the backbone's last `count` layers."""
+    if not 0 < count <= len(backbone.encoder.layer):
+        raise BadInput(f"--head_layers {count}: the backbone has {len(backbone.encoder.layer)} layers")
+    return copy.deepcopy(backbone.encoder.layer[-count:])
+
+
+def read_head(path: str) -> dict[str, Tensor] | None:
+    """The auxiliary layers beside a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
+    ours, condenser = Path(path) / HEAD_FILE, Path(path) / CONDENSER_FILE
+    if ours.is_file():
+        tensors = load_file(ours)
+    elif condenser.is_file():
+        tensors = torch.load(condenser, map_location="cpu", weights_only=True)
+        tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+    else:
+        return None
+    stray = [name for name in tensors if not name.startswith(PREFIX)]
+    if stray:
+        raise BadInput(f"'{path}': tensor '{stray[0]}' of the auxiliary head is not named {PREFIX}LAYER.*")
+    return {name.removeprefix(PREFIX): value for name, value in tensors.items()}
+
+
+def load_head(path: str, backbone: PreTrainedModel, count: int) -> nn.ModuleList | None:
+    """The pre-trained auxiliary layers of a checkpoint, every tensor filled and none left over; None without any."""
+    tensors = read_head(path)
+    if tensors is None:
+        return None
+    layers = new_head(backbone, count)
+    expected = layers.state_dict()
+    wrong = sorted(set(tensors) ^ set(expected))
+    wrong += [name for name in expected if name in tensors and tensors[name].shape != expected[name].shape]
+    if wrong:
+        raise BadInput(
+            f"the auxiliary head in '{path}' does not fit {count} layers of this backbone: {PREFIX}{wrong[0]} is "
+            f"missing, left over or of another shape ({len(wrong)} tensors in all); see --head_layers"
+        )
+    layers.load_state_dict(tensors)
+    return layers

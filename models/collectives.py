@@ -1,0 +1,33 @@
+"""What several processes must agree on; the only file that imports torch.distributed.
+
+DistributedDataParallel averages gradients over the W processes. A loss that every process computes whole, over
+vectors gathered with gradient, therefore comes out right as it is; a sum over local tokens has to be multiplied by W.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.nn.functional import all_gather
+
+
+def world_size() -> int:
+    """Number of processes, 1 without a launcher."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def gather_with_gradient(local: Tensor) -> Tensor:
+    """Rows of all processes in their order, (V, B, H) -> (V, N, H); gradient flows back to every process's rows."""
+    return local if world_size() == 1 else torch.cat(all_gather(local.contiguous()), dim=1)
+
+
+def mean_over_tokens(total: Tensor, count: Tensor) -> Tensor:
+    """Sum of local token losses over the number of tokens of all processes, scaled so that DDP's average is exact.
+
+    The mean of the returned values over the processes is the mean over all tokens.
+    """
+    count = count.clone()
+    if world_size() > 1:
+        dist.all_reduce(count)
+    return total * world_size() / count.clamp(min=1)

@@ -1,0 +1,45 @@
+"""Contrastive losses and what is measured of a cloud of vectors; pure functions in float32."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def info_nce(query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None) -> Tensor:
+    """Cross entropy of picking each query's own key among all keys and extra negatives.
+
+    loss = mean_i -log( exp(s(q_i, k_i)) / sum_c exp(s(q_i, c)) ),  s(a, b) = cos(a, b) / temperature
+
+    Args:
+        query: one view of the batch, (N, D).
+        key: the other view, row i belongs to query i, (N, D).
+        temperature: tau in the papers.
+        negatives: rows that match no query, (M, D).
+
+    Computed in float32 whatever the autocast state: at tau = 0.05 half precision is too coarse for cosines near 1.
+
+    Source: SimCSE (arXiv 2104.08821) equation 1, and equation 5 with hard negatives; one direction, as there.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
+        query, candidates = F.normalize(query.float(), dim=-1), F.normalize(candidates.float(), dim=-1)
+        logits = query @ candidates.T / temperature  # (N, N + M)
+    return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
+
+
+def mean_cosine(vectors: Tensor) -> Tensor:
+    """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
+    unit = F.normalize(vectors.float(), dim=-1)
+    count = len(unit)
+    return (unit.sum(0).square().sum() - count) / (count * (count - 1))
+
+
+def uniformity(vectors: Tensor) -> Tensor:
+    """Log mean exp(-2 |x - y|^2) over pairs of different unit rows, (N, D) -> (); 0 is a collapsed encoder.
+
+    Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE equation 3.
+    """
+    unit = F.normalize(vectors.float(), dim=-1)
+    return torch.pdist(unit).square().mul(-2).exp().mean().log()

@@ -1,0 +1,63 @@
+"""What every objective gets and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+@dataclass
+class Batch:
+    """A batch as the collator made it.
+
+    Attributes:
+        input_ids, attention_mask: (V, B, L).
+        masked_input_ids, masked_labels: (number of masked views, B, L), or None where the method masks nothing.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    masked_input_ids: Tensor | None = None
+    masked_labels: Tensor | None = None
+
+
+@dataclass
+class Encoded:
+    """A batch as the encoder sees it.
+
+    Attributes:
+        pooled: sentence vectors of this process, (V, B, H).
+        cls: last hidden state of the first token, (V, B, H).
+        projected: vectors of all processes behind the projection head, with gradient, (V, N, D); None where no
+            objective reads them.
+    """
+
+    pooled: Tensor
+    cls: Tensor
+    projected: Tensor | None
+
+
+class Term(NamedTuple):
+    """One part of the loss: the raw value, which is logged, and its weight in the sum."""
+
+    value: Tensor
+    weight: float
+
+
+class Objective(nn.Module):
+    """A part of the training loss that owns the networks and buffers it needs beside the encoder."""
+
+    reads_projection = False
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        """Named terms of the loss for one batch."""
+        raise NotImplementedError
+
+    def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
+        """What else is worth seeing at an evaluation, without gradient and on this process alone."""
+        return {}
+
+    def after_step(self, encoder: nn.Module) -> None:
+        """Called once after every optimizer step."""

@@ -1,0 +1,172 @@
+"""InfoCSE: SimCSE plus an auxiliary masked language model that sees the sentence vector (Wu et al. 2022, 2210.06432).
+
+The auxiliary network reads a masked copy of the sentence through frozen lower layers and the encoder's [CLS] of the
+whole sentence; to predict well, the [CLS] must carry what the masks hide. Gradient reaches the encoder only there.
+
+    python run_unsup.py --config configs/infocse-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from errors import BadInput
+from models import auxiliary
+from models.collectives import mean_over_tokens
+from models.encoder import SentenceEncoder
+from models.objectives import simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+from views import Masking, View
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """Options of the auxiliary objective; defaults are those of the official code for bert-base."""
+
+    aux_weight: float = field(
+        default=1e-5, metadata={"help": "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE"}
+    )
+    contrastive_weight: float = field(
+        default=1.0, metadata={"help": "weight of the contrastive loss; 0 is the row without it in Table 5"}
+    )
+    mask_rate: float = field(default=0.4, metadata={"help": "share of masked tokens (Table 7)"})
+    mask_recipe: Literal["bert", "mask"] = field(
+        default="bert",
+        metadata={"help": "bert: 80/10/10 as the official code; mask: all (section 2 of the paper)"},
+    )
+    aux_views: Literal["both", "first"] = field(
+        default="both",
+        metadata={"help": "copies that get a masked twin: both (official code) or one (section 3.2)"},
+    )
+    aux_init: Literal["checkpoint", "encoder_top", "random"] = field(
+        default="checkpoint",
+        metadata={"help": "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"},
+    )
+    skip_from: int = field(default=6, metadata={"help": "frozen lower layers; the same as in stage 1"})
+    head_layers: int = field(default=2, metadata={"help": "layers of the auxiliary head; the same as in stage 1"})
+    aux_detach: bool = field(default=True, metadata={"help": "freeze the lower layers (Table 6: --no_aux_detach)"})
+    aux_frozen_eval: bool = field(
+        default=True, metadata={"help": "no dropout in the frozen layers (official: on for base, off for large)"}
+    )
+
+
+def views(args: Arguments) -> list[View]:
+    """Two equal views, as SimCSE."""
+    return [View(), View()]
+
+
+def masking(args: Arguments) -> Masking | None:
+    """A masked twin of one or both views; none when its loss has no weight."""
+    if args.aux_weight == 0:
+        return None
+    if not 0 < args.mask_rate < 1:
+        raise BadInput(f"--mask_rate {args.mask_rate}: a share between 0 and 1 is needed")
+    return Masking(args.mask_rate, args.mask_recipe, views=(0, 1) if args.aux_views == "both" else (0,))
+
+
+class AuxiliaryMLM(Objective):
+    """Cross entropy of the masked tokens, seen by frozen lower layers and the encoder's [CLS].
+
+    Args:
+        lower: embeddings and lower layers of the checkpoint.
+        head: the auxiliary layers, trained on.
+        output: transform and vocabulary matrix, trained on, untied from the encoder (as the official code).
+        weight: lambda.
+        detach: freeze `lower`.
+        frozen_eval: with `detach`, keep `lower` without dropout.
+        views: which views' [CLS] and twins are used.
+    """
+
+    def __init__(
+        self,
+        lower: auxiliary.LowerLayers,
+        head: nn.ModuleList,
+        output: auxiliary.VocabularyHead,
+        weight: float,
+        detach: bool,
+        frozen_eval: bool,
+        views: tuple[int, ...],
+    ) -> None:
+        super().__init__()
+        self.lower = lower.requires_grad_(not detach)
+        self.c_head = head
+        self.output = output
+        self.weight = weight
+        self.detach = detach
+        self.frozen_eval = frozen_eval
+        self.views = views
+
+    def train(self, mode: bool = True) -> AuxiliaryMLM:
+        super().train(mode)
+        if self.detach and self.frozen_eval:
+            self.lower.eval()
+        return self
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        total, count = self._loss(encoded.cls[list(self.views)], batch)
+        return {"aux_mlm": Term(mean_over_tokens(total, count), self.weight)}
+
+    def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
+        """The auxiliary loss, and the same when every sentence gets its neighbour's [CLS]: what the vector tells."""
+        cls = encoded.cls[list(self.views)]
+        seen = {}
+        for name, given in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
+            total, count = self._loss(given, batch)
+            seen[name] = total / count.clamp(min=1)
+        return seen
+
+    def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        mask = batch.attention_mask[list(self.views)].flatten(0, 1)  # (T, L)
+        with torch.no_grad() if self.detach else nullcontext():
+            lower = self.lower(batch.masked_input_ids.flatten(0, 1), mask)  # (T, L, H)
+        states = auxiliary.head_input(cls.flatten(0, 1), lower)
+        states = auxiliary.run_layers(self.c_head, states, mask, self.lower.config)
+        return auxiliary.masked_token_loss(self.output, states, batch.masked_labels.flatten(0, 1))
+
+
+def build(args: Arguments, encoder: SentenceEncoder, source: str) -> list[Objective]:
+    """Contrastive and auxiliary objective; a term of weight 0 is not built.
+
+    Raises:
+        BadInput: no stage-1 head beside the checkpoint (unless `aux_init` says so), or one of another depth.
+    """
+    objectives: list[Objective] = []
+    if args.contrastive_weight:
+        objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight))
+    if args.aux_weight:
+        # With the encoder's configuration, so that the copies have the dropout of this run.
+        lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
+        backbone = auxiliary.backbone_of(lm)
+        lower = auxiliary.LowerLayers(backbone, args.skip_from)
+        head = _head(args, lm.config, backbone, source)
+        output = auxiliary.VocabularyHead(lm)
+        chosen = masking(args).views
+        objectives.append(
+            AuxiliaryMLM(lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, chosen)
+        )
+    if not objectives:
+        raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")
+    return objectives
+
+
+def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.ModuleList:
+    if args.aux_init == "random":
+        return auxiliary.new_head(backbone, args.head_layers)
+    if args.aux_init == "encoder_top":
+        return auxiliary.top_layers(backbone, args.head_layers)
+    trained_at = getattr(config, "skip_from", args.skip_from)
+    if trained_at != args.skip_from:
+        raise BadInput(f"--skip_from {args.skip_from}: the head in '{source}' was trained with skip_from {trained_at}")
+    head = auxiliary.load_head(source, backbone, args.head_layers)
+    if head is None:
+        raise BadInput(
+            f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or {auxiliary.CONDENSER_FILE}); run "
+            "stage 1 (run_pretrain_aux.py) first, or say --aux_init random or encoder_top"
+        )
+    return head

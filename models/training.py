@@ -1,0 +1,100 @@
+"""Encoder, projection head and objectives as one trainable model; composition only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+
+from models.collectives import gather_with_gradient
+from models.contrast import mean_cosine, uniformity
+from models.encoder import SentenceEncoder
+from models.objectives.base import Batch, Encoded, Objective
+
+
+@dataclass
+class TrainingOutput(ModelOutput):
+    """The loss to minimise, and its raw terms by name."""
+
+    loss: Tensor | None = None
+    terms: dict[str, Tensor] | None = None
+
+
+class EncoderForTraining(PreTrainedModel):
+    """Sum of the objectives' weighted terms on one batch.
+
+    Args:
+        encoder: the artefact; its kept head, where it has one, is the projection.
+        projection: a head for training only, or None.
+        objectives: what is minimised.
+    """
+
+    # The loss is a mean over the batch; the Trainer has to divide it by the accumulation steps.
+    accepts_loss_kwargs = False
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+
+    def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
+        super().__init__(encoder.config)
+        self.encoder = encoder
+        self.projection = projection
+        self.objectives = nn.ModuleList(objectives)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        masked_input_ids: Tensor | None = None,
+        masked_labels: Tensor | None = None,
+    ) -> TrainingOutput:
+        """One training step's loss; shapes as in `models.objectives.base.Batch`."""
+        batch = Batch(input_ids, attention_mask, masked_input_ids, masked_labels)
+        encoded = self._encode(batch)
+        encoded.projected = self._project(encoded.pooled)
+        loss, values = torch.zeros((), device=input_ids.device), {}
+        for objective in self.objectives:
+            for name, term in objective(encoded, batch).items():
+                loss = loss + term.weight * term.value
+                values[name] = term.value.detach()
+        return TrainingOutput(loss=loss, terms=values)
+
+    def _encode(self, batch: Batch) -> Encoded:
+        """All views in one forward: they differ in ids and dropout masks only."""
+        views, count = batch.input_ids.shape[:2]
+        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1))
+        pooled, cls = (vectors.view(views, count, -1) for vectors in output)
+        return Encoded(pooled, cls, None)
+
+    def _project(self, pooled: Tensor) -> Tensor | None:
+        """Gather, then project, so that batch statistics are those of all processes; in float32."""
+        if not any(objective.reads_projection for objective in self.objectives):
+            return None
+        with torch.autocast(pooled.device.type, enabled=False):
+            everyone = gather_with_gradient(pooled.float())  # (V, N, H)
+            head = self.encoder.head if self.encoder.head is not None else self.projection
+            return everyone if head is None else head(everyone.flatten(0, 1)).view(*everyone.shape[:2], -1)
+
+    @torch.no_grad()
+    def probe(self, **inputs: Tensor) -> dict[str, float]:
+        """Diagnostics on one batch in evaluation mode: spread of the vectors and what the objectives add."""
+        was_training = self.training
+        self.eval()
+        batch = Batch(**inputs)
+        encoded = self._encode(batch)
+        seen = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
+        for objective in self.objectives:
+            seen |= objective.probe(encoded, batch)
+        self.train(was_training)
+        return {name: float(value) for name, value in seen.items()}
+
+    def after_step(self) -> None:
+        """Tell the objectives that the optimizer has stepped."""
+        for objective in self.objectives:
+            objective.after_step(self.encoder)

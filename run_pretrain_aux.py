@@ -1,0 +1,102 @@
+"""Stage 1 of InfoCSE: pre-train a masked language model together with its auxiliary network.
+
+    python run_pretrain_aux.py --config configs/aux-bert-base.yaml [--any_flag value ...]
+
+From a checkpoint, or from scratch with --config_name. The result is an ordinary masked language model plus
+`aux_head.safetensors`; stage 2 (run_unsup.py) starts from its folder. The same command resumes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from transformers import AutoModelForMaskedLM, set_seed
+
+from arguments import DataArguments, PretrainArguments, RunArguments, find_files, parse
+from data.blocks import packed
+from data.collator import Frame, MaskedCollator
+from data.corpus import load_corpus
+from data.masking import word_starts
+from data.vocabulary import train_tokenizer
+from errors import BadInput, run_command
+from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
+from models.encoder import load_config, load_tokenizer
+from models.masked_lm import AuxiliaryMaskedLM
+from session import Session, dry_run, plan, scratch_folder, set_dropout, weights_hash
+from trainer import EmbeddingTrainer
+from views import Masking
+
+logger = logging.getLogger(__name__)
+
+
+def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
+    """Masked language model and head, both from the checkpoint or new; what is new is said."""
+    source = model_args.model_name_or_path
+    config = load_config(source or model_args.config_name)
+    family_of(config)
+    set_dropout(config, model_args.dropout)
+    head = None
+    if source:
+        lm = load_masked_lm(source, config)
+        head = load_head(source, backbone_of(lm), model_args.head_layers)
+    else:
+        config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+        lm = AutoModelForMaskedLM.from_config(config)
+    if head is None:
+        logger.info("the %d layers of the auxiliary head are new", model_args.head_layers)
+        head = new_head(backbone_of(lm), model_args.head_layers)
+    return AuxiliaryMaskedLM(lm, head, model_args.skip_from)
+
+
+def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments):
+    """The tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
+    if bool(model_args.model_name_or_path) == bool(model_args.config_name):
+        raise BadInput("give one of --model_name_or_path (a checkpoint) and --config_name (from scratch)")
+    files = find_files(data_args.train_file, data_args.data_dir)
+    with args.main_process_first(desc="tokenise"):
+        if model_args.model_name_or_path:
+            tokenizer = load_tokenizer(model_args.model_name_or_path)
+        else:
+            tokenizer = train_tokenizer(files, model_args.vocabulary_size, data_args.cache_dir)
+        corpus = load_corpus(files, tokenizer, 1, data_args.cache_dir)
+    frame = Frame.of(tokenizer)
+    return tokenizer, packed(corpus, data_args.max_length - frame.size, word_starts(tokenizer))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse, build, train, save."""
+    argv = sys.argv[1:] if argv is None else argv
+    groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), __doc__)
+    model_args, data_args, args = groups
+    tokenizer, blocks = load_text(model_args, data_args, args)
+    masking = Masking(model_args.mask_rate, whole_words=model_args.whole_words)
+    identity = {
+        "text": blocks.facts,
+        "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
+    }
+    session = Session("run_pretrain_aux.py", argv, groups, identity)
+    if data_args.dry_run:
+        args.output_dir = scratch_folder()
+    start = session.open()
+    if start.finished:
+        return
+
+    set_seed(args.seed)
+    model = build_model(model_args, tokenizer)
+    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking)
+    trainer = EmbeddingTrainer(model, args, collator, len(blocks))
+    description = plan(model, args, len(blocks), {"masking": masking, "skip_from": model_args.skip_from})
+    if data_args.dry_run:
+        dry_run(trainer, description)
+        return
+    logger.info(description)
+    session.train(trainer, start)
+    if trainer.is_world_process_zero():
+        model.save(args.output_dir, tokenizer)
+        session.finish(trainer, {})
+    trainer.accelerator.wait_for_everyone()
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,142 @@
+"""A stand-in for the hub on this machine: enough of its protocol for one file at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from data.prepare import LOCK, prepare
+from data.sources import ARCHIVE, WIKI, read_pinned
+
+
+@dataclass
+class Hub:
+    files: dict[str, bytes] = field(default_factory=dict)
+    status: int = 200
+    commit: str | None = "c" * 40
+    etag: str | None = None
+    cut: str = "never"  # or "once", "always": the body ends after five sixths
+    requests: list[str] = field(default_factory=list)
+    endpoint: str = ""
+
+    def count(self, method: str) -> int:
+        return sum(request.startswith(method) for request in self.requests)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+
+    def do_HEAD(self):
+        self._answer(with_body=False)
+
+    def do_GET(self):
+        self._answer(with_body=True)
+
+    def log_message(self, *args):
+        pass
+
+    def _answer(self, with_body):
+        hub, name = self.hub, self.path.rpartition("/")[2]
+        if "/datasets/princeton-nlp/datasets-for-simcse/resolve/" not in self.path:
+            return self._head(404, {"Content-Length": "0"})
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        hub.requests.append(f"{self.command} {name} {start}")
+        if hub.cut == "always" and start:
+            return None  # the connection closes without an answer
+        status = 404 if name not in hub.files else hub.status
+        if status != 200:
+            return self._head(status, {"X-Error-Code": "EntryNotFound"} if status == 404 else {})
+        body = hub.files[name]
+        self._head(206 if start else 200, self._headers_of(body, start))
+        if with_body:
+            is_cut = hub.cut == "always" or (hub.cut == "once" and hub.count("GET") == 1)
+            self.wfile.write(body[start : len(body) * 5 // 6 if is_cut else len(body)])
+        return None
+
+    def _headers_of(self, body, start):
+        digest = self.hub.etag or hashlib.sha256(body).hexdigest()
+        headers = {"ETag": f'"{digest}"', "Content-Length": str(len(body) - start)}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        return headers | ({"X-Repo-Commit": self.hub.commit} if self.hub.commit else {})
+
+    def _head(self, status, headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A running stand-in that `HF_ENDPOINT` points to."""
+    hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its attempts
+    yield hub
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """A data folder to fill from the stand-in, and small files under the published names to fill it with."""
+
+    hub: Hub
+    root: Path
+    content: dict[str, bytes] = field(
+        default_factory=lambda: {path: f"content of {path}\n".encode() for path in read_pinned()}
+    )
+    text: bytes = b"one sentence\n" * 1_000_000
+    gold: str = "senteval/downstream/STS/STS13-en-test/STS.gs.FNWN.txt"
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        return {path: hashlib.sha256(body).hexdigest() for path, body in self.content.items()}
+
+    @property
+    def sts(self) -> set[str]:
+        return {path for path in self.content if "/STS/" in path or "/SICK/" in path}
+
+    def prepare(self, *names: str) -> list[tuple]:
+        return prepare(names, self.root, self.pinned)
+
+    def placed(self) -> dict[str, bytes]:
+        """Every file that a reader could find."""
+        return {
+            str(path.relative_to(self.root)): path.read_bytes()
+            for path in self.root.rglob("*")
+            if path.is_file() and ".download" not in path.parts and path.name != LOCK
+        }
+
+    def serve(self, changed: dict[str, bytes | None], prefix: str = "") -> None:
+        """Put an archive on the hub: the small files with these changes, None for one left out."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for name, body in {**self.content, **changed}.items():
+                if body is not None:
+                    info = tarfile.TarInfo(prefix + name.removeprefix("senteval/downstream/"))
+                    info.size = len(body)
+                    tar.addfile(info, io.BytesIO(body))
+        self.hub.files[ARCHIVE.file] = packed.getvalue()
+
+
+@pytest.fixture
+def corpora(hub, tmp_path):
+    corpora = Corpora(hub, tmp_path / "corpora")
+    corpora.serve({})
+    hub.files[WIKI.file] = corpora.text
+    return corpora
