@@ -79,10 +79,18 @@ def last_complete(root: Path) -> str | None:
     folders = sorted(root.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True)
     for folder in folders:
         if is_complete(folder):
+            _check_best(root, folder)
             return str(folder)
     if folders:
         raise CheckpointRefused(f"{root}: none of the {len(folders)} checkpoints is whole; remove them to start anew")
     return None
+
+
+def _check_best(root: Path, checkpoint: Path) -> None:
+    """The best model up to a checkpoint lies in best/; without it the run would end with a worse one."""
+    step = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8")).get("best_global_step")
+    if step and not (root / "best" / "config.json").is_file():
+        raise CheckpointRefused(f"{root / 'best'}: the best model (of step {step}) is gone; start anew elsewhere")
 
 
 def is_complete(folder: Path) -> bool:

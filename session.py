@@ -159,7 +159,9 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     with trainer.accelerator.autocast():
         output = trainer.model.to(trainer.args.device)(**batch)
     terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
-    sys.stdout.write(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss.detach()):.4f}\n")
+    sys.stdout.write(
+        f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss.detach()):.4f}\n"
+    )
 
 
 def scratch_folder() -> str:

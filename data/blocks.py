@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.corpus import Corpus
+from errors import BadInput
 
 
 def packed(corpus: Corpus, length: int, starts_word: np.ndarray) -> Corpus:
@@ -18,6 +19,8 @@ def packed(corpus: Corpus, length: int, starts_word: np.ndarray) -> Corpus:
         length: ids in a block, without special tokens.
         starts_word: (vocabulary,) whether a token begins a word (`data.masking.word_starts`).
     """
+    if length < 1:
+        raise BadInput("--max_length: the special tokens leave no room for text")
     words = starts_word[np.asarray(corpus.ids)]
     words[corpus.offsets[:, 0]] = True  # a line begins a word, whatever its first token looks like
     boundaries = np.flatnonzero(words)

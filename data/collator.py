@@ -12,6 +12,7 @@ from data import draws
 from data.corpus import Corpus
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
 from data.sampler import Key
+from errors import BadInput
 from views import Masking, View
 
 
@@ -70,6 +71,8 @@ class Collator:
     ) -> None:
         self.corpus = corpus
         self.frame = Frame.of(tokenizer)
+        if max_length <= self.frame.size:
+            raise BadInput(f"--max_length {max_length}: the {self.frame.size} special tokens leave no room for text")
         self.views = list(views)
         self.max_length = max_length
         self.seed = seed

@@ -69,7 +69,9 @@ def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int, cache_dir:
         BadInput: as `data.reader.Reader`; a sentence that gives no token.
     """
     content = content_hash(paths)
-    identity = json.dumps([content, VERSION, columns, tokenizer.backend_tokenizer.to_str()])
+    # Truncation and padding are whatever the tokenizer's last call left there; ids here have neither.
+    rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    identity = json.dumps([content, VERSION, columns, rules])
     folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
     if not (folder / "facts.json").exists():
         _build(folder, Reader(paths, columns), tokenizer, content)
@@ -101,8 +103,10 @@ def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
         write_corpus(partial, ((ids, None) for ids in _tokenised(reader, tokenizer)), facts)
         facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}
         (partial / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-        if not (folder / "facts.json").exists():  # another process may have been faster
-            partial.rename(folder)
+        partial.rename(folder)
+    except OSError:
+        if not (folder / "facts.json").exists():  # if it does, another process was faster
+            raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     logger.info("tokenised %d rows (%d empty lines dropped)", reader.rows, reader.empty_lines)

@@ -74,35 +74,61 @@ def content_hash(paths: Sequence[str | Path]) -> str:
     """sha256 over the bytes of the files in their order."""
     digest = hashlib.sha256()
     for path in paths:
-        _check_file(Path(path))
-        with Path(path).open("rb") as stream:
+        with _opened_as_is(Path(path)) as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()
 
 
-def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise BadInput(f"{path}: is a folder; name its files")
-    if not path.exists():
-        raise BadInput(f"{path}: no such file")
-    if not path.is_file():
-        raise BadInput(f"{path}: not a regular file")
+def _opened_as_is(path: Path) -> BinaryIO:
+    try:
+        if path.is_dir():
+            raise BadInput(f"{path}: is a folder; name its files")
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path}: not a regular file")
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: no such file") from error
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be opened ({error.strerror})") from error
 
 
 def _opened(path: Path) -> BinaryIO:
-    _check_file(path)
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be opened ({error.strerror})") from error
+    stream = _opened_as_is(path)
     magic = stream.peek(6)[:6]
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stream)
     if magic.startswith(b"\xfd7zXZ\x00"):
         return lzma.LZMAFile(stream)
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True))
+        return io.BufferedReader(_Zstd(stream))
     return stream
+
+
+class _Zstd(io.RawIOBase):
+    """A zstd file decompressed; unlike zstandard's own stream reader it tells a cut-off file from a finished one."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._frame = None
+        self._packed = self._plain = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._plain:
+            packed = self._packed or self._stream.read(8192)
+            if not packed and self._frame:
+                raise EOFError("file ended within a frame")
+            if not packed:
+                return 0
+            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            self._plain, self._packed = memoryview(self._frame.decompress(packed)), b""
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        count = min(len(buffer), len(self._plain))
+        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
+        return count
 
 
 def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:

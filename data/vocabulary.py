@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,23 +22,38 @@ def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
     """BERT's lower-casing tokenizer with a vocabulary of at most `size` pieces, cached by the text's content.
 
     Raises:
-        BadInput: `size` leaves no room for a piece, or as `data.reader.Reader`.
+        BadInput: `size` leaves no room for a piece or for the letters, or as `data.reader.Reader`.
     """
     if size <= len(SPECIAL):
         raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
     key = json.dumps([content_hash(files), VERSION, size])
     folder = Path(cache_dir) / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
     if not (folder / "tokenizer.json").exists():
-        _learn(files, size).save_pretrained(folder)
+        _save(_learn(files, size), folder)
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
+def _save(tokenizer: BertTokenizer, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+    try:
+        tokenizer.save_pretrained(partial)
+        partial.rename(folder)
+    except OSError:
+        if not (folder / "tokenizer.json").exists():  # if it does, another process was faster
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
-    tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)
+    # The library numbers the letters inside words in the order of a hash table, which differs in every process, and
+    # equally frequent pairs are merged in the order of their numbers. So the letters are collected first and numbered.
+    letters = sorted(_pieces(files, 0, SPECIAL).keys() - set(SPECIAL))
+    if len(SPECIAL) + len(letters) > size:
+        raise BadInput(f"--vocabulary_size {size}: the letters of the text alone need {len(SPECIAL) + len(letters)}")
+    vocabulary = _pieces(files, size, [*SPECIAL, *letters])
+    tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
     cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
@@ -45,3 +62,18 @@ def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
     )
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     return BertTokenizer(tokenizer_object=tokenizer, model_max_length=512)
+
+
+def _pieces(files: Sequence[Path], size: int, first: Sequence[str]) -> dict[str, int]:
+    """A learned vocabulary whose lowest ids are `first`; all letters of the text are in it, whatever the size."""
+    tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
+    tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)
+    return tokenizer.get_vocab()
+
+
+def _blank(model: models.WordPiece) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer

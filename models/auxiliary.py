@@ -8,6 +8,7 @@ predict masked tokens. Only this file takes a backbone apart; BERT and RoBERTa a
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,10 @@ def read_head(path: str) -> dict[str, Tensor] | None:
     if ours.is_file():
         tensors = load_file(ours)
     elif condenser.is_file():
-        tensors = torch.load(condenser, map_location="cpu", weights_only=True)
+        try:
+            tensors = torch.load(condenser, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            raise BadInput(f"{condenser}: holds more than weights, or is damaged, and is not read") from error
         tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
     else:
         return None

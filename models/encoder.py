@@ -77,7 +77,7 @@ class SentenceEncoder(PreTrainedModel):
         pooled = self(input_ids, attention_mask).pooled.float()
         return pooled if self.head is None else self.head(pooled)
 
-    def save(self, folder: str, tokenizer, **facts) -> None:
+    def save(self, folder: str, tokenizer) -> None:
         """Write saved format 1: a folder that `AutoModel`, sentence-transformers and this project read alike."""
         dense = self.head.dense_layers() if self.head is not None else []
         backbone = copy.copy(self.backbone)
@@ -87,9 +87,9 @@ class SentenceEncoder(PreTrainedModel):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-            **facts,
         }
-        backbone.save_pretrained(folder)
+        with quiet():
+            backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # the length limit of the encoder, not of whoever used the tokenizer
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)

@@ -21,6 +21,7 @@ from models.auxiliary import (
     run_layers,
 )
 from models.collectives import mean_over_tokens
+from models.encoder import quiet
 from models.training import TrainingOutput
 
 
@@ -101,7 +102,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
         lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)
-        lm.save_pretrained(folder)
+        with quiet():
+            lm.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
         save_file(tensors, Path(folder) / HEAD_FILE)

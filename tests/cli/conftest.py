@@ -1,0 +1,75 @@
+"""Command lines of both scripts on the tiny models."""
+
+import pytest
+
+from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.encoder import load_tokenizer
+from models.masked_lm import AuxiliaryMaskedLM
+
+
+@pytest.fixture(scope="session")
+def stage_one_folder(tiny_bert, tmp_path_factory):
+    """The tiny BERT with an auxiliary head, as stage 1 leaves it."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("stage-one")
+    torch.manual_seed(0)
+    lm = load_masked_lm(str(tiny_bert))
+    AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).save(str(folder), load_tokenizer(str(tiny_bert)))
+    return folder
+
+
+@pytest.fixture
+def unsup(stage_one_folder, text_file, dev_file, tmp_path):
+    """Arguments of a short run of run_unsup.py; keyword arguments are further flags."""
+
+    def arguments(output="run", method="infocse", **flags):
+        values = {
+            "method": method,
+            "model_name_or_path": stage_one_folder,
+            "train_file": text_file,
+            "dev_file": dev_file,
+            "test_tasks": "none",
+            "cache_dir": tmp_path / "cache",
+            "output_dir": tmp_path / output,
+            "max_steps": 6,
+            "eval_steps": 2,
+            "save_steps": 3,
+            "logging_steps": 1,
+            "per_device_train_batch_size": 8,
+            "learning_rate": "1e-3",
+            "projection": "batch_norm",
+            "use_cpu": "true",
+            "disable_tqdm": "true",
+        }
+        if method == "infocse":
+            values |= {"aux_weight": 0.1, "skip_from": 2}
+        return [f"--{name}={value}" for name, value in (values | flags).items()]
+
+    return arguments
+
+
+@pytest.fixture
+def aux(tiny_bert, text_file, tmp_path):
+    """Arguments of a short run of run_pretrain_aux.py."""
+
+    def arguments(output="aux", **flags):
+        values = {
+            "model_name_or_path": tiny_bert,
+            "train_file": text_file,
+            "cache_dir": tmp_path / "cache",
+            "output_dir": tmp_path / output,
+            "skip_from": 2,
+            "max_length": 24,
+            "max_steps": 6,
+            "eval_steps": 3,
+            "save_steps": 3,
+            "logging_steps": 1,
+            "per_device_train_batch_size": 4,
+            "learning_rate": "1e-3",
+            "use_cpu": "true",
+            "disable_tqdm": "true",
+        }
+        return [f"--{name}={value}" for name, value in (values | flags).items()]
+
+    return arguments

@@ -1,0 +1,266 @@
+"""Both scripts through their real `main`: results, artefacts, resume, refusals."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForMaskedLM
+
+import run_pretrain_aux
+import run_unsup
+from errors import BadInput, CheckpointRefused
+from eval.sts import spearman
+from eval.tasks import own_pairs
+from models.encoder import load_encoder
+
+
+def same_weights(one, other):
+    a, b = load_file(one), load_file(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def history(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_file):
+    run_unsup.main(unsup())
+    run = tmp_path / "run"
+    record = json.loads((run / "run.json").read_text())
+    log = history(run)
+    assert record["status"] == "finished"
+    assert record["steps"] == 6
+    scores = {line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line}
+    assert set(scores) == {2, 4, 6}
+    assert record["best"]["value"] == max(scores.values())
+    assert scores[record["best"]["step"]] == record["best"]["value"]
+    terms = [line for line in log if "contrastive" in line]
+    assert [line["step"] for line in terms] == [1, 2, 3, 4, 5, 6]
+    for line in terms:
+        assert line["loss"] == pytest.approx(line["contrastive"] + 0.1 * line["aux_mlm"], rel=1e-4)
+    assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_uniformity", "eval_mean_cosine"} <= set(log[-2])
+    assert (run / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert (run / "best" / "model.safetensors").exists()
+    assert same_weights(run / "best" / "model.safetensors", run / "model.safetensors")
+    assert not list(run.rglob("training_args.bin"))
+    _, info = AutoModel.from_pretrained(run, add_pooling_layer=False, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    encoder, tokenizer = load_encoder(str(run))
+    value = spearman(run_unsup.Encode(encoder, tokenizer, 64), own_pairs(str(dev_file)).load("."))
+    assert value == pytest.approx(record["best"]["value"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"method": "simcse", "projection": "linear_tanh"},
+        {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
+        {"num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 100, "save_steps": 4},
+        {"dataloader_num_workers": 1},
+        {"bf16": "true"},
+    ],
+    ids=["infocse", "simcse", "accumulation", "second epoch", "worker", "bf16"],
+)
+def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path, flags):
+    run_unsup.main(unsup("whole", **flags))
+    first = sorted((tmp_path / "whole").glob("checkpoint-*"), key=lambda p: int(p.name.split("-")[1]))[0]
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for folder in (tmp_path / "cut").glob("checkpoint-*"):
+        if folder.name != first.name:
+            shutil.rmtree(folder)
+    record = json.loads((tmp_path / "cut" / "run.json").read_text())
+    (tmp_path / "cut" / "model.safetensors").unlink()
+    if record["best"]["step"] > int(first.name.split("-")[1]):  # the rest of the run has to find it again
+        shutil.rmtree(tmp_path / "cut" / "best")
+    (tmp_path / "cut" / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    torch.manual_seed(99)  # whatever the process did before must not matter
+
+    steps = record["steps"]
+    assert int(first.name.split("-")[1]) < steps
+    run_unsup.main(unsup("cut", **flags))
+    last = f"checkpoint-{steps}"
+    assert same_weights(*(tmp_path / run / last / "model.safetensors" for run in ("whole", "cut")))
+    tail = [line for line in history(tmp_path / "whole") if "contrastive" in line or "eval_uniformity" in line]
+    again = [line for line in history(tmp_path / "cut") if "contrastive" in line or "eval_uniformity" in line]
+    assert tail == again
+    assert same_weights(*(tmp_path / run / "model.safetensors" for run in ("whole", "cut")))
+    assert not same_weights(first / "model.safetensors", tmp_path / "whole" / last / "model.safetensors")
+
+
+def test_a_lost_best_model_is_not_replaced_by_the_last_one(unsup, tmp_path):
+    run_unsup.main(unsup(eval_steps=1, save_steps=5))
+    shutil.rmtree(tmp_path / "run" / "best")
+    shutil.rmtree(tmp_path / "run" / "checkpoint-6")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    with pytest.raises(CheckpointRefused, match="best model"):
+        run_unsup.main(unsup(eval_steps=1, save_steps=5))
+
+
+def test_stage_one_resumed_equals_the_uninterrupted_run_bit_for_bit(aux, tmp_path):
+    run_pretrain_aux.main(aux("whole"))
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoint-6")
+    record = json.loads((tmp_path / "cut" / "run.json").read_text())
+    (tmp_path / "cut" / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    for name in ("model.safetensors", "aux_head.safetensors"):
+        (tmp_path / "cut" / name).unlink()
+    run_pretrain_aux.main(aux("cut"))
+    for name in ("model.safetensors", "aux_head.safetensors"):
+        assert same_weights(tmp_path / "whole" / name, tmp_path / "cut" / name)
+
+
+def test_stage_one_feeds_stage_two(aux, unsup, tmp_path):
+    run_pretrain_aux.main(aux())
+    log = history(tmp_path / "aux")
+    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= {name for line in log for name in line}
+    for line in log:
+        if "mlm" in line:
+            assert line["loss"] == pytest.approx(line["mlm"] + line["aux_mlm"], rel=1e-4)
+    _, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux", output_loading_info=True)
+    assert not info["missing_keys"]
+    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
+
+
+def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path, text_file):
+    from transformers import BertConfig
+
+    BertConfig(
+        hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64, max_position_embeddings=64
+    ).save_pretrained(tmp_path / "config")
+    flags = [f for f in aux(max_steps=2, save_steps=2) if not f.startswith("--model_name_or_path")]
+    run_pretrain_aux.main([*flags, f"--config_name={tmp_path / 'config'}", "--vocabulary_size=300"])
+    config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
+    assert config.vocab_size <= 300
+    assert (config.skip_from, config.head_layers) == (2, 2)
+
+
+def test_a_finished_run_is_left_alone(unsup, tmp_path):
+    run_unsup.main(unsup(max_steps=2))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    run_unsup.main(unsup(max_steps=2))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
+
+
+def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, tmp_path):
+    run_unsup.main(unsup(max_steps=2))
+    with pytest.raises(CheckpointRefused, match=r"temperature: 0\.05 there, 0\.1 now"):
+        run_unsup.main(unsup(max_steps=2, temperature=0.1))
+    with pytest.raises(CheckpointRefused, match="max_steps"):
+        run_unsup.main(unsup(max_steps=4))
+    run_unsup.main(unsup(max_steps=2, logging_steps=5, save_steps=1))  # may differ
+
+
+def test_evaluating_or_not_gives_the_same_weights(unsup, tmp_path):
+    run_unsup.main(unsup("often", eval_steps=1))
+    run_unsup.main(unsup("rare", eval_steps=100))
+    paths = [tmp_path / run / "checkpoint-6" / "model.safetensors" for run in ("often", "rare")]
+    assert same_weights(*paths)
+
+
+def test_weight_zero_trains_what_simcse_trains_bit_for_bit(unsup, tmp_path):
+    run_unsup.main(unsup("info", aux_weight=0))
+    run_unsup.main(unsup("sim", method="simcse"))
+    paths = [tmp_path / run / "checkpoint-6" / "model.safetensors" for run in ("info", "sim")]
+    assert same_weights(*paths)
+
+
+def test_without_a_dev_task_the_last_model_is_the_result(unsup, tmp_path):
+    run_unsup.main([flag for flag in unsup(dev="none") if not flag.startswith("--dev_file")])
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "best" not in record
+    assert not (tmp_path / "run" / "best").exists()
+    last = load_file(tmp_path / "run" / "checkpoint-6" / "model.safetensors")
+    for name, value in load_file(tmp_path / "run" / "model.safetensors").items():
+        assert torch.equal(value, last[f"encoder.backbone.{name}"])
+
+
+def test_rows_of_two_and_three_sentences_train(unsup, tmp_path, sentences):
+    for columns in (2, 3):
+        rows = ["\t".join(sentences[i : i + columns]) for i in range(0, 60, columns)]
+        path = tmp_path / f"{columns}.tsv"
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        run_unsup.main(unsup(f"run{columns}", train_file=path, columns=columns, method="simcse", max_steps=2))
+    log = history(tmp_path / "run3")
+    assert log[0]["contrastive"] > 0
+
+
+def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys):
+    run_unsup.main([*unsup(), "--dry_run"])
+    run_pretrain_aux.main([*aux(), "--dry_run"])
+    printed = capsys.readouterr().out
+    for word in ("masked_input_ids (2, 8,", "contrastive", "aux_mlm", "6 steps of 8", "hidden_dropout_prob 0.1"):
+        assert word in printed
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "aux").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"method": "simsce"}, "choose one of infocse, simcse"),
+        ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
+        ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),
+        ({"pooling": "max"}, "pooling 'max' is unknown"),
+        ({"projection": "mlp"}, "projection 'mlp' is unknown"),
+        ({"train_file": "nowhere.txt"}, "nowhere.txt"),
+        ({"model_name_or_path": "/nowhere"}, "/nowhere"),
+        ({"test_tasks": "STS99"}, "STS99"),
+        ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"temprature": 0.1}, "temperature"),
+    ],
+)
+def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):
+    with pytest.raises(BadInput, match=message):
+        run_unsup.main(unsup(**flags))
+    assert not (tmp_path / "run").exists()
+
+
+def test_stage_one_needs_exactly_one_start(aux):
+    with pytest.raises(BadInput, match="give one of"):
+        run_pretrain_aux.main(aux(config_name="x"))
+
+
+def test_a_folder_of_somebody_else_is_not_touched(unsup, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    with pytest.raises(BadInput, match="not empty"):
+        run_unsup.main(unsup())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_exports_nothing(unsup, tmp_path, stage_one_folder):
+    from safetensors.torch import save_file
+
+    from errors import NonFinite
+
+    broken = tmp_path / "broken"
+    shutil.copytree(stage_one_folder, broken)
+    tensors = load_file(broken / "model.safetensors")
+    tensors["bert.embeddings.word_embeddings.weight"][50:] = float("nan")
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(NonFinite):
+        run_unsup.main(unsup(model_name_or_path=broken))
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_collapse_is_noticed_and_said(unsup, tmp_path, stage_one_folder, caplog):
+    from safetensors.torch import save_file
+
+    flat = tmp_path / "flat"
+    shutil.copytree(stage_one_folder, flat)
+    tensors = load_file(flat / "model.safetensors")
+    for name in tensors:
+        if "layer.3.output.LayerNorm.weight" in name:
+            tensors[name] *= 0
+        if "layer.3.output.LayerNorm.bias" in name:
+            tensors[name] += 1
+    save_file(tensors, flat / "model.safetensors", metadata={"format": "pt"})
+    run_unsup.main(unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse"))
+    assert "collapsed" in caplog.text

@@ -1,0 +1,166 @@
+"""What many tests share: a small text, two tokenizers, two tiny models and graded pairs; built offline in seconds.
+
+All of it is made once a session and belongs to everybody: do not change it. A test that trains or writes loads its
+own model from the folder (`from_pretrained`) or copies the folder (`shutil.copytree(tiny_bert, tmp_path / "model")`).
+
+    sentences          list of 300 distinct sentences, 4 to 13 words
+    text_file          the same, one a line
+    dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
+    bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
+    roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in roberta-base
+    tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
+    tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when the libraries are imported, so before any of them
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaTokenizer,
+)
+
+from data.vocabulary import train_tokenizer
+
+torch.set_num_threads(1)
+
+_SIZE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.3,  # with the usual 0.02 all sentences would get nearly the same vector
+}
+_WORDS = {
+    "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split("; "),
+    "article": "a the every this another".split(),
+    "quality": "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired".split(),
+    "noun": "dog teacher river musician lighthouse child bicycle newspaper gardener understanding".split(),
+    "verb": "watches follows paints remembers overtakes carries misunderstands photographs".split(),
+    "adverb": "slowly twice again enthusiastically today".split(),
+}
+
+
+def _sentence(rng: random.Random) -> str:
+    def word(kind):
+        return rng.choice(_WORDS[kind])
+
+    parts = [word("opening") + ","] if rng.random() < 0.4 else []
+    parts += [word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
+    parts += [word("verb"), word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
+    parts += [word("adverb")] * (rng.random() < 0.5)
+    sentence = " ".join(parts)
+    return sentence[0].upper() + sentence[1:] + rng.choice([".", "!", ""])
+
+
+@pytest.fixture(autouse=True)
+def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
+    """The tests in tests/data that ask for `hub` talk to a server on this machine, which offline mode forbids too."""
+    if "hub" in request.fixturenames:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # for commands they start
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    rng, made = random.Random(7), {}
+    while len(made) < 300:
+        made[_sentence(rng)] = None
+    return list(made)
+
+
+@pytest.fixture(scope="session")
+def text_file(sentences, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "sentences.txt"
+    path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def dev_file(sentences, tmp_path_factory) -> Path:
+    """Each pair is a sentence and the same with a growing share of its words replaced; the score is what is left."""
+    rng = random.Random(11)
+    lines = ["sentence1\tsentence2\tscore"]
+    for number, sentence in enumerate(sentences[:30]):
+        words = sentence.split()
+        replaced = round(len(words) * (number % 6) / 5)
+        other = words.copy()
+        for place in rng.sample(range(len(words)), replaced):
+            other[place] = rng.choice([w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words])
+        lines.append(f"{sentence}\t{' '.join(other)}\t{5 * (1 - replaced / len(words)):.3f}")
+    path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def bert_tokenizer(text_file, tmp_path_factory):
+    return train_tokenizer([text_file], 160, tmp_path_factory.mktemp("vocabulary"))
+
+
+@pytest.fixture(scope="session")
+def roberta_tokenizer(sentences, tmp_path_factory):
+    """As in roberta-base: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last; no space in front of the first word."""
+    folder = tmp_path_factory.mktemp("byte-level")
+    learned = ByteLevelBPETokenizer(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    learned.train_from_iterator(sentences, vocab_size=380, special_tokens=special, show_progress=False)
+    learned.save_model(str(folder))
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
+    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    vocabulary = learned.get_vocab()
+    vocabulary["<mask>"] = len(vocabulary)
+    RobertaTokenizer(vocabulary, merges, model_max_length=512).save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
+    config = BertConfig(
+        vocab_size=len(bert_tokenizer),
+        pad_token_id=bert_tokenizer.pad_token_id,
+        max_position_embeddings=64,
+        **_SIZE,
+    )
+    return _saved(BertForMaskedLM, config, bert_tokenizer, tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
+    config = RobertaConfig(
+        vocab_size=len(roberta_tokenizer),
+        pad_token_id=roberta_tokenizer.pad_token_id,
+        bos_token_id=roberta_tokenizer.bos_token_id,
+        eos_token_id=roberta_tokenizer.eos_token_id,
+        max_position_embeddings=66,  # two more: positions start behind the padding index
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        **_SIZE,
+    )
+    return _saved(RobertaForMaskedLM, config, roberta_tokenizer, tmp_path_factory.mktemp("tiny-roberta"))
+
+
+def _saved(kind, config, tokenizer, folder: Path) -> Path:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = kind(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

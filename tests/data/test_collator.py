@@ -1,0 +1,269 @@
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from data import draws
+from data.collator import Collator, Frame, MaskedCollator
+from data.corpus import load_corpus
+from data.sampler import KeyedSampler, Keys
+from errors import BadInput
+from views import IGNORED, Masking, View
+
+FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
+TWO = (View(), View())
+BOTH = Masking(0.3, views=(0, 1))
+
+
+@pytest.fixture(params=FAMILIES)
+def tokenizer(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def corpus(tokenizer, text_file, tmp_path):
+    return load_corpus([text_file], tokenizer, 1, tmp_path)
+
+
+def collator(corpus, tokenizer, views=TWO, max_length=32, seed=42, masking=None):
+    return Collator(corpus, tokenizer, views, max_length, seed, masking)
+
+
+def batch_of(*indices, epoch=0):
+    return [(epoch, index) for index in indices]
+
+
+def equal(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def reverse(ids, rng):
+    return ids[::-1]
+
+
+def repeat_some(ids, rng):
+    return np.repeat(ids, 1 + (rng.random(len(ids)) < 0.3))
+
+
+@pytest.mark.parametrize("max_length", [3, 12, 32, 64])
+def test_the_ids_are_the_tokenizer_s_own(corpus, tokenizer, sentences, max_length):
+    indices = [5, 0, 299, 17, 17, 100]
+    made = collator(corpus, tokenizer, max_length=max_length)(batch_of(*indices))
+    texts = [sentences[i] for i in indices]
+    expected = tokenizer(texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
+    assert made.keys() == {"input_ids", "attention_mask"}
+    for name, value in made.items():
+        assert value.dtype == torch.int64
+        for view in value:
+            assert torch.equal(view, expected[name]), name
+
+
+@pytest.mark.parametrize("masking", [None, BOTH])
+def test_a_length_that_only_frames_is_refused(corpus, tokenizer, masking):
+    for length in (-1, 0, 2):
+        with pytest.raises(BadInput, match=f"max_length {length}:"):
+            collator(corpus, tokenizer, max_length=length, masking=masking)
+
+
+def test_the_frame_is_read_off_the_tokenizer(tokenizer):
+    frame = Frame.of(tokenizer)
+    assert (frame.prefix, frame.suffix, frame.size) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
+    assert (frame.pad, frame.mask) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
+    assert frame.vocabulary == len(tokenizer)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, columns):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(20)))
+    corpus = load_corpus([path], tokenizer, columns, tmp_path)
+    made = collator(corpus, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
+    for view in range(columns):
+        texts = [sentences[3 + view], sentences[11 + view]]
+        for row, text in enumerate(texts):
+            ids, mask = made["input_ids"][view, row], made["attention_mask"][view, row].bool()
+            assert ids[mask].tolist() == tokenizer(text)["input_ids"]
+            assert (ids[~mask] == tokenizer.pad_token_id).all()
+
+
+@pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
+def test_the_masked_views_are_those_asked_for(corpus, tokenizer, views):
+    three = [View(), View(reverse), View(repeat_some)]
+    masking = Masking(0.5, recipe="mask", views=views)
+    made = collator(corpus, tokenizer, three, masking=masking)(batch_of(1, 2, 3, 4))
+    length = made["input_ids"].shape[2]
+    assert made["input_ids"].shape == made["attention_mask"].shape == (3, 4, length)
+    assert made["masked_input_ids"].shape == made["masked_labels"].shape == (len(views), 4, length)
+    for ids, labels, view in zip(made["masked_input_ids"], made["masked_labels"], views, strict=True):
+        chosen = labels != IGNORED
+        assert chosen.any()
+        assert torch.equal(torch.where(chosen, labels, ids), made["input_ids"][view])
+        assert (ids[chosen] == tokenizer.mask_token_id).all()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("rate", [0.15, 1.0])
+def test_special_tokens_and_padding_are_never_masked(corpus, tokenizer, whole_words, rate):
+    masking = Masking(rate, recipe="mask", whole_words=whole_words, views=(0, 1))
+    made = collator(corpus, tokenizer, masking=masking)(batch_of(*range(64)))
+    ids, labels = made["masked_input_ids"], made["masked_labels"]
+    special = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
+    fixed = torch.isin(made["input_ids"], torch.tensor(special))
+    assert (labels[fixed] == IGNORED).all()
+    assert torch.equal(ids[fixed], made["input_ids"][fixed])
+    if rate == 1.0:
+        assert (labels[~fixed] != IGNORED).all()
+
+
+def test_masks_have_their_rate(corpus, tokenizer):
+    made = collator(corpus, tokenizer, max_length=64, masking=BOTH)(batch_of(*range(300)))
+    real = made["attention_mask"].sum().item() - 2 * 2 * 300
+    share = (made["masked_labels"] != IGNORED).sum().item() / real
+    assert abs(share - 0.3) < 5 * np.sqrt(0.3 * 0.7 / real)
+
+
+def test_whole_words_are_masked_in_all_their_pieces(corpus, tokenizer, sentences):
+    masking = Masking(0.4, whole_words=True)
+    made = collator(corpus, tokenizer, max_length=64, masking=masking)(batch_of(*range(100)))
+    whole = 0
+    for row in range(100):
+        chosen = (made["masked_labels"][0, row] != IGNORED).tolist()
+        tokens = tokenizer.convert_ids_to_tokens(made["input_ids"][0, row])
+        end = int(made["attention_mask"][0, row].sum()) - 1
+        for place in range(2, end):
+            continues = tokens[place].startswith("##") if "[CLS]" in tokens else not tokens[place].startswith("Ġ")
+            if continues:
+                assert chosen[place] == chosen[place - 1]
+                whole += chosen[place]
+        assert sum(chosen) <= max(1, round(0.4 * (end - 1)))
+    assert whole > 50
+
+
+def masked_rows(made):
+    """For each sentence of a batch its ids and labels in every masked view, without padding."""
+    rows = []
+    for row in range(made["input_ids"].shape[1]):
+        real = made["attention_mask"][0, row].bool()
+        names = ("input_ids", "masked_input_ids", "masked_labels")
+        rows.append([made[name][:, row, real].tolist() for name in names])
+    return rows
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(corpus, tokenizer, sentences, whole_words):
+    collate = collator(corpus, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1)))
+    lengths = corpus.offsets[:, 1] - corpus.offsets[:, 0]
+    order = np.argsort(lengths, kind="stable").tolist()
+    shortest, longest = order[0], order[-1]
+    alone = masked_rows(collate(batch_of(shortest)))[0]
+    padded = collate(batch_of(longest, shortest, order[150]))
+    assert padded["input_ids"].shape[2] > len(alone[0][0]) + 10
+    assert masked_rows(padded)[1] == alone
+    together = masked_rows(collate(batch_of(*range(30))))
+    assert together == [masked_rows(collate(batch_of(i)))[0] for i in range(30)]
+    assert together[::-1] == masked_rows(collate(batch_of(*range(29, -1, -1))))
+
+
+def test_a_batch_does_not_depend_on_how_often_it_was_made(corpus, tokenizer):
+    views = [View(repeat_some), View(repeat_some)]
+    collate = collator(corpus, tokenizer, views, masking=BOTH)
+    first = collate(batch_of(1, 2, 3))
+    collate(batch_of(7, 8, epoch=3))
+    torch.manual_seed(torch.seed())
+    assert equal(first, collate(batch_of(1, 2, 3)))
+    assert equal(first, collator(corpus, tokenizer, views, masking=BOTH)(batch_of(1, 2, 3)))
+
+
+@pytest.mark.parametrize("family", FAMILIES[:1])
+def test_batches_do_not_depend_on_the_workers(request, family, text_file, tmp_path):
+    tokenizer = request.getfixturevalue(family)
+    corpus = load_corpus([text_file], tokenizer, 1, tmp_path)
+    collate = collator(corpus, tokenizer, [View(), View(repeat_some)], masking=BOTH)
+    found = []
+    for workers in (0, 1, 2):
+        sampler = KeyedSampler(42, len(corpus))
+        sampler.set_epoch(1)
+        found.append(list(DataLoader(Keys(300), 64, sampler=sampler, collate_fn=collate, num_workers=workers)))
+    assert len(found[0]) == 5
+    assert all(equal(*batches) for other in found[1:] for batches in zip(found[0], other, strict=True))
+
+
+def test_epochs_seeds_and_views_have_masks_of_their_own(corpus, tokenizer):
+    batch = list(range(64))
+    made = {
+        (seed, epoch): collator(corpus, tokenizer, seed=seed, masking=BOTH)(batch_of(*batch, epoch=epoch))
+        for seed in (1, 2)
+        for epoch in (-1, 0, 1)
+    }
+    masks = [each["masked_labels"][view] != IGNORED for each in made.values() for view in (0, 1)]
+    real = made[1, 0]["attention_mask"][0].sum().item() - 2 * 64
+    for i, one in enumerate(masks):
+        for other in masks[:i]:
+            both = (one & other).sum().item() / real
+            assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), "two masks meet as often as chance has it"
+
+
+def test_which_tokens_are_masked_does_not_decide_what_is_written_there(corpus, tokenizer):
+    """Were the second draw the first one's number, the masked tokens would be those of low numbers: no swaps."""
+    made = collator(corpus, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
+    chosen = made["masked_labels"][0] != IGNORED
+    is_mask = made["masked_input_ids"][0][chosen] == tokenizer.mask_token_id
+    n = len(is_mask)
+    assert abs(is_mask.float().mean().item() - 0.8) < 5 * np.sqrt(0.8 * 0.2 / n) + 0.1 / len(tokenizer)
+
+
+def test_an_edit_is_applied_to_its_view_alone(corpus, tokenizer):
+    made = collator(corpus, tokenizer, [View(), View(reverse), View()])(batch_of(4, 9))
+    plain, turned, third = made["input_ids"]
+    assert torch.equal(plain, third)
+    for row in range(2):
+        end = int(made["attention_mask"][0, row].sum()) - 1
+        assert turned[row, 1:end].tolist() == plain[row, 1:end].tolist()[::-1]
+        assert (turned[row, 0], turned[row, end]) == (plain[row, 0], plain[row, end])
+
+
+def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(corpus, tokenizer):
+    collate = collator(corpus, tokenizer, [View(), View(repeat_some)], max_length=64, seed=5)
+    seen = []
+    for epoch in range(4):
+        made = collate(batch_of(6, 7, epoch=epoch))
+        real = made["attention_mask"][1, 1].bool()
+        ids = corpus.sentence(7, 0, 62)
+        key = draws.keys(5, np.array([epoch]), np.array([7]), "edit 1")[0]
+        expected = repeat_some(ids, draws.generator(key))[:62].tolist()
+        assert made["input_ids"][1, 1][real].tolist()[1:-1] == expected
+        seen.append(tuple(expected))
+    assert len(set(seen)) == 4
+
+
+def test_two_edited_views_are_drawn_apart(corpus, tokenizer):
+    made = collator(corpus, tokenizer, [View(repeat_some)] * 2, max_length=64)(batch_of(*range(8)))
+    assert not torch.equal(*made["input_ids"])
+
+
+def test_an_edited_view_is_cut_to_the_length_and_lengthens_the_batch(corpus, tokenizer):
+    longer = [View(), View(lambda ids, rng: np.repeat(ids, 3))]
+    made = collator(corpus, tokenizer, longer, max_length=40)(batch_of(0, 1))
+    assert made["input_ids"].shape == (2, 2, 40)
+    assert (made["attention_mask"][1].sum(1) == 40).all()
+    assert (made["attention_mask"][0].sum(1) < 40).all()
+    assert (made["input_ids"][1, :, -1] == tokenizer.sep_token_id).all()
+
+
+def test_the_corpus_is_left_as_it_was(corpus, tokenizer):
+    before = np.array(corpus.ids)
+    collator(corpus, tokenizer, masking=Masking(1.0, "mask", views=(0, 1)))(batch_of(*range(20)))
+    assert np.array_equal(before, corpus.ids)
+
+
+def test_the_masked_collator_is_the_masked_twin_alone(corpus, tokenizer):
+    masking = Masking(0.15, whole_words=True)
+    batch = batch_of(*range(20), epoch=2)
+    made = MaskedCollator(corpus, tokenizer, 32, 9, masking)(batch)
+    whole = Collator(corpus, tokenizer, [View()], 32, 9, masking)(batch)
+    assert made.keys() == {"input_ids", "attention_mask", "labels"}
+    assert torch.equal(made["input_ids"], whole["masked_input_ids"][0])
+    assert torch.equal(made["labels"], whole["masked_labels"][0])
+    assert torch.equal(made["attention_mask"], whole["attention_mask"][0])
+    restored = torch.where(made["labels"] == IGNORED, made["input_ids"], made["labels"])
+    assert torch.equal(restored, whole["input_ids"][0])

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+
+from data import draws
+
+MASK = 2**64 - 1
+GOLDEN_KEYS = [3780415983200060025, 18004600069463683812, 3363579625585985403]
+GOLDEN_UNIFORMS = [
+    0.389154868091132,
+    0.15123046842856935,
+    0.3400423584125668,
+    0.976226952211663,
+    0.8497987357906578,
+    0.1385133345137345,
+]
+GOLDEN_ORDER = [7, 6, 4, 2, 1, 3, 9, 5, 8, 0]
+GOLDEN_INTEGERS = [934, 54, 128, 348]
+
+
+def mixed(x):
+    """SplitMix64's finaliser with Python's integers."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
+    return x ^ (x >> 31)
+
+
+def keyed(purpose="test", seed=1, epoch=0, count=1000):
+    return draws.keys(seed, np.full(count, epoch), np.arange(count), purpose)
+
+
+def table(count, width, **key):
+    return draws.uniforms(keyed(count=count, **key), width)
+
+
+def test_uniforms_are_splitmix64():
+    """The published generator, seeded with 1234567: its first five numbers (Vigna's reference, Rosetta Code)."""
+    expected = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+    found = draws.uniforms(np.array([1234567], dtype=np.uint64), 5)[0]
+    assert found.tolist() == [(number >> 11) / 2**53 for number in expected]
+
+
+def test_uniforms_equal_a_loop_over_python_integers():
+    some = keyed(count=7)
+    expected = [[(mixed((int(k) + i * 0x9E3779B97F4A7C15) & MASK) >> 11) / 2**53 for i in range(1, 10)] for k in some]
+    assert draws.uniforms(some, 9).tolist() == expected
+
+
+def test_golden_values():
+    """A change of these would break exact resume over versions of this repository."""
+    some = draws.keys(42, np.array([0, 0, 3]), np.array([0, 1, 999_999]), "mask 0")
+    assert some.dtype == np.uint64
+    assert some.tolist() == GOLDEN_KEYS
+    assert draws.uniforms(some, 2).ravel().tolist() == GOLDEN_UNIFORMS
+    assert draws.permutation(42, 0, 10).tolist() == GOLDEN_ORDER
+    assert draws.generator(some[0]).integers(0, 1000, 4).tolist() == GOLDEN_INTEGERS
+
+
+def test_uniforms_are_uniform():
+    numbers = table(2000, 100)
+    count = numbers.size
+    assert 0 <= numbers.min() < 1e-4
+    assert 1 - 1e-4 < numbers.max() < 1
+    assert abs(numbers.mean() - 1 / 2) < 5 * np.sqrt(1 / 12 / count)
+    assert abs(numbers.var() - 1 / 12) < 5 * np.sqrt(1 / 180 / count)
+    cells = np.bincount((numbers * 64).astype(int).ravel(), minlength=64)
+    chi_square = ((cells - count / 64) ** 2 / (count / 64)).sum()
+    assert abs(chi_square - 63) < 5 * np.sqrt(2 * 63)
+    per_place = numbers.mean(0)
+    assert np.abs(per_place - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), "each place in a sentence is fair"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"purpose": "mask 0"}, {"purpose": "mask 1"}),
+        ({"purpose": "mask 0"}, {"purpose": "replace 0"}),
+        ({"epoch": 0}, {"epoch": 1}),
+        ({"epoch": -1}, {"epoch": 0}),
+        ({"seed": 1}, {"seed": 2}),
+        ({"seed": 0, "epoch": 1}, {"seed": 1, "epoch": 0}),
+    ],
+)
+def test_neighbouring_keys_are_independent(first, second):
+    one, other = table(2000, 50, **first), table(2000, 50, **second)
+    bound = 5 / np.sqrt(one.size)
+    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < bound
+    assert not np.isin(keyed(count=2000, **first), keyed(count=2000, **second)).any()
+
+
+def test_neighbouring_sentences_and_places_are_independent():
+    numbers = table(2000, 50)
+    bound = 5 / np.sqrt(numbers.size)
+    pairs = [(numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1]), (numbers[1:, :-1], numbers[:-1, 1:])]
+    for one, other in pairs:
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < bound
+
+
+def test_a_shorter_draw_is_the_beginning_of_a_longer_one():
+    some = keyed(count=20)
+    assert np.array_equal(draws.uniforms(some, 5), draws.uniforms(some, 9)[:, :5])
+    assert draws.uniforms(some, 0).shape == (20, 0)
+
+
+def test_a_key_does_not_depend_on_its_neighbours():
+    epochs, indices = np.array([0, 1, 0, 7]), np.array([3, 3, 4, 0])
+    together = draws.keys(5, epochs, indices, "edit 1")
+    alone = [draws.keys(5, epochs[i : i + 1], indices[i : i + 1], "edit 1")[0] for i in range(4)]
+    assert together.tolist() == [int(key) for key in alone]
+    assert len(set(together.tolist())) == 4
+
+
+def test_all_keys_of_a_long_run_differ():
+    epochs, indices = np.divmod(np.arange(300_000), 100_000)
+    assert len(np.unique(draws.keys(42, epochs, indices, "mask 0"))) == 300_000
+
+
+def test_a_generator_depends_on_its_key_alone():
+    one, other = keyed(count=2)
+    numbers = [draws.generator(key).random(5).tolist() for key in (one, other, one)]
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_drawing_leaves_the_global_generator_alone():
+    np.random.seed(0)  # noqa: NPY002
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    draws.generator(keyed(count=1)[0]).random(5)
+    draws.permutation(1, 2, 30)
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_a_permutation_visits_everything_once(count):
+    assert sorted(draws.permutation(42, 3, count).tolist()) == list(range(count))
+
+
+def test_permutations_differ_by_epoch_and_seed():
+    orders = [tuple(draws.permutation(seed, epoch, 200)) for seed in (0, 1, 42) for epoch in (0, 1, 2)]
+    assert len(set(orders)) == len(orders)
+    assert tuple(draws.permutation(42, 2, 200)) == orders[-1]
+
+
+def test_the_first_place_of_an_order_is_fair():
+    firsts = np.bincount([draws.permutation(9, epoch, 8)[0] for epoch in range(4000)], minlength=8)
+    assert ((firsts - 500) ** 2 / 500).sum() < 7 + 5 * np.sqrt(14)

@@ -1,0 +1,197 @@
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from data.masking import choose_tokens, choose_words, corrupt, word_starts
+from errors import BadInput
+from views import IGNORED
+
+RNG = np.random.default_rng
+
+
+def with_vocabulary(tokenizer, tokens):
+    """The same kind of tokenizer with these tokens and no merges."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    rules["model"]["vocab"] = {token: i for i, token in enumerate(tokens)}
+    rules["model"].pop("merges", None)
+    if rules["model"]["type"] == "BPE":
+        rules["model"]["merges"] = []
+    rules["added_tokens"], rules["post_processor"] = [], None
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
+
+
+def test_word_pieces_begin_words_unless_they_continue_one(bert_tokenizer):
+    tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
+    found = word_starts(with_vocabulary(bert_tokenizer, tokens))
+    assert found.tolist() == [True, True, False, False, True, True, True, False, True]
+
+
+def test_byte_level_tokens_begin_words_after_a_space(roberta_tokenizer):
+    tokens = ["<unk>", "Ġriver", "bank", "Ġ", "s", ",", "Ġ,", "ĠĠx", "xĠ", "ĊĠ"]
+    found = word_starts(with_vocabulary(roberta_tokenizer, tokens))
+    assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize("family", ["bert_tokenizer", "roberta_tokenizer"])
+def test_word_starts_cut_a_sentence_at_its_words(request, family):
+    tokenizer = request.getfixturevalue(family)
+    sentence = "the unbelievable dog enthusiastically follows another musician"
+    ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
+    starts = word_starts(tokenizer)
+    assert (starts.shape, starts.dtype) == ((len(tokenizer),), bool)
+    heads = np.flatnonzero(starts[ids]).tolist()
+    heads = heads if heads[0] == 0 else [0, *heads]  # RoBERTa's first word has no space in front
+    assert len(ids) > len(heads)
+    words = [tokenizer.decode(ids[a:b]).strip() for a, b in zip(heads, [*heads[1:], None], strict=True)]
+    assert words == sentence.split()
+
+
+def test_another_kind_of_tokenizer_is_refused():
+    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
+    with pytest.raises(BadInput, match="whole words are known for WordPiece and byte-level BPE, not for a 'None'"):
+        word_starts(plain)
+    fallback = Tokenizer(models.Unigram([("a", 0.0)]))
+    from tokenizers import decoders
+
+    fallback.decoder = decoders.Metaspace()
+    with pytest.raises(BadInput, match="'Metaspace'"):
+        word_starts(PreTrainedTokenizerFast(tokenizer_object=fallback))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])
+def test_tokens_are_chosen_at_their_rate_independently(rate):
+    maskable = np.ones((2000, 32), dtype=bool)
+    maskable[:, 0] = maskable[::2, 20:] = False
+    chosen = choose_tokens(maskable, rate, RNG(0).random((2000, 32)))
+    assert not chosen[~maskable].any()
+    n = maskable.sum()
+    assert abs(chosen[maskable].mean() - rate) <= 5 * np.sqrt(rate * (1 - rate) / n)
+    counts = chosen[1::2, 1:].sum(1)  # binomial over 31 tokens
+    assert abs(counts.var() - 31 * rate * (1 - rate)) <= 0.2 * 31 * rate * (1 - rate)
+
+
+def test_a_token_is_chosen_when_its_number_is_below_the_rate():
+    uniform = np.array([[0.0, 0.149, 0.15, 0.9]])
+    maskable = np.array([[True, True, True, True]])
+    assert choose_tokens(maskable, 0.15, uniform).tolist() == [[True, True, False, False]]
+
+
+def words_by_hand(maskable, starts, rate, uniform):
+    """One row, in plain Python."""
+    words = []
+    for position in range(len(maskable)):
+        if maskable[position]:
+            if not words or starts[position]:
+                words.append([])
+            words[-1].append(position)
+    n = sum(map(len, words))
+    left, chosen = max(1, round(rate * n)), set()
+    for word in sorted(words, key=lambda word: uniform[word[0]]):
+        if len(word) <= left:
+            chosen |= set(word)
+            left -= len(word)
+    return chosen, left, words
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])
+def test_whole_words_equal_a_loop_in_plain_python(rate):
+    rng = RNG(1)
+    rows, length = 400, 24
+    starts = rng.random((rows, length)) < 0.6
+    ends = rng.integers(1, length, rows)
+    position = np.arange(length)
+    maskable = (position > 0) & (position < ends[:, None])  # rows of 0 to 22 tokens
+    uniform = rng.random((rows, length))
+    chosen = choose_words(maskable, starts, rate, uniform)
+    exact = 0
+    for row in range(rows):
+        expected, left, words = words_by_hand(maskable[row], starts[row], rate, uniform[row])
+        found = set(np.flatnonzero(chosen[row]).tolist())
+        assert found == expected
+        assert all(found.issuperset(word) or found.isdisjoint(word) for word in words), "all pieces or none"
+        n = int(maskable[row].sum())
+        if n:
+            assert len(found) == max(1, round(rate * n)) - left
+            assert left == 0 or all(len(word) > left for word in words if found.isdisjoint(word)), "nothing fitted"
+            exact += left == 0
+        else:
+            assert not found
+    assert exact > 0.8 * (ends > 1).sum(), "the number is exact but for words that do not fit"
+
+
+@pytest.mark.parametrize(
+    ("n", "rate", "count"), [(1, 0.15, 1), (3, 0.15, 1), (10, 0.15, 2), (30, 0.15, 4), (20, 1, 20)]
+)
+def test_the_number_of_tokens_is_exact_for_words_of_one_piece(n, rate, count):
+    maskable = np.ones((50, n), dtype=bool)
+    chosen = choose_words(maskable, maskable, rate, RNG(2).random((50, n)))
+    assert (chosen.sum(1) == count).all()
+
+
+def test_every_word_has_its_chance():
+    maskable = np.ones((8000, 12), dtype=bool)
+    starts = np.tile([True, True, False, True, True, True, False, True, True, True, True, True], (8000, 1))
+    share = choose_words(maskable, starts, 0.25, RNG(3).random((8000, 12))).mean(0)
+    assert np.ptp(share[[0, 3, 4, 7, 8, 9, 10, 11]]) < 0.05, "words of one piece are alike"
+    assert share[1] == share[2]
+    assert share[5] == share[6]
+    assert share.sum() == pytest.approx(3, abs=0.05)
+
+
+def corrupted(recipe="bert", vocabulary=50, rows=4000):
+    rng = RNG(4)
+    ids = rng.integers(0, vocabulary, (rows, 30))
+    chosen = rng.random((rows, 30)) < 0.5
+    masked, labels = corrupt(ids, chosen, recipe, 7, vocabulary, rng.random((rows, 30)))
+    return ids, chosen, masked, labels
+
+
+@pytest.mark.parametrize("recipe", ["bert", "mask"])
+def test_labels_are_the_original_ids_where_chosen(recipe):
+    ids, chosen, masked, labels = corrupted(recipe)
+    before = ids.copy()
+    assert np.array_equal(labels[chosen], ids[chosen])
+    assert (labels[~chosen] == IGNORED).all()
+    assert np.array_equal(masked[~chosen], ids[~chosen])
+    assert np.array_equal(ids, before), "the original is left alone"
+    assert masked.dtype == ids.dtype == labels.dtype
+
+
+def test_the_recipe_mask_replaces_all():
+    _, chosen, masked, _ = corrupted("mask")
+    assert (masked[chosen] == 7).all()
+
+
+def test_the_recipe_bert_masks_80_swaps_10_and_keeps_10_percent():
+    ids, chosen, masked, _ = corrupted()
+    usual = chosen & (ids != 7)
+    n = usual.sum()
+    shares = {
+        "mask": (masked[usual] == 7).mean() - 0.1 / 50,  # a random token may be the mask token
+        "kept": (masked[usual] == ids[usual]).mean() - 0.1 / 50,  # or the one that was there
+        "swap": ((masked != 7) & (masked != ids))[usual].mean() + 0.2 / 50,
+    }
+    for name, share in {"mask": 0.8, "swap": 0.1, "kept": 0.1}.items():
+        assert abs(shares[name] - share) < 5 * np.sqrt(share * (1 - share) / n), name
+
+
+def test_random_tokens_cover_the_whole_vocabulary_evenly():
+    ids, chosen, masked, _ = corrupted(vocabulary=20, rows=20_000)
+    swapped = masked[chosen & (masked != ids) & (masked != 7)]
+    counts = np.bincount(swapped, minlength=20)
+    assert len(counts) == 20
+    others = np.delete(counts, 7)
+    assert counts[7] == 0
+    assert (abs(others - others.mean()) < 5 * np.sqrt(others.mean())).all()
+
+
+def test_the_bounds_of_the_recipe():
+    uniform = np.array([[0.0, np.nextafter(0.8, 0), 0.8, np.nextafter(0.9, 0), 0.9, np.nextafter(1, 0)]])
+    ids = np.full((1, 6), 3)
+    masked, _ = corrupt(ids, np.ones((1, 6), dtype=bool), "bert", 9, 10, uniform)
+    assert masked[0, [0, 1, 4, 5]].tolist() == [9, 9, 3, 3]
+    assert masked[0, 2] == 0, "the lowest number draws the first token"
+    assert masked[0, 3] in (9, 0), "the highest the last one, or by rounding the first"

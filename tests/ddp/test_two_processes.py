@@ -1,0 +1,181 @@
+"""Two gloo processes equal one: loss, gradients and batch statistics (DESIGN: several processes)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
+
+import models.training
+from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
+from models.heads import projection_named
+from models.masked_lm import AuxiliaryMaskedLM
+from models.objectives import infocse, simcse
+from models.training import EncoderForTraining
+from session import set_dropout
+
+ROWS = 8
+
+
+def stage_two(folder, method, args, projection):
+    config = load_config(folder)
+    set_dropout(config, 0.0)
+    torch.manual_seed(1)
+    encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64)
+    objectives = method.build(args, encoder, folder)
+    return EncoderForTraining(encoder, projection_named(projection, config.hidden_size, 0.3), objectives).train()
+
+
+def stage_one(folder):
+    config = load_config(folder)
+    set_dropout(config, 0.0)
+    torch.manual_seed(1)
+    lm = load_masked_lm(folder, config)
+    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).train()
+
+
+CASES = {
+    "simcse": lambda folder: stage_two(folder, simcse, simcse.Arguments(), "linear_tanh"),
+    "infocse": lambda folder: stage_two(
+        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2), "batch_norm"
+    ),
+    "infocse, aux_weight 1": lambda folder: stage_two(
+        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2, aux_weight=1.0), "batch_norm"
+    ),
+    "stage 1": stage_one,
+}
+
+
+def make_batch(case):
+    """Rows that differ, with twice as many masked tokens in the first process's half."""
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(10, 90, (2, ROWS, 9), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[:, ::3, 6:] = 0
+    rate = torch.tensor([0.6] * (ROWS // 2) + [0.2] * (ROWS // 2)).view(1, ROWS, 1)
+    chosen = (torch.rand(ids.shape, generator=generator) < rate) & (mask == 1)
+    chosen[:, :, 0] = False
+    labels = torch.where(chosen, ids, -100)
+    counts = [(labels[:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]
+    assert counts[0] > 1.5 * counts[1] > 0
+    masked = torch.where(chosen, 5, ids)
+    if case == "stage 1":
+        return {"input_ids": masked[0], "attention_mask": mask[0], "labels": labels[0]}
+    batch = {"input_ids": ids, "attention_mask": mask}
+    return batch if case == "simcse" else batch | {"masked_input_ids": masked, "masked_labels": labels}
+
+
+def shard(batch, rank):
+    dim = {2: 0, 3: 1}
+    return {name: value.chunk(2, dim[value.dim()])[rank].contiguous() for name, value in batch.items()}
+
+
+def measure(model, wrapped, batch):
+    loss = wrapped(**batch).loss
+    loss.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    buffers = {name: value.clone() for name, value in model.named_buffers() if value.is_floating_point()}
+    return loss.detach(), gradients, buffers
+
+
+def worker(rank, case, folder, out, detached):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=2)
+    assert dist.get_world_size() == 2
+    if detached:
+        models.training.gather_with_gradient = gather_without_gradient
+    model = CASES[case](folder)
+    wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
+    loss, gradients, buffers = measure(model, wrapped, shard(make_batch(case), rank))
+    dist.all_reduce(loss)
+    torch.save((loss / 2, gradients, buffers), f"{out}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def gather_without_gradient(local):
+    """What the family's published code does: other processes' rows are constants."""
+    parts = [torch.zeros_like(local) for _ in range(2)]
+    dist.all_gather(parts, local.detach().contiguous())
+    parts[dist.get_rank()] = local
+    return torch.cat(parts, dim=1)
+
+
+def run_two(case, folder, out, detached=False):
+    out.mkdir()
+    mp.start_processes(worker, (case, folder, str(out), detached), nprocs=2, start_method="fork")
+    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+
+
+def worst_ratio(one, two):
+    """Largest |g1 - g2| over 1e-5 |g| + 1e-7 |gradient of the whole model|; at most 1 is equal."""
+    whole = torch.cat([g.flatten() for g in one.values()]).norm()
+    return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_equal_one(case, tiny_bert, tmp_path):
+    model = CASES[case](str(tiny_bert))
+    loss, gradients, buffers = measure(model, model, make_batch(case))
+    two = run_two(case, str(tiny_bert), tmp_path / "two")
+    for other_loss, other_gradients, other_buffers in two:
+        assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
+        assert gradients.keys() == other_gradients.keys()
+        assert worst_ratio(gradients, other_gradients) <= 1
+        for name, value in buffers.items():
+            assert torch.allclose(value, other_buffers[name], atol=1e-6), name
+    assert any(g.abs().max() > 1e-4 for g in gradients.values())
+
+
+def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
+    case = "simcse"
+    model = CASES[case](str(tiny_bert))
+    _, gradients, _ = measure(model, model, make_batch(case))
+    two = run_two(case, str(tiny_bert), tmp_path / "two", detached=True)
+    assert worst_ratio(gradients, two[0][1]) > 100
+
+
+def launch(arguments, processes):
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file"]
+    command += [str(root / "configs/accelerate/two_cpu_processes.yaml")] if processes == 2 else []
+    command = command if processes == 2 else [sys.executable]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [*command, str(root / "run_unsup.py"), *arguments], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+def test_the_launcher_starts_two_processes_that_train_what_one_trains(tiny_bert, text_file, dev_file, tmp_path):
+    """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8."""
+    common = ["--method=infocse", "--aux_init=random", "--aux_weight=1", "--skip_from=2", "--projection=batch_norm",
+              f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}", f"--dev_file={dev_file}",
+              "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", "--max_steps=4", "--eval_steps=2",
+              "--save_steps=4", "--logging_steps=1", "--optim=sgd", "--learning_rate=0.05", "--dropout=0",
+              "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
+    said = launch([*common, f"--output_dir={tmp_path / 'two'}", "--per_device_train_batch_size=4"], 2)
+    launch([*common, f"--output_dir={tmp_path / 'one'}", "--per_device_train_batch_size=8"], 1)
+    assert "processes: 2 on cpu" in said
+    one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
+    start = load_backbone(str(tiny_bert)).state_dict()
+    moved = max(
+        (one[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in start.items() if v.is_floating_point()
+    )
+    assert moved > 1e-3
+    assert max((one[name] - two[name]).abs().max().item() for name in one) < 1e-5
+    logs = [
+        [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()] for run in ("one", "two")
+    ]
+    for a, b in zip(*logs, strict=True):
+        for name in {"loss", "aux_mlm", "contrastive", "eval_dev_spearman", "eval_uniformity"} & set(a):
+            assert a[name] == pytest.approx(b[name], rel=1e-4), (name, a["step"])
+    assert load_tokenizer(str(tmp_path / "two")).model_max_length == 64

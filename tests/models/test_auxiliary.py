@@ -1,0 +1,237 @@
+"""The pieces of a backbone, stage 1's losses by hand, and the import of Condenser's layout."""
+
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from errors import BadInput
+from models.auxiliary import (
+    LowerLayers,
+    VocabularyHead,
+    backbone_of,
+    head_input,
+    load_head,
+    load_masked_lm,
+    masked_token_loss,
+    new_head,
+    run_layers,
+    top_layers,
+)
+from models.masked_lm import AuxiliaryMaskedLM
+
+FAMILIES = ["tiny_bert", "tiny_roberta"]
+
+
+@pytest.fixture(params=FAMILIES)
+def folder(request):
+    return str(request.getfixturevalue(request.param))
+
+
+def ids_and_mask(config, seed=0, rows=3, longest=11):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(10, config.vocab_size, (rows, longest), generator=generator)
+    mask = torch.ones_like(ids)
+    for row in range(1, rows):
+        mask[row, longest - 2 * row :] = 0
+    ids[mask == 0] = config.pad_token_id
+    return ids, mask
+
+
+def labels_for(ids, mask, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.5) & (mask == 1)
+    chosen[:, 0] = False
+    assert chosen.any()
+    return torch.where(chosen, ids, -100)
+
+
+def test_pieces_composed_equal_the_whole(folder):
+    lm = load_masked_lm(folder).eval()
+    backbone = backbone_of(lm)
+    ids, mask = ids_and_mask(lm.config)
+    with torch.no_grad():
+        whole = lm(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+        lower = LowerLayers(backbone, 2).eval()(ids, mask)
+        rest = run_layers(backbone.encoder.layer[2:], lower, mask, lm.config)
+        logits = VocabularyHead(lm)(rest)
+    assert torch.allclose(lower, whole.hidden_states[2], atol=1e-5)
+    assert torch.allclose(rest, whole.hidden_states[-1], atol=1e-5)
+    assert torch.allclose(logits, whole.logits, atol=1e-4)
+    assert whole.logits.std() > 0.1
+
+
+def test_head_input_is_the_sentence_vector_before_the_lower_states():
+    cls, lower = torch.full((2, 3), 7.0), torch.arange(24.0).view(2, 4, 3)
+    made = head_input(cls, lower)
+    assert made.shape == lower.shape
+    assert made[:, 0].tolist() == cls.tolist()
+    assert made[:, 1:].tolist() == lower[:, 1:].tolist()
+
+
+def test_both_stage_one_losses_equal_a_computation_from_the_backbones_own_layers(folder):
+    torch.manual_seed(3)
+    lm = load_masked_lm(folder)
+    model = AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), skip_from=2).eval()
+    ids, mask = ids_and_mask(lm.config)
+    labels = labels_for(ids, mask)
+    out = model(ids, mask, labels)
+
+    expected = {"mlm": 0.0, "aux_mlm": 0.0}
+    count = 0
+    for row in range(len(ids)):  # one sentence at a time, cut to its own length: no padding anywhere
+        length = int(mask[row].sum())
+        states = lm(input_ids=ids[row : row + 1, :length], output_hidden_states=True).hidden_states
+        head = torch.cat([states[-1][:, :1], states[2][:, 1:]], dim=1)  # [h ; M > 0], equation of section 3.1
+        for layer in model.c_head:
+            head = layer(head)
+        output = lm.cls if hasattr(lm, "cls") else lm.lm_head
+        for name, last in (("mlm", states[-1]), ("aux_mlm", head)):
+            for position in range(length):
+                if labels[row, position] != -100:
+                    log_p = F.log_softmax(output(last)[0, position], dim=-1)
+                    expected[name] -= log_p[labels[row, position]].item()
+        count += int((labels[row] != -100).sum())
+    for name, total in expected.items():
+        assert out.terms[name].item() == pytest.approx(total / count, rel=1e-4)
+    assert out.loss.item() == pytest.approx((expected["mlm"] + expected["aux_mlm"]) / count, rel=1e-4)
+    assert abs(expected["mlm"] - expected["aux_mlm"]) > 1e-3
+
+
+def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_number_is_given(tiny_bert):
+    lm = load_masked_lm(str(tiny_bert))
+    model = AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 1), 2).eval()
+    ids, mask = ids_and_mask(lm.config, rows=4)
+    labels = labels_for(ids, mask)
+    whole = model(ids, mask, labels).loss
+    count = (labels != -100).sum()
+    parts = [model(ids[i : i + 2], mask[i : i + 2], labels[i : i + 2], count).loss for i in (0, 2)]
+    assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
+
+
+def test_padding_never_changes_the_losses(folder):
+    lm = load_masked_lm(folder)
+    model = AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).eval()
+    ids, mask = ids_and_mask(lm.config)
+    labels = labels_for(ids, mask)
+    wider = [F.pad(x, (0, 9), value=v) for x, v in ((ids, lm.config.pad_token_id), (mask, 0), (labels, -100))]
+    assert model(*wider).loss.item() == pytest.approx(model(ids, mask, labels).loss.item(), rel=1e-5)
+
+
+def test_the_output_matrix_is_tied_in_stage_one_and_a_copy_in_stage_two(folder):
+    lm = load_masked_lm(folder)
+    words = backbone_of(lm).embeddings.word_embeddings.weight
+    assert lm.get_output_embeddings().weight is words
+    head = VocabularyHead(lm)
+    assert head.decoder.weight is not words
+    assert torch.equal(head.decoder.weight, words)
+
+
+def test_logits_exist_only_at_masked_positions():
+    seen = []
+
+    def output(states):
+        seen.append(states.shape)
+        return states @ torch.ones(4, 9)
+
+    labels = torch.full((2, 5), -100)
+    labels[0, 1], labels[1, 3] = 4, 2
+    total, count = masked_token_loss(output, torch.randn(2, 5, 4), labels)
+    assert seen == [torch.Size([2, 4])]
+    assert count.item() == 2
+    assert total.item() == pytest.approx(2 * torch.tensor(9.0).log().item(), rel=1e-5)
+
+
+def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path, request):
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    lm = load_masked_lm(folder)
+    model = AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 3).eval()
+    model.save(str(tmp_path), AutoTokenizer.from_pretrained(folder))
+    again, info = AutoModelForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert (again.config.skip_from, again.config.head_layers) == (3, 2)
+    tensors = load_file(tmp_path / "aux_head.safetensors")
+    assert len(tensors) == 32
+    assert all(name.startswith(("c_head.0.", "c_head.1.")) for name in tensors)
+    head = load_head(str(tmp_path), backbone_of(again), 2)
+    for name, value in model.c_head.state_dict().items():
+        assert torch.equal(head.state_dict()[name], value)
+
+
+def write_condenser(folder, target, drop=(), extra=None):
+    """Condenser's layout: an HF folder plus model.pt with the head's state, `c_head.{i}.*`."""
+    shutil.copytree(folder, target, dirs_exist_ok=True)
+    head = new_head(backbone_of(load_masked_lm(str(folder))), 2)
+    state = {f"c_head.{name}": value for name, value in head.state_dict().items() if name not in drop}
+    torch.save(state | (extra or {}), target / "model.pt")
+    return head
+
+
+def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
+    head = write_condenser(tiny_bert, tmp_path, extra={"co_target": torch.arange(4)})
+    assert len(head.state_dict()) == 32
+    read = load_head(str(tmp_path), backbone_of(load_masked_lm(str(tmp_path))), 2)
+    for name, value in head.state_dict().items():
+        assert torch.equal(read.state_dict()[name], value)
+
+
+@pytest.mark.parametrize(
+    ("drop", "extra", "layers"),
+    [
+        (("1.output.dense.weight",), {}, 2),
+        ((), {"c_head.2.output.dense.bias": torch.zeros(32)}, 2),
+        ((), {}, 1),
+        ((), {"lm.something": torch.zeros(1)}, 2),
+        (("0.output.dense.bias",), {"c_head.0.output.dense.bias": torch.zeros(7)}, 2),
+    ],
+    ids=["missing", "left over", "other depth", "foreign name", "other shape"],
+)
+def test_a_head_that_does_not_fill_every_tensor_is_refused(tiny_bert, tmp_path, drop, extra, layers):
+    write_condenser(tiny_bert, tmp_path, drop, extra)
+    with pytest.raises(BadInput, match="auxiliary head"):
+        load_head(str(tmp_path), backbone_of(load_masked_lm(str(tmp_path))), layers)
+
+
+def test_a_pickle_that_runs_code_is_not_read(tiny_bert, tmp_path):
+    shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    torch.save({"c_head.0.x": Evil()}, tmp_path / "model.pt")
+    with pytest.raises(BadInput, match="more than weights"):
+        load_head(str(tmp_path), backbone_of(load_masked_lm(str(tmp_path))), 2)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("skip_from", [-1, 4, 6])
+def test_a_layer_the_backbone_does_not_have_is_refused_by_name(tiny_bert, skip_from):
+    lm = load_masked_lm(str(tiny_bert))
+    with pytest.raises(BadInput, match=f"--skip_from {skip_from}"):
+        AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), skip_from)
+    with pytest.raises(BadInput, match="--skip_from"):
+        LowerLayers(backbone_of(lm), skip_from)
+
+
+def test_another_family_is_refused_with_the_known_ones(tmp_path):
+    from transformers import DistilBertConfig
+
+    DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=32, vocab_size=50).save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match=r"bert, roberta, not 'distilbert'"):
+        load_masked_lm(str(tmp_path))
+
+
+def test_new_layers_are_drawn_as_the_backbone_draws_its_own_and_top_layers_are_copies(tiny_bert):
+    backbone = backbone_of(load_masked_lm(str(tiny_bert)))
+    torch.manual_seed(0)
+    fresh = new_head(backbone, 2)
+    assert fresh[0].intermediate.dense.weight.std().item() == pytest.approx(backbone.config.initializer_range, rel=0.1)
+    assert fresh[0].intermediate.dense.bias.abs().max() == 0
+    top = top_layers(backbone, 2)
+    assert torch.equal(top[1].output.dense.weight, backbone.encoder.layer[-1].output.dense.weight)
+    assert top[1].output.dense.weight is not backbone.encoder.layer[-1].output.dense.weight

@@ -1,0 +1,121 @@
+"""The artefact: saved, read back three ways, strict about what it is given."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from errors import BadInput
+from eval.encode import Encode
+from models.encoder import SentenceEncoder, load_backbone, load_encoder, load_tokenizer, usable_length
+from models.heads import projection_named
+from models.pooling import POOLINGS
+
+
+def make_encoder(folder, pooling, head=None):
+    tokenizer = load_tokenizer(str(folder))
+    backbone = load_backbone(str(folder))
+    trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
+    if trained is not None:
+        trained(torch.randn(32, backbone.config.hidden_size))
+    length = usable_length(backbone.config, tokenizer)
+    return SentenceEncoder(backbone, pooling, trained, length).eval(), tokenizer
+
+
+def vectors(encoder, tokenizer, texts):
+    return Encode(encoder, tokenizer, encoder.max_length)(texts)
+
+
+@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize(
+    ("pooling", "head"),
+    [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")],
+)
+def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, request, tmp_path, sentences):
+    torch.manual_seed(0)
+    encoder, tokenizer = make_encoder(request.getfixturevalue(family), pooling, head)
+    texts = sentences[:12] + ["one"]
+    expected = vectors(encoder, tokenizer, texts)
+    bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
+    encoder.save(str(tmp_path), tokenizer)
+
+    again, tokenizer = load_encoder(str(tmp_path))
+    assert again.pooling == pooling
+    assert np.abs(vectors(again, tokenizer, texts) - expected).max() < bound
+    if POOLINGS[pooling].module:
+        theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(texts, show_progress_bar=False)
+        assert np.abs(theirs - expected).max() < bound
+    else:
+        assert not (tmp_path / "modules.json").exists()
+    if head is None:
+        inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, padding=True, return_tensors="pt")
+        states = AutoModel.from_pretrained(tmp_path).eval()(**inputs, output_hidden_states=True).hidden_states
+        pooled = POOLINGS[pooling].pool(states, inputs["attention_mask"])
+        assert np.abs(pooled.detach().numpy() - expected).max() < bound
+
+
+def test_saved_folder_holds_bare_backbone_tensors_and_no_pickle(tiny_bert, tmp_path):
+    encoder, tokenizer = make_encoder(tiny_bert, "avg")
+    encoder.save(str(tmp_path), tokenizer)
+    assert "embeddings.word_embeddings.weight" in load_file(tmp_path / "model.safetensors")
+    assert not [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    described = json.loads((tmp_path / "config.json").read_text())["sentence_embedding"]
+    assert described == {"format": 1, "pooling": "avg", "head": None, "max_length": 64}
+
+
+@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
+def test_padding_never_changes_a_vector(family, pooling, request, sentences):
+    encoder, tokenizer = make_encoder(request.getfixturevalue(family), pooling)
+    alone = tokenizer([sentences[0]], return_tensors="pt")
+    wide = tokenizer([sentences[0]], return_tensors="pt", padding="max_length", max_length=40)
+    assert wide["input_ids"].shape[1] > alone["input_ids"].shape[1]
+    with torch.no_grad():
+        short, long = (encoder.embed(x["input_ids"], x["attention_mask"]) for x in (alone, wide))
+    assert torch.allclose(short, long, atol=1e-5)
+    assert short.abs().max() > 0.1
+
+
+def test_a_plain_encoder_needs_a_pooling_by_name(tiny_bert):
+    with pytest.raises(BadInput, match="--pooling"):
+        load_encoder(str(tiny_bert))
+    assert load_encoder(str(tiny_bert), pooling="avg")[0].pooling == "avg"
+    with pytest.raises(BadInput, match="trained head"):
+        load_encoder(str(tiny_bert), pooling="cls")
+
+
+def test_a_checkpoint_that_lacks_a_tensor_is_refused(tiny_bert, tmp_path):
+    shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
+    tensors = load_file(tmp_path / "model.safetensors")
+    gone = next(name for name in tensors if "layer.1.output.dense.weight" in name)
+    del tensors[gone]
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=r"layer\.1\.output\.dense\.weight"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="configuration"):
+        load_backbone(str(tmp_path))
+
+
+def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
+    encoder, tokenizer = make_encoder(tiny_bert, "avg")
+    encoder.save(str(tmp_path), tokenizer)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["sentence_embedding"]["format"] = 2
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match="saved format 2"):
+        load_encoder(str(tmp_path))
+
+
+def test_longest_text_is_cut_at_what_the_positions_allow(tiny_bert, tiny_roberta):
+    for folder in (tiny_bert, tiny_roberta):
+        encoder, tokenizer = load_encoder(str(folder), pooling="avg")
+        assert encoder.max_length == 64
+        assert np.isfinite(vectors(encoder, tokenizer, ["word " * 500])).all()

@@ -1,0 +1,244 @@
+"""The auxiliary objective: its loss by hand, where its gradient goes, and its ablations."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from errors import BadInput
+from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
+from models.heads import projection_named
+from models.masked_lm import AuxiliaryMaskedLM
+from models.objectives import infocse, simcse
+from models.training import EncoderForTraining
+from session import set_dropout
+
+ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def stage_one(request, tmp_path):
+    """A folder with an auxiliary head, as stage 1 leaves it."""
+    folder = str(request.getfixturevalue(request.param))
+    torch.manual_seed(5)
+    lm = load_masked_lm(folder)
+    head = new_head(backbone_of(lm), 2)
+    for parameter in head.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    AuxiliaryMaskedLM(lm, head, 2).save(str(tmp_path), load_tokenizer(folder))
+    return str(tmp_path)
+
+
+def build(folder, args=ARGS, dropout=0.0, pooling="cls_before_pooler", projection="batch_norm", method=infocse):
+    config = load_config(folder)
+    set_dropout(config, dropout)
+    torch.manual_seed(11)
+    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64)
+    objectives = method.build(args, encoder, folder)
+    head = projection_named(projection, config.hidden_size, 0.3)
+    return EncoderForTraining(encoder, head, objectives).train()
+
+
+def make_batch(folder, rows=4, longest=10, extra=0):
+    config = load_config(folder)
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(10, config.vocab_size, (2, rows, longest), generator=generator)
+    ids[1] = ids[0].roll(1, 1)  # different views, so that the contrastive term is not trivial
+    mask = torch.ones_like(ids)
+    for row in range(1, rows):
+        mask[:, row, longest - row :] = 0
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
+    chosen[:, :, 0] = False
+    labels = torch.where(chosen, ids, -100)
+    masked = torch.where(chosen, 7, ids)
+    pads = [(ids, config.pad_token_id), (mask, 0), (masked, config.pad_token_id), (labels, -100)]
+    names = ["input_ids", "attention_mask", "masked_input_ids", "masked_labels"]
+    return {name: F.pad(x, (0, extra), value=value) for name, (x, value) in zip(names, pads, strict=True)}
+
+
+def auxiliary_of(model):
+    return next(o for o in model.objectives if isinstance(o, infocse.AuxiliaryMLM))
+
+
+def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one):
+    model, batch = build(stage_one), make_batch(stage_one)
+    aux, terms = auxiliary_of(model), model(**batch).terms
+    lm = load_masked_lm(stage_one).eval()
+    for parameter in lm.parameters():
+        parameter.requires_grad_(False)
+    total, count = 0.0, 0
+    for view in range(2):
+        for row in range(batch["input_ids"].shape[1]):
+            length = int(batch["attention_mask"][view, row].sum())
+            clean = batch["input_ids"][view, row : row + 1, :length]
+            masked = batch["masked_input_ids"][view, row : row + 1, :length]
+            h = backbone_of(lm)(input_ids=clean).last_hidden_state[:, :1]
+            lower = lm(input_ids=masked, output_hidden_states=True).hidden_states[2][:, 1:]
+            states = torch.cat([h, lower], dim=1)
+            for layer in aux.c_head:
+                states = layer(states)
+            output = lm.cls if hasattr(lm, "cls") else lm.lm_head
+            log_p = F.log_softmax(output(states)[0], dim=-1)
+            for position, label in enumerate(batch["masked_labels"][view, row, :length].tolist()):
+                if label != -100:
+                    total, count = total - log_p[position, label].item(), count + 1
+    assert count > 10
+    assert terms["aux_mlm"].item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_at_all(stage_one):
+    args = replace(ARGS, contrastive_weight=0.0)
+    model, batch = build(stage_one, args), make_batch(stage_one)
+    captured = []
+
+    def keep(module, inputs, output):
+        output.last_hidden_state.retain_grad()
+        captured.append(output.last_hidden_state)
+
+    model.encoder.backbone.register_forward_hook(keep)
+    model(**batch).loss.backward()
+    gradient = captured[0].grad
+    assert gradient[:, 0].abs().max() > 1e-6
+    assert gradient[:, 1:].abs().max() == 0
+    aux = auxiliary_of(model)
+    assert all(p.grad is None and not p.requires_grad for p in aux.lower.parameters())
+    for part in (aux.c_head, aux.output, model.encoder):
+        assert all(p.grad is not None for p in part.parameters() if p.requires_grad)
+    assert model.encoder.backbone.embeddings.word_embeddings.weight.grad.abs().max() > 0
+
+
+def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
+    """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
+    model, batch = build(stage_one), make_batch(stage_one)
+    encoded = model._encode(EncoderBatch(batch))
+    encoded.cls = encoded.cls.detach()
+    auxiliary_of(model)(encoded, EncoderBatch(batch))["aux_mlm"].value.backward()
+    assert all(p.grad is None for p in model.encoder.parameters())
+
+
+class EncoderBatch:
+    def __init__(self, batch):
+        self.__dict__.update(batch)
+
+
+def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
+    batch = make_batch(stage_one)
+    plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    both = []
+    for method, args in ((infocse, infocse.Arguments(aux_weight=0.0)), (simcse, simcse.Arguments())):
+        model = build(stage_one, args, dropout=0.1, method=method)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        torch.manual_seed(3)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(**plain).loss.backward()
+            optimizer.step()
+        both.append(model.state_dict())
+    assert infocse.masking(infocse.Arguments(aux_weight=0.0)) is None
+    assert both[0].keys() == both[1].keys()
+    assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
+
+
+def test_padding_never_changes_the_loss_or_its_gradient(stage_one):
+    gradients, losses = [], []
+    for extra in (0, 9):
+        model = build(stage_one)
+        loss = model(**make_batch(stage_one, extra=extra)).loss
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(model.encoder.backbone.embeddings.word_embeddings.weight.grad)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert (gradients[0] - gradients[1]).norm() <= 1e-4 * gradients[0].norm()
+
+
+def test_loss_is_the_weighted_sum_of_the_raw_terms(stage_one):
+    out = build(stage_one, replace(ARGS, aux_weight=0.25))(**make_batch(stage_one))
+    assert set(out.terms) == {"contrastive", "aux_mlm"}
+    assert out.loss.item() == pytest.approx(out.terms["contrastive"].item() + 0.25 * out.terms["aux_mlm"].item())
+
+
+def test_without_detach_the_lower_copy_learns(stage_one):
+    model = build(stage_one, replace(ARGS, aux_detach=False))
+    model(**make_batch(stage_one)).loss.backward()
+    assert all(p.grad is not None for p in auxiliary_of(model).lower.parameters())
+
+
+def test_frozen_layers_have_dropout_only_when_asked(stage_one):
+    batch = make_batch(stage_one)
+    for frozen_eval, equal in ((True, True), (False, False)):
+        model = build(stage_one, replace(ARGS, aux_frozen_eval=frozen_eval), dropout=0.3)
+        model.train()
+        lower = auxiliary_of(model).lower
+        ids, mask = batch["masked_input_ids"][0], batch["attention_mask"][0]
+        assert torch.equal(lower(ids, mask), lower(ids, mask)) is equal
+        assert auxiliary_of(model).c_head.training
+
+
+def test_one_masked_view_uses_that_views_vector(stage_one):
+    args = replace(ARGS, aux_views="first")
+    assert infocse.masking(args).views == (0,)
+    model, batch = build(stage_one, args), make_batch(stage_one)
+    batch["masked_input_ids"], batch["masked_labels"] = batch["masked_input_ids"][:1], batch["masked_labels"][:1]
+    captured = []
+
+    def keep(module, inputs, output):
+        output.last_hidden_state.retain_grad()
+        captured.append(output)
+
+    model.encoder.backbone.register_forward_hook(keep)
+    auxiliary_of(model)(model._encode(EncoderBatch(batch)), EncoderBatch(batch))["aux_mlm"].value.backward()
+    gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
+    assert gradient[0, :, 0].abs().max() > 0
+    assert gradient[1].abs().max() == 0
+
+
+def test_probe_tells_how_much_the_sentence_vector_helps(stage_one):
+    model, batch = build(stage_one, dropout=0.1), make_batch(stage_one)
+    state = torch.get_rng_state()
+    seen = model.probe(**batch)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert set(seen) == {"mean_cosine", "uniformity", "aux_mlm", "aux_mlm_shuffled_cls"}
+    assert seen["aux_mlm"] != seen["aux_mlm_shuffled_cls"]
+
+
+def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
+    folder = str(tiny_bert)
+    with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
+        build(folder)
+    top = auxiliary_of(build(folder, replace(ARGS, aux_init="encoder_top")))
+    encoder = load_backbone(folder)
+    assert torch.equal(top.c_head[1].output.dense.weight, encoder.encoder.layer[-1].output.dense.weight)
+    assert build(folder, replace(ARGS, aux_init="random"))(**make_batch(folder)).loss.isfinite()
+
+
+def test_a_head_trained_at_another_layer_is_refused(stage_one):
+    with pytest.raises(BadInput, match="trained with skip_from 2"):
+        build(stage_one, replace(ARGS, skip_from=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"aux_weight": 0.0, "contrastive_weight": 0.0}, "nothing to train"),
+        ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
+        ({"temperature": 0.0}, "--temperature"),
+        ({"head_layers": 9, "aux_init": "encoder_top"}, "--head_layers 9"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_by_name(stage_one, change, message):
+    with pytest.raises(BadInput, match=message):
+        build(stage_one, replace(ARGS, **change))
+    with pytest.raises(BadInput, match="--mask_rate"):
+        infocse.masking(replace(ARGS, mask_rate=1.5))
+
+
+def test_state_dict_survives_a_round_trip_through_safetensors(stage_one, tmp_path):
+    from safetensors.torch import load_file
+
+    model = build(stage_one)
+    model.save_pretrained(tmp_path / "saved")
+    stored = load_file(tmp_path / "saved" / "model.safetensors")
+    assert stored.keys() == model.state_dict().keys()

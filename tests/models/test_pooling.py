@@ -1,0 +1,40 @@
+"""Poolings by hand, on states that are small integers."""
+
+import pytest
+import torch
+
+from errors import BadInput
+from models.pooling import POOLINGS, pooling_named
+
+# Embedding output and two layers; one sentence of two tokens and one padding position, width 2.
+STATES = [
+    torch.tensor([[[1.0, 2.0], [3.0, 4.0], [99.0, 99.0]]]),
+    torch.tensor([[[10.0, 20.0], [30.0, 40.0], [99.0, 99.0]]]),
+    torch.tensor([[[100.0, 200.0], [300.0, 400.0], [99.0, 99.0]]]),
+]
+MASK = torch.tensor([[1, 1, 0]])
+EXPECTED = {
+    "cls": [100.0, 200.0],
+    "cls_before_pooler": [100.0, 200.0],
+    "avg": [200.0, 300.0],
+    "avg_top2": [110.0, 165.0],  # mean of (20, 30) and (200, 300)
+    "avg_first_last": [110.0, 165.0],  # first transformer layer and last
+    "avg_embedding_last": [101.0, 151.5],  # embedding layer (2, 3) and last
+}
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_pooling_equals_the_hand_computation(name):
+    assert POOLINGS[name].pool(STATES, MASK).tolist() == [EXPECTED[name]]
+
+
+def test_the_two_published_first_last_averages_differ_on_a_deeper_model():
+    states = [*STATES[:2], STATES[1] * 2, STATES[2]]
+    top2, first_last = (POOLINGS[name].pool(states, MASK).tolist() for name in ("avg_top2", "avg_first_last"))
+    assert top2 == [[120.0, 180.0]]
+    assert first_last == [[110.0, 165.0]]
+
+
+def test_an_unknown_pooling_is_named_with_the_known_ones():
+    with pytest.raises(BadInput, match=r"'max'.*avg_first_last"):
+        pooling_named("max")

@@ -1,0 +1,98 @@
+"""Composition: views, projection, kept head, hooks."""
+
+import pytest
+import torch
+
+from models.contrast import info_nce
+from models.encoder import SentenceEncoder, load_backbone
+from models.heads import projection_named
+from models.objectives import simcse
+from models.objectives.base import Objective, Term
+from models.training import EncoderForTraining
+
+
+def make_model(folder, objectives=None, projection="linear_tanh", kept=False, pooling="cls_before_pooler"):
+    torch.manual_seed(0)
+    backbone = load_backbone(str(folder))
+    head = projection_named(projection, backbone.config.hidden_size, 0.3)
+    encoder = SentenceEncoder(backbone, "cls" if kept else pooling, head if kept else None, 64)
+    return EncoderForTraining(encoder, None if kept else head, objectives or [simcse.Contrastive(0.05)])
+
+
+def make_batch(views=2, rows=5, length=8):
+    ids = torch.randint(10, 90, (views, rows, length), generator=torch.Generator().manual_seed(1))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def test_loss_equals_info_nce_of_the_projected_views(tiny_bert):
+    model, batch = make_model(tiny_bert).eval(), make_batch()
+    z = [model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0]) for ids in batch["input_ids"]]
+    assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05).item(), rel=1e-5)
+
+
+def test_a_third_column_adds_hard_negatives(tiny_bert):
+    model, batch = make_model(tiny_bert, projection="none").eval(), make_batch(views=3)
+    z = [model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0] for ids in batch["input_ids"]]
+    assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)
+
+
+def test_dropout_is_what_makes_equal_views_differ(tiny_bert):
+    batch = make_batch()
+    batch["input_ids"][1] = batch["input_ids"][0]
+    for training, equal in ((True, False), (False, True)):
+        model = make_model(tiny_bert).train(training)
+        seen = []
+        model.encoder.register_forward_hook(lambda m, i, o, seen=seen: seen.append(o.pooled))
+        model(**batch)
+        first, second = seen[0].view(2, 5, -1)
+        assert torch.allclose(first, second, atol=1e-6) is equal
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_every_trainable_parameter_gets_a_gradient(tiny_bert, kept):
+    model = make_model(tiny_bert, kept=kept).train()
+    model(**make_batch()).loss.backward()
+    without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert without == []
+    assert all(p.grad.abs().max() > 0 for p in (model.encoder.head if kept else model.projection).parameters())
+
+
+def test_wrapping_changes_no_loaded_tensor(tiny_bert):
+    plain = load_backbone(str(tiny_bert)).state_dict()
+    wrapped = make_model(tiny_bert).encoder.backbone.state_dict()
+    assert plain.keys() == wrapped.keys()
+    assert all(torch.equal(plain[name], wrapped[name]) for name in plain)
+
+
+def test_an_objective_needs_nothing_but_its_own_file(tiny_bert):
+    """A toy objective: terms, a persistent buffer, the hook after a step."""
+
+    class Toy(Objective):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, encoded, batch):
+            return {"length": Term(encoded.pooled.norm(dim=-1).mean(), 0.5)}
+
+        def after_step(self, encoder):
+            self.steps += 1
+
+    model = make_model(tiny_bert, [simcse.Contrastive(0.05), Toy()]).eval()
+    out = model(**make_batch())
+    expected = out.terms["contrastive"].item() + 0.5 * out.terms["length"].item()
+    assert out.loss.item() == pytest.approx(expected, rel=1e-5)
+    model.after_step()
+    assert model.state_dict()["objectives.1.steps"].item() == 1
+
+
+def test_probe_leaves_mode_random_state_and_batch_statistics_alone(tiny_bert):
+    model = make_model(tiny_bert, projection="batch_norm").train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    seen = model.probe(**make_batch())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert -1 <= seen["mean_cosine"] <= 1
+    assert seen["uniformity"] < 0

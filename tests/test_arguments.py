@@ -1,0 +1,301 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arguments import (
+    DataArguments,
+    ModelArguments,
+    PretrainArguments,
+    RunArguments,
+    SentenceArguments,
+    find_files,
+    parse,
+    peek,
+    read_config,
+)
+from errors import BadInput
+
+TYPES = (ModelArguments, SentenceArguments, RunArguments)
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.yaml"
+
+    def write(content):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def parsed(config_text, *flags, config, types=TYPES):
+    return parse(["--config", config(config_text), "--use_cpu", *flags], types, "a test")
+
+
+def refused(config_text, *flags, config):
+    with pytest.raises(BadInput) as caught:
+        parsed(config_text, *flags, config=config)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_a_file_the_defaults_are_the_family_s():
+    model, data, run = parse(["--use_cpu"], TYPES, "a test")
+    assert (model.pooling, model.dropout, data.max_length, data.dev) == ("cls_before_pooler", None, 32, "stsb")
+    assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (3e-5, 64, 1.0)
+    assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (125, True, False)
+    assert (run.weight_decay, run.warmup_steps, run.max_grad_norm, run.seed) == (0.0, 0, 1.0, 42)
+    assert run.lr_scheduler_type == "linear"
+
+
+def test_the_file_gives_defaults_and_flags_win(config):
+    text = "max_length: 48\npooling: avg\nseed: 7\n"
+    model, data, run = parsed(text, "--seed", "9", "--pooling=cls", config=config)
+    assert (data.max_length, model.pooling, run.seed) == (48, "cls", 9)
+    argv = ["--seed", "9", "--use_cpu", f"--config={config(text)}"]
+    assert parse(argv, TYPES, "a test")[2].seed == 9, "wherever --config stands"
+
+
+def test_values_are_what_flags_would_make_of_them(config):
+    text = """
+        learning_rate: 3e-5
+        max_length: 010
+        method: no
+        run_name: 12:30
+        model_name_or_path: 007
+        dropout: 0
+        bf16_full_eval: no
+        dry_run: yes
+        save_steps: 50
+        output_dir: ~
+        dev_file: null
+        dev: none
+        """
+    model, data, run = parsed(text, config=config)
+    assert run.learning_rate == 3e-5
+    assert isinstance(run.learning_rate, float)
+    assert (data.max_length, model.method, run.run_name) == (10, "no", "12:30")
+    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "~", "none")
+    assert model.dropout == 0.0
+    assert isinstance(model.dropout, float)
+    assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
+
+
+@pytest.mark.parametrize(("written", "value"), [("false", False), ("no", False), ("True", True), ("1", True)])
+def test_switches_that_are_on_can_be_turned_off(config, written, value):
+    types = (PretrainArguments, DataArguments, RunArguments)
+    assert parsed(f"whole_words: {written}", config=config, types=types)[0].whole_words is value
+    assert parsed("", "--whole_words", written, config=lambda _: config("seed: 1"), types=types)[0].whole_words is value
+
+
+def test_lists(config):
+    assert parsed("train_file: [a.txt, b.txt]", config=config)[1].train_file == ["a.txt", "b.txt"]
+    assert parsed("train_file:\n- a b.txt\n- -1\n", config=config)[1].train_file == ["a b.txt", "-1"]
+    assert parsed("train_file: one.txt", config=config)[1].train_file == ["one.txt"]
+    assert parsed("train_file: [a]", "--train_file", "c", "d", config=config)[1].train_file == ["c", "d"]
+    assert parsed("test_tasks: [STS12, STS-B]", config=config)[1].test_tasks == ["STS12", "STS-B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean 'max_length'?"),
+        ("learning-rate: 1", "unknown key 'learning-rate'; did you mean 'learning_rate'?"),
+        ("xyzzy: 32", "unknown key 'xyzzy'"),
+        ("config: other.yaml", "unknown key 'config'"),
+        ("seed: 1\nmax_length: 2\nseed: 1", "'seed' twice"),
+        ("model:\n  pooling: avg", "unknown key 'model'"),
+        ("pooling:\n  name: avg", "'pooling' needs a value"),
+        ("train_file: [[a]]", "'train_file' needs a value"),
+        ("train_file: []", "'train_file' needs a value"),
+        ("train_file: [a, '']", "'train_file' needs a value"),
+        ("pooling:", "'pooling' needs a value"),
+        ("pooling: ''", "'pooling' needs a value"),
+        ("max_length: !!int 32", "tag"),
+        ("pooling: !!python/object/apply:os.getcwd []", "tag"),
+        ("pooling: !custom avg", "tag"),
+        ("? [a, b]\n: c", "twice or no word"),
+        ("- pooling", "a mapping"),
+        ("pooling", "a mapping"),
+        ("", "a mapping"),
+        ("# only a comment", "a mapping"),
+        ("a: 1\n---\nb: 2", "not a YAML file"),
+        ("pooling: [avg", "not a YAML file"),
+        ("pooling: a: b", "not a YAML file"),
+        ("pooling: avg\n\tseed: 1", "not a YAML file"),
+        ('pooling: "\\UFFFFFFFF"', "not a YAML file"),
+        ('pooling: "\\U00110000"', "not a YAML file"),
+        ("pooling: &a [*a]", "not a YAML file"),
+        ("pooling: *nothing", "not a YAML file"),
+        ("pooling: " + "[" * 20_000, "not a YAML file"),
+        ("pooling: zwölf".encode("latin-1"), "not a YAML file"),
+        (b"pooling: \x00", "not a YAML file"),
+        ("pooling: avg".encode("utf-16"), "not a YAML file"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
+    message = refused(text, config=config)
+    assert message.startswith(config(text) + ": ")
+    assert said in message
+
+
+def test_aliases_of_aliases_do_not_explode(config):
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(24)
+    )
+    assert "'b' needs a value" in str(pytest.raises(BadInput, read_config, config(bomb)).value)
+
+
+@pytest.mark.parametrize("place", ["missing.yaml", "", "x" * 300])
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path, place):
+    with pytest.raises(BadInput, match="cannot be read"):
+        parse(["--config", str(tmp_path / place)], TYPES, "a test")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_length", "3.5"),
+        ("max_length", "many"),
+        ("max_length", "3e1"),
+        ("max_length", "1" + "0" * 5000),
+        ("learning_rate", "fast"),
+        ("dropout", "0,1"),
+        ("dry_run", "maybe"),
+        ("dev", "sick"),
+        ("seed", "[1, 2]"),
+        ("lr_scheduler_type", "stairs"),
+        ("eval_strategy", "sometimes"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
+    assert key in refused(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
+    if not value.startswith("["):
+        refused("seed: 1", f"--{key}", value, config=config)
+
+
+def test_a_list_cannot_smuggle_in_another_flag(config):
+    assert "train_file" in refused("train_file: [a.txt, --seed, '7']", config=config)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
+        (["--max_lenght=3"], "unknown argument '--max_lenght=3'; did you mean '--max_length'?"),
+        (["--xyzzy"], "unknown argument '--xyzzy'"),
+        (["stray"], "unknown argument 'stray'"),
+        (["--max_len", "3"], "unknown argument '--max_len'"),
+        (["--seed"], "--seed: expected one argument"),
+        (["--config"], "--config: expected one argument"),
+    ],
+)
+def test_bad_flags_are_refused_by_name(flags, said):
+    with pytest.raises(BadInput) as caught:
+        parse(["--use_cpu", *flags], TYPES, "a test")
+    assert said in str(caught.value)
+
+
+def test_peek_reads_one_flag_before_the_others_are_known(config):
+    path = config("method: infocse\nseed: 3\n")
+    assert peek(["--config", path], "method") == "infocse"
+    assert peek(["--unknown", "x", "--method", "simcse", "--config", path], "method") == "simcse"
+    assert peek([f"--config={path}", "--method=simcse"], "method") == "simcse"
+    assert peek(["--method", "simcse"], "method") == "simcse"
+    assert peek(["--config", path], "pooling") is None
+    assert peek([], "method") is None
+    with pytest.raises(BadInput, match="cannot be read"):
+        peek(["--config", path + "x"], "method")
+
+
+def test_help_shows_our_groups_before_the_trainer_s(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--help"], TYPES, "Train a sentence encoder.")
+    told = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "Train a sentence encoder." in told
+    body = told[told.index("\noptions:") :]
+    places = [body.index(text) for text in ("--config", "\nmodel:", "--pooling", "\ndata:", "--train_file", "--dev_file",
+                                            "\ntraining (transformers", "--learning_rate")]  # fmt: skip
+    assert places == sorted(places)
+    assert "default: 32" in body
+
+
+def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpora" / "text").mkdir(parents=True)
+    for name in ("here.txt", "corpora/there.txt", "corpora/text/deep.txt", "corpora/here.txt"):
+        (tmp_path / name).write_text("x")
+    found = find_files(["here.txt", "there.txt", "text/deep.txt", str(tmp_path / "here.txt")], "corpora")
+    assert [str(path) for path in found] == [
+        "here.txt",
+        "corpora/there.txt",
+        "corpora/text/deep.txt",
+        str(tmp_path / "here.txt"),
+    ]
+    with pytest.raises(BadInput, match=r"'gone\.txt' is neither at gone\.txt nor at corpora/gone\.txt"):
+        find_files(["here.txt", "gone.txt"], "corpora")
+    with pytest.raises(BadInput, match="--train_file is missing"):
+        find_files([], "corpora")
+
+
+_SCRAPS = st.lists(
+    st.sampled_from(
+        [
+            "a",
+            "b: ",
+            ": ",
+            "- ",
+            "\n",
+            "  ",
+            "[",
+            "]",
+            "{",
+            "}",
+            "&x ",
+            "*x",
+            "!!int ",
+            "!",
+            "|",
+            ">",
+            "'",
+            '"',
+            "\\",
+            "\\U",
+            "%YAML 1.1",
+            "---",
+            "...",
+            "? ",
+            "# ",
+            "<<",
+            "\t",
+            ",",
+            "1",
+            "~",
+            "\x00",
+            "\ufeff",
+            "FFFFFFFF",
+            "%TAG ",
+            "!<",
+            "%f",
+        ]
+    ),  # fmt: skip
+    max_size=25,
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.one_of(
+        _SCRAPS.map(str.encode), st.text(max_size=80).map(lambda t: t.encode(errors="replace")), st.binary(max_size=80)
+    )
+)
+def test_any_file_is_read_or_refused(config, content):
+    try:
+        found = read_config(config(content))
+    except BadInput:
+        return
+    for key, value in found.items():
+        assert isinstance(key, str)
+        assert all(isinstance(part, str) and part for part in (value if isinstance(value, list) else [value]))

@@ -1,0 +1,163 @@
+import json
+
+import pytest
+
+from checkpoint import RUN_FILE, Start, is_complete, last_complete, open_run, read_run, write_run
+from errors import BadInput, CheckpointRefused
+
+SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
+STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+
+
+def checkpoint(root, name, without=None):
+    folder = root / name
+    folder.mkdir(parents=True)
+    for file in STATE:
+        if file != without:
+            (folder / file).write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    write_run(folder, {"trajectory": SETTINGS, "status": "running"})
+    return folder
+
+
+def refused(kind, folder, settings=SETTINGS):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(kind) as caught:
+        open_run(str(folder), settings)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return str(caught.value)
+
+
+def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
+    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(finished=False, checkpoint=None)
+    assert not (tmp_path / "new").exists()
+    assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "not a run of this project" in refused(BadInput, tmp_path)
+    with pytest.raises(BadInput, match="is a file"):
+        open_run(str(tmp_path / "notes.txt"), SETTINGS)
+    checkpoint(tmp_path / "other", "checkpoint-5")
+    assert "not a run of this project" in refused(BadInput, tmp_path / "other")
+
+
+def test_a_run_without_a_checkpoint_starts_again(run):
+    assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
+
+
+def test_settings_survive_being_written(run):
+    assert read_run(run) == {"trajectory": SETTINGS, "status": "running"}
+    assert [path.name for path in run.iterdir()] == [RUN_FILE]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("seed", 43, "seed: 42 there, 43 now"),
+        ("learning_rate", 1e-5, "learning_rate: 3e-05 there, 1e-05 now"),
+        ("method", "infocse", "method: simcse there, infocse now"),
+        ("views", [1, 0], "views: [0, 1] there, [1, 0] now"),
+        ("dropout", 0.0, "dropout: None there, 0.0 now"),
+        ("aux_weight", 0.5, "aux_weight: None there, 0.5 now"),
+    ],
+)
+def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value, said):
+    checkpoint(run, "checkpoint-5")
+    message = refused(CheckpointRefused, run, SETTINGS | {name: value})
+    assert f"({said})" in message, "this one and no other"
+
+
+def test_all_other_settings_are_named(run):
+    message = refused(CheckpointRefused, run, SETTINGS | {"seed": 1, "method": "x"})
+    assert "method: simcse there, x now; seed: 42 there, 1 now" in message
+
+
+def test_a_setting_that_is_gone_is_named(run):
+    fewer = {name: value for name, value in SETTINGS.items() if name != "seed"}
+    assert "seed: 42 there, None now" in refused(CheckpointRefused, run, fewer)
+
+
+def test_a_finished_run_is_finished_but_only_for_its_settings(run):
+    write_run(run, {"trajectory": SETTINGS, "status": "finished"})
+    checkpoint(run, "checkpoint-5")
+    assert open_run(str(run), SETTINGS) == Start(True, None)
+    refused(CheckpointRefused, run, SETTINGS | {"seed": 1})
+
+
+def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
+    for step in (5, 100, 20):
+        checkpoint(run, f"checkpoint-{step}")
+    assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-100"))
+
+
+@pytest.mark.parametrize("missing", STATE)
+def test_an_incomplete_checkpoint_is_passed_over(run, missing):
+    checkpoint(run, "checkpoint-5")
+    assert not is_complete(checkpoint(run, "checkpoint-10", without=missing))
+    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"global_step": 1', b"\xff\xfe", b"[" * 200_000])
+def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
+    checkpoint(run, "checkpoint-5")
+    (checkpoint(run, "checkpoint-10") / "trainer_state.json").write_bytes(cut)
+    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
+
+
+def test_random_states_of_several_processes_count_too(run):
+    folder = checkpoint(run, "checkpoint-5", without="rng_state.pth")
+    for rank in (0, 1):
+        (folder / f"rng_state_{rank}.pth").write_text("")
+    assert is_complete(folder)
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(run):
+    for step in (5, 10):
+        checkpoint(run, f"checkpoint-{step}", without="optimizer.pt")
+    assert "none of the 2 checkpoints is whole" in refused(CheckpointRefused, run)
+
+
+def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
+    for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
+        checkpoint(run, name)
+    (run / "checkpoint-99").write_text("a file")
+    assert last_complete(run) is None
+    checkpoint(run, "checkpoint-5")
+    assert last_complete(run) == str(run / "checkpoint-5")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff", b"[]", b"null", b"{}", b'{"status": "finished"}', b'{"trajectory": {}}',
+     b'{"trajectory": [], "status": "running"}', b"[" * 200_000],
+)  # fmt: skip
+def test_a_damaged_record_is_refused(run, content):
+    (run / RUN_FILE).write_bytes(content)
+    assert RUN_FILE in refused(CheckpointRefused, run)
+
+
+def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(self, target):
+        raise Killed
+
+    monkeypatch.setattr("checkpoint.Path.replace", killed)
+    with pytest.raises(Killed):
+        write_run(run, {"trajectory": {}, "status": "finished"})
+    assert read_run(run)["status"] == "running"
+    monkeypatch.undo()
+    write_run(run, {"trajectory": SETTINGS, "status": "finished"})
+    assert json.loads((run / RUN_FILE).read_text())["status"] == "finished"
+    assert [path.name for path in run.iterdir()] == [RUN_FILE]
