@@ -159,7 +159,7 @@ def parse(argv: Sequence[str], types: Iterable[type], description: str) -> tuple
     )
     parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
     config, flags = split_config(argv)
-    known = {f.name for kind in types for f in fields(kind) if f.init}
+    known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     defaults = config_flags(config, known) if config else []
     try:
         *parsed, _, unknown = parser.parse_args_into_dataclasses(
@@ -189,13 +189,20 @@ def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     return found.config, rest
 
 
-def config_flags(path: str, known: set[str]) -> list[str]:
-    """A configuration file as flags; BadInput for a key that is no flag, with the nearest known one."""
+def config_flags(path: str, known: dict[str, str]) -> list[str]:
+    """A configuration file as flags; BadInput for a key that is no flag, with the nearest known one.
+
+    Args:
+        path: the file.
+        known: every flag and its type, as it is written.
+    """
     flags: list[str] = []
     for key, value in read_config(path).items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             raise BadInput(f"{path}: unknown key '{key}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        if isinstance(value, list) and ("list" not in known[key] or any(part.startswith("--") for part in value)):
+            raise BadInput(f"{path}: '{key}' takes {'words' if 'list' in known[key] else 'one value'}, not {value}")
         flags += [f"--{key}", *value] if isinstance(value, list) else [f"--{key}={value}"]
     return flags
 
@@ -206,7 +213,7 @@ def read_config(path: str) -> dict[str, str | list[str]]:
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
@@ -218,7 +225,12 @@ def read_config(path: str) -> dict[str, str | list[str]]:
 
 
 class _Strings(yaml.BaseLoader):
-    """YAML's BaseLoader (only strings, lists and mappings, no tags) that refuses a key written twice."""
+    """YAML's BaseLoader (only strings, lists and mappings) that refuses a tag, and a key written twice."""
+
+    def construct_object(self, node, deep=False):
+        if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in ("str", "seq", "map"):
+            raise yaml.constructor.ConstructorError(None, None, f"tag '{node.tag}'; values have none", node.start_mark)
+        return super().construct_object(node, deep)
 
     def construct_mapping(self, node, deep=False):
         names = [self.construct_object(key, deep=True) for key, _ in node.value]

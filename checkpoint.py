@@ -7,12 +7,14 @@ the run is finished, changes nothing. Anything else in the folder is refused by 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from errors import BadInput, CheckpointRefused
 
 RUN_FILE = "run.json"
+_NAME = re.compile(r"checkpoint-[0-9]+")
 _STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 
 
@@ -51,9 +53,12 @@ def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
 def read_run(folder: Path) -> dict[str, Any]:
     """The contents of run.json; CheckpointRefused when it cannot be read."""
     try:
-        return json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointRefused(f"{folder / RUN_FILE}: cannot be read ({error})") from error
+    if not isinstance(run, dict) or not isinstance(run.get("trajectory"), dict) or "status" not in run:
+        raise CheckpointRefused(f"{folder / RUN_FILE}: is not the record of a run ('trajectory' and 'status')")
+    return run
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
@@ -76,7 +81,8 @@ def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
 
 def last_complete(root: Path) -> str | None:
     """The newest whole `checkpoint-N`, or None when there is none at all."""
-    folders = sorted(root.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True)
+    folders = [path for path in root.iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
+    folders.sort(key=lambda path: int(path.name.partition("-")[2]), reverse=True)
     for folder in folders:
         if is_complete(folder):
             _check_best(root, folder)
@@ -97,6 +103,6 @@ def is_complete(folder: Path) -> bool:
     """Whether a checkpoint has every file a resume reads; the Trainer writes trainer_state.json last."""
     try:
         json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return all((folder / name).is_file() for name in _STATE) and any(folder.glob("rng_state*.pth"))

@@ -35,6 +35,7 @@ from errors import BadInput, run_command
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+CHANGES = (0, 1, 1, 2)
 STORY = 5  # sentences on a line of running text
 PATIENCE = 2000  # draws in a row that bring nothing new: the grammar is exhausted
 
@@ -138,7 +139,7 @@ def draw_story(rng: Random, seed: int) -> str | None:
         return None
     story = [say(frame, draw_wording(rng))]
     while len(story) < STORY:
-        following = change(frame, tuple(WEIGHTS), rng.choice((0, 1, 1, 2)), rng)
+        following = change(frame, tuple(WEIGHTS), rng.choice(CHANGES), rng)
         if split_of(following, seed) == "train":
             frame = following
             story.append(say(frame, draw_wording(rng)))

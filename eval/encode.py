@@ -40,19 +40,26 @@ class Encode:
         row = {sentence: i for i, sentence in enumerate(distinct)}
         ids = self.tokenizer(distinct, truncation=True, max_length=self.max_length)["input_ids"]
         order = np.argsort([-len(tokens) for tokens in ids], kind="stable")
-        was_training = self.module.training
+        modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
-        parts = []
-        with tqdm(total=len(ids), desc="encode", unit="sentence", disable=not self.progress, leave=False) as bar:
-            for batch in _batches([ids[i] for i in order]):
-                parts.append(self._embed(batch))
-                bar.update(len(batch))
-        self.module.train(was_training)
+        try:
+            parts = self._parts([ids[i] for i in order])
+        finally:
+            for part, mode in modes:
+                part.training = mode
         vectors = np.empty((len(ids), parts[0].shape[1]), dtype=np.float32)
         vectors[order] = np.concatenate(parts)
         if not np.isfinite(vectors).all():
             raise NonFinite("the model gives vectors that are not finite numbers; its weights are damaged")
         return vectors[[row[sentence] for sentence in sentences]]
+
+    def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
+        parts = []
+        with tqdm(total=len(ids), desc="encode", unit="sentence", disable=not self.progress, leave=False) as bar:
+            for batch in _batches(ids):
+                parts.append(self._embed(batch))
+                bar.update(len(batch))
+        return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
         device = next(self.module.parameters()).device

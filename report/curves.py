@@ -28,13 +28,15 @@ def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int], list
 
 
 def draw(history: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Write the picture; panels without anything to show are left out."""
+    """Write the picture; panels without anything to show are left out, and the picture when all are."""
     found = series(history)
     scores = [name for name in found if name.endswith("_spearman")]
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in found]
     terms = [name for name in found if name not in scores and name not in spread]
     panels = [(terms, "loss term (raw)"), (scores, "dev, Spearman x 100"), (spread, "spread of the vectors")]
     panels = [panel for panel in panels if panel[0]]
+    if not panels:
+        return
     figure, axes = plt.subplots(len(panels), 1, figsize=(8, 3 * len(panels)), sharex=True, squeeze=False)
     for (names, label), axis in zip(panels, axes[:, 0], strict=True):
         for name in names:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer
 from transformers import (
     AutoTokenizer,
@@ -38,6 +39,8 @@ from transformers import (
 from data.vocabulary import train_tokenizer
 
 torch.set_num_threads(1)
+settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
+settings.load_profile("repository")
 
 _SIZE = {
     "hidden_size": 32,

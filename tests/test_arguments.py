@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -68,7 +70,7 @@ def test_values_are_what_flags_would_make_of_them(config):
         bf16_full_eval: no
         dry_run: yes
         save_steps: 50
-        output_dir: ~
+        output_dir: off
         dev_file: null
         dev: none
         """
@@ -76,7 +78,7 @@ def test_values_are_what_flags_would_make_of_them(config):
     assert run.learning_rate == 3e-5
     assert isinstance(run.learning_rate, float)
     assert (data.max_length, model.method, run.run_name) == (10, "no", "12:30")
-    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "~", "none")
+    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "off", "none")
     assert model.dropout == 0.0
     assert isinstance(model.dropout, float)
     assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
@@ -105,7 +107,7 @@ def test_lists(config):
         ("xyzzy: 32", "unknown key 'xyzzy'"),
         ("config: other.yaml", "unknown key 'config'"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' twice"),
-        ("model:\n  pooling: avg", "unknown key 'model'"),
+        ("model:\n  pooling: avg", "'model' needs a value"),
         ("pooling:\n  name: avg", "'pooling' needs a value"),
         ("train_file: [[a]]", "'train_file' needs a value"),
         ("train_file: []", "'train_file' needs a value"),
@@ -141,10 +143,10 @@ def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
 
 
 def test_aliases_of_aliases_do_not_explode(config):
-    bomb = "a: &a [x, x]\n" + "".join(
-        f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(24)
-    )
-    assert "'b' needs a value" in str(pytest.raises(BadInput, read_config, config(bomb)).value)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(letters))
+    with pytest.raises(BadInput, match="'b' needs a value"):
+        read_config(config(bomb))
 
 
 @pytest.mark.parametrize("place", ["missing.yaml", "", "x" * 300])
@@ -193,7 +195,7 @@ def test_a_list_cannot_smuggle_in_another_flag(config):
 )
 def test_bad_flags_are_refused_by_name(flags, said):
     with pytest.raises(BadInput) as caught:
-        parse(["--use_cpu", *flags], TYPES, "a test")
+        parse(["--use_cpu", "yes", *flags], TYPES, "a test")
     assert said in str(caught.value)
 
 
@@ -216,8 +218,8 @@ def test_help_shows_our_groups_before_the_trainer_s(capsys):
     assert caught.value.code == 0
     assert "Train a sentence encoder." in told
     body = told[told.index("\noptions:") :]
-    places = [body.index(text) for text in ("--config", "\nmodel:", "--pooling", "\ndata:", "--train_file", "--dev_file",
-                                            "\ntraining (transformers", "--learning_rate")]  # fmt: skip
+    ours = ["--config", "\nmodel:", "--pooling", "\ndata:", "--train_file", "--dev_file"]
+    places = [body.index(text) for text in [*ours, "\ntraining (transformers", "--learning_rate"]]
     assert places == sorted(places)
     assert "default: 32" in body
 
@@ -240,57 +242,13 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
         find_files([], "corpora")
 
 
-_SCRAPS = st.lists(
-    st.sampled_from(
-        [
-            "a",
-            "b: ",
-            ": ",
-            "- ",
-            "\n",
-            "  ",
-            "[",
-            "]",
-            "{",
-            "}",
-            "&x ",
-            "*x",
-            "!!int ",
-            "!",
-            "|",
-            ">",
-            "'",
-            '"',
-            "\\",
-            "\\U",
-            "%YAML 1.1",
-            "---",
-            "...",
-            "? ",
-            "# ",
-            "<<",
-            "\t",
-            ",",
-            "1",
-            "~",
-            "\x00",
-            "\ufeff",
-            "FFFFFFFF",
-            "%TAG ",
-            "!<",
-            "%f",
-        ]
-    ),  # fmt: skip
-    max_size=25,
-).map("".join)
+_SCRAPS = r"""a|b: |: |- |  |[|]|{|}|&x |*x|!!int |!|>|'|"|\|\U|FFFFFFFF|%YAML 1.1|---|...|? |# |<<|,|1|~|%TAG |!<|%f"""
+_YAML = st.lists(st.sampled_from([*_SCRAPS.split("|"), "|", "\n", "\t", "\x00", "\ufeff"]), max_size=25).map("".join)
+_BYTES = st.binary(max_size=80) | (_YAML | st.text(max_size=80)).map(lambda text: text.encode(errors="replace"))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.one_of(
-        _SCRAPS.map(str.encode), st.text(max_size=80).map(lambda t: t.encode(errors="replace")), st.binary(max_size=80)
-    )
-)
+@given(_BYTES)
 def test_any_file_is_read_or_refused(config, content):
     try:
         found = read_config(config(content))

@@ -138,9 +138,19 @@ def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff", b"[]", b"null", b"{}", b'{"status": "finished"}', b'{"trajectory": {}}',
-     b'{"trajectory": [], "status": "running"}', b"[" * 200_000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"status": "finished", "trajectory": null}',
+        b'{"trajectory": {}, "state": 1}',
+        b'{"trajectory": [], "status": "running"}',
+        b"[" * 200_000,
+    ],
+)
 def test_a_damaged_record_is_refused(run, content):
     (run / RUN_FILE).write_bytes(content)
     assert RUN_FILE in refused(CheckpointRefused, run)

@@ -1,0 +1,90 @@
+"""Both stages of InfoCSE on generated text, with the real scripts: `make quickstart`.
+
+Writes the corpus to corpora/toy, the runs to runs/quickstart, and shows how well the cosines of four systems order
+held-out sentence pairs: counting common words, the untrained model, stage 1 and stage 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+from transformers import AutoModel, set_seed
+
+import run_pretrain_aux
+import run_unsup
+from data import toy
+from errors import run_command
+from eval.encode import Encode
+from eval.report import table, with_source, write_rows
+from eval.tasks import own_pairs
+from models.encoder import SentenceEncoder, load_config, load_encoder, load_tokenizer
+
+ROOT = Path(__file__).parent
+POOLING = "cls_before_pooler"
+logger = logging.getLogger(__name__)
+
+
+def untrained(folder: str, seed: int) -> tuple[SentenceEncoder, object]:
+    """The model of a folder with the weights it had before its first step."""
+    set_seed(seed)
+    backbone = AutoModel.from_config(load_config(folder), add_pooling_layer=False)
+    return SentenceEncoder(backbone, POOLING, None, 64), load_tokenizer(folder)
+
+
+def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
+    """Rows on the dev and test pairs for the baseline, the untrained model and both stages."""
+    stage_one, stage_two = str(runs / "stage-1"), str(runs / "stage-2")
+    systems = {
+        "untrained": untrained(stage_one, seed),
+        "stage 1": load_encoder(stage_one, POOLING),
+        "stage 2 (InfoCSE)": load_encoder(stage_two),
+    }
+    tasks = [own_pairs(str(corpus / f"{part}.tsv")) for part in ("dev", "test")]
+    rows = {"word overlap": [_overlap(task) for task in tasks]}
+    for name, (encoder, tokenizer) in systems.items():
+        encode = Encode(encoder, tokenizer, encoder.max_length)
+        rows[name] = [task.score(encode, ".") for task in tasks]
+    return rows
+
+
+def _overlap(task) -> dict:
+    pairs = task.load(".")
+    bags = [toy.Pair(*row) for row in zip(pairs.left, pairs.right, pairs.gold, strict=True)]
+    value = 100 * float(spearmanr(toy.word_overlap(bags), np.array(pairs.gold)).statistic)
+    return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(bags), "value": value}
+
+
+def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
+    """Generate, pre-train, train, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of the corpus and of both stages")
+    parser.add_argument("--corpus", default="corpora/toy", help="where the generated text goes")
+    parser.add_argument("--runs", default="runs/quickstart", help="where both runs go")
+    args = parser.parse_args(argv)
+    corpus, runs = Path(args.corpus), Path(args.runs)
+    toy.write(toy.generate(args.seed, 20_000, 1_000), corpus)
+    seed, cpu = f"--seed={args.seed}", "--use_cpu=true"
+    files = [f"--data_dir={corpus.parent}", f"--cache_dir={corpus / 'cache'}", seed, cpu]
+    run_pretrain_aux.main(
+        [f"--config={ROOT / 'configs/aux-quickstart.yaml'}", f"--config_name={ROOT / 'configs/quickstart-bert.json'}",
+         f"--train_file={corpus / 'running.txt'}", f"--output_dir={runs / 'stage-1'}", *files]
+    )  # fmt: skip
+    run_unsup.main(
+        [f"--config={ROOT / 'configs/infocse-quickstart.yaml'}", f"--model_name_or_path={runs / 'stage-1'}",
+         f"--train_file={corpus / 'sentences.txt'}", f"--dev_file={corpus / 'dev.tsv'}",
+         f"--output_dir={runs / 'stage-2'}", *files]
+    )  # fmt: skip
+    rows = scores(corpus, runs, args.seed)
+    write_rows(runs / "scores.json", [r for name in rows for r in with_source(rows[name], name, str(args.seed))])
+    sys.stdout.write(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}\n")
+    logger.info("curves: %s and %s", runs / "stage-1/curves.png", runs / "stage-2/curves.png")
+    return rows
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,132 @@
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import eval.encode
+from errors import NonFinite
+from eval.encode import Encode
+
+
+class Toy(nn.Module):
+    """Mean of the embeddings of the real tokens, with dropout while training; remembers the shapes it saw."""
+
+    def __init__(self, vocabulary, width=8):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.table = nn.Embedding(vocabulary, width)
+        self.drop = nn.Dropout(0.5)
+        self.shapes = []
+        self.tokens = 0
+
+    def embed(self, input_ids, attention_mask):
+        self.shapes.append(tuple(input_ids.shape))
+        self.tokens += int(attention_mask.sum())
+        weights = attention_mask[:, :, None].float()
+        return (self.drop(self.table(input_ids)) * weights).sum(1) / weights.sum(1)
+
+
+@pytest.fixture
+def toy(bert_tokenizer):
+    return Toy(len(bert_tokenizer))
+
+
+def by_hand(toy, tokenizer, sentence, max_length=64):
+    ids = tokenizer(sentence, truncation=True, max_length=max_length)["input_ids"]
+    return toy.table.weight.detach()[ids].mean(0).numpy()
+
+
+@pytest.mark.parametrize("family", ["bert_tokenizer", "roberta_tokenizer"])
+def test_rows_come_in_the_order_of_the_sentences(request, family, sentences):
+    tokenizer = request.getfixturevalue(family)
+    toy = Toy(len(tokenizer))
+    shuffled = random.Random(0).sample(sentences, 100)
+    found = Encode(toy, tokenizer, 64)(shuffled)
+    assert (found.shape, found.dtype) == ((100, 8), np.float32)
+    assert np.allclose(found, [by_hand(toy, tokenizer, sentence) for sentence in shuffled], atol=1e-6)
+
+
+def test_a_sentence_that_comes_often_is_encoded_once(toy, bert_tokenizer, sentences):
+    some = [sentences[i] for i in (3, 1, 3, 3, 2, 1, 0)]
+    found = Encode(toy, bert_tokenizer, 64)(some)
+    assert sum(rows for rows, _ in toy.shapes) == 4
+    assert np.array_equal(found[0], found[2])
+    assert np.array_equal(found[1], found[5])
+    assert np.allclose(found, [by_hand(toy, bert_tokenizer, sentence) for sentence in some], atol=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [1, 50, 400, 10**6])
+def test_vectors_do_not_depend_on_the_batches(toy, bert_tokenizer, sentences, monkeypatch, tokens):
+    monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", tokens)
+    found = Encode(toy, bert_tokenizer, 64)(sentences[:60])
+    assert np.allclose(found, [by_hand(toy, bert_tokenizer, s) for s in sentences[:60]], atol=1e-5)
+    assert all(rows == 1 or rows * length <= tokens for rows, length in toy.shapes)
+    assert sum(rows for rows, _ in toy.shapes) == 60
+
+
+def test_hardly_any_padding_is_computed(toy, bert_tokenizer, sentences, monkeypatch):
+    monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", 256)
+    Encode(toy, bert_tokenizer, 64)(random.Random(0).sample(sentences, 300))
+    assert len(toy.shapes) > 10
+    assert sum(rows * length for rows, length in toy.shapes) < 1.1 * toy.tokens
+
+
+def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
+    found = Encode(toy, bert_tokenizer, 7)(sentences[:20])
+    assert max(length for _, length in toy.shapes) == 7
+    assert np.allclose(found, [by_hand(toy, bert_tokenizer, s, 7) for s in sentences[:20]], atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_module_keeps_its_mode_and_its_parts_theirs(toy, bert_tokenizer, sentences, training):
+    toy.train(training)
+    toy.table.train(not training)
+    encode = Encode(toy, bert_tokenizer, 64)
+    first = encode(sentences[:5])
+    assert (toy.training, toy.drop.training, toy.table.training) == (training, training, not training)
+    assert np.array_equal(first, encode(sentences[:5])), "no dropout"
+
+
+def test_no_random_number_and_no_gradient_is_made(toy, bert_tokenizer, sentences):
+    toy.train()
+    random.seed(1)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    Encode(toy, bert_tokenizer, 64)(sentences[:50])
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert torch.is_grad_enabled()
+    assert toy.table.weight.grad is None
+
+
+def test_bfloat16_differs_a_little(bert_tokenizer, sentences):
+    class Linear(Toy):
+        def embed(self, input_ids, attention_mask):
+            return nn.functional.linear(super().embed(input_ids, attention_mask), torch.eye(8) / 3)
+
+    toy = Linear(len(bert_tokenizer))
+    full = Encode(toy, bert_tokenizer, 64)(sentences[:20])
+    half = Encode(toy, bert_tokenizer, 64, bf16=True)(sentences[:20])
+    assert half.dtype == np.float32
+    assert 0 < np.abs(full - half).max() < 0.02
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(toy, bert_tokenizer, sentences, value):
+    toy.train()
+    token = bert_tokenizer(sentences[9])["input_ids"][1]
+    toy.table.weight.data[token, 3] = value
+    with pytest.raises(NonFinite, match="not finite"):
+        Encode(toy, bert_tokenizer, 64)(sentences[:10])
+    assert toy.training
+
+
+def test_an_error_leaves_the_mode_too(toy, bert_tokenizer, sentences):
+    toy.train()
+    toy.embed = None
+    with pytest.raises(TypeError):
+        Encode(toy, bert_tokenizer, 64)(sentences[:3])
+    assert toy.training
