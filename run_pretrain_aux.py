@@ -21,9 +21,9 @@ from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
-from models.encoder import load_config, load_tokenizer
+from models.encoder import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from session import Session, dry_run, plan, scratch_folder, set_dropout, weights_hash
+from session import Session, dry_run, plan, set_dropout, weights_hash
 from trainer import EmbeddingTrainer
 from views import Masking
 
@@ -76,22 +76,22 @@ def main(argv: list[str] | None = None) -> None:
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
     }
     session = Session("run_pretrain_aux.py", argv, groups, identity)
-    if data_args.dry_run:
-        args.output_dir = scratch_folder()
-    start = session.open()
+    start = session.open(data_args.dry_run)
     if start.finished:
         return
 
     set_seed(args.seed)
     model = build_model(model_args, tokenizer)
+    longest = usable_length(model.config, tokenizer)
+    if data_args.max_length > longest:
+        raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks))
     description = plan(model, args, len(blocks), {"masking": masking, "skip_from": model_args.skip_from})
     if data_args.dry_run:
         dry_run(trainer, description)
         return
-    logger.info(description)
-    session.train(trainer, start)
+    session.train(trainer, start, description)
     if trainer.is_world_process_zero():
         model.save(args.output_dir, tokenizer)
         session.finish(trainer, {})

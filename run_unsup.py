@@ -33,7 +33,7 @@ from models.encoder import SentenceEncoder, load_backbone, load_config, load_enc
 from models.heads import projection_named
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
-from session import Session, dry_run, plan, scratch_folder, set_dropout, weights_hash
+from session import Session, dry_run, plan, set_dropout, weights_hash
 from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -105,10 +105,41 @@ def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, valu
     partial_folder.rename(best)
 
 
+def make_collator(method, method_args, data_args: SentenceArguments, corpus, tokenizer, config, seed: int) -> Collator:
+    """The method's views of the text; rows of several sentences show one sentence a view."""
+    longest = usable_length(config, tokenizer)
+    if data_args.max_length > longest:
+        raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
+    views = method.views(method_args)
+    views = views if corpus.columns == 1 else views[:1] * corpus.columns
+    return Collator(corpus, tokenizer, views, data_args.max_length, seed, method.masking(method_args))
+
+
+def make_trainer(model, args: RunArguments, collator: Collator, tokenizer, dev) -> EmbeddingTrainer:
+    """The Trainer with its dev score and what to do when it improves."""
+    score = None
+    if dev is not None:
+        name, pairs = dev
+        encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
+        score = lambda: (name, spearman(encode, pairs))  # noqa: E731
+    args.metric_for_best_model = dev[0] if dev else None
+    args.greater_is_better = True if dev else None
+    keep = partial(keep_best, model, tokenizer, args.output_dir)
+    return EmbeddingTrainer(model, args, collator, len(collator.corpus), score, keep)
+
+
+def load_tests(data_args: SentenceArguments) -> list:
+    """The test tasks, read once now: a missing file is better known before the training than after."""
+    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], "test")
+    for task in tests:
+        task.load(data_args.data_dir)
+    return tests
+
+
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv
-    method = load_method(peek(argv, "method")) if "--help" not in argv else load_method("infocse")
+    method = load_method("infocse" if "--help" in argv else peek(argv, "method"))
     groups = parse(argv, (ModelArguments, method.Arguments, SentenceArguments, RunArguments), __doc__)
     model_args, method_args, data_args, args = groups
     if model_args.model_name_or_path is None:
@@ -117,39 +148,22 @@ def main(argv: list[str] | None = None) -> None:
     files = find_files(data_args.train_file, data_args.data_dir)
     with args.main_process_first(desc="tokenise"):
         corpus = load_corpus(files, tokenizer, data_args.columns, data_args.cache_dir)
-    dev = selection(data_args)
-    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], "test")
-    for task in tests:
-        task.load(data_args.data_dir)  # a missing file is better known now than after the training
-    args.metric_for_best_model = dev[0] if dev else None
-    args.greater_is_better = True if dev else None
+    dev, tests = selection(data_args), load_tests(data_args)
     identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
     session = Session("run_unsup.py", argv, groups, identity)
-    if data_args.dry_run:
-        args.output_dir = scratch_folder()
-    start = session.open()
+    start = session.open(data_args.dry_run)
     if start.finished:
         return
-
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer)
-    views = method.views(method_args) if corpus.columns == 1 else method.views(method_args)[:1] * corpus.columns
-    masking = method.masking(method_args)
-    collator = Collator(corpus, tokenizer, views, data_args.max_length, args.seed, masking)
-    score = None
-    if dev:
-        encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
-        score = lambda: (dev[0], spearman(encode, dev[1]))  # noqa: E731
-    trainer = EmbeddingTrainer(
-        model, args, collator, len(corpus), score, partial(keep_best, model, tokenizer, args.output_dir)
-    )
-    facts = {"method": model_args.method, "views": len(views), "masking": masking, "pooling": model_args.pooling}
-    description = plan(model, args, len(corpus), facts)
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model.config, args.seed)
+    trainer = make_trainer(model, args, collator, tokenizer, dev)
+    facts = {"method": model_args.method, "views": len(collator.views), "masking": collator.masking}
+    description = plan(model, args, len(corpus), facts | {"pooling": model_args.pooling})
     if data_args.dry_run:
         dry_run(trainer, description)
         return
-    logger.info(description)
-    session.train(trainer, start)
+    session.train(trainer, start, description)
     if trainer.is_world_process_zero():
         finish(session, trainer, tokenizer, tests, data_args.data_dir)
     trainer.accelerator.wait_for_everyone()

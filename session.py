@@ -54,8 +54,10 @@ class Session:
         }
         self._began = time.time()
 
-    def open(self) -> Start:
-        """Decide whether to start, to resume or to stop; see `checkpoint.open_run`."""
+    def open(self, dry_run: bool) -> Start:
+        """Decide whether to start, to resume or to stop; see `checkpoint.open_run`. A dry run leaves no folder."""
+        if dry_run:
+            self.args.output_dir = tempfile.mkdtemp(prefix="dry-run-")
         if self.args.process_index > 0:
             logging.disable(logging.WARNING)  # one voice
         start = open_run(self.args.output_dir, self.trajectory)
@@ -63,8 +65,9 @@ class Session:
             logger.info("%s: already finished; nothing to do", self.args.output_dir)
         return start
 
-    def train(self, trainer: EmbeddingTrainer, start: Start) -> None:
+    def train(self, trainer: EmbeddingTrainer, start: Start, description: str) -> None:
         """Run the Trainer from its start or checkpoint, with the record written before the first step."""
+        logger.info(description)
         folder = self.args.output_dir
         if trainer.is_world_process_zero():
             write_run(folder, self.record | {"status": "running"})
@@ -162,8 +165,3 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     sys.stdout.write(
         f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss.detach()):.4f}\n"
     )
-
-
-def scratch_folder() -> str:
-    """A folder for a dry run, which must not leave a run behind."""
-    return tempfile.mkdtemp(prefix="dry-run-")

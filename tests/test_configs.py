@@ -1,0 +1,76 @@
+"""Every shipped configuration parses, and what the issue of truth says of each value stands beside it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import run_unsup
+from arguments import (
+    DataArguments,
+    ModelArguments,
+    PretrainArguments,
+    RunArguments,
+    SentenceArguments,
+    parse,
+    peek,
+    read_config,
+)
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+EXPECTED = {
+    "infocse-bert-base": {"learning_rate": 7e-6, "num_train_epochs": 2, "mask_rate": 0.4, "aux_weight": 1e-5},
+    "infocse-bert-base-paper": {"learning_rate": 3e-5, "num_train_epochs": 1, "mask_recipe": "mask"},
+    "infocse-bert-large": {"learning_rate": 7e-6, "mask_rate": 0.3, "aux_frozen_eval": False},
+    "simcse-bert-base": {"learning_rate": 3e-5, "per_device_train_batch_size": 64, "projection": "linear_tanh"},
+    "simcse-bert-large": {"learning_rate": 1e-5, "per_device_train_batch_size": 64},
+    "simcse-roberta-base": {"learning_rate": 1e-5, "per_device_train_batch_size": 512},
+    "simcse-roberta-large": {"learning_rate": 3e-5, "per_device_train_batch_size": 512},
+    "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
+}
+
+
+def parsed(name):
+    argv = [f"--config={CONFIGS / name}.yaml", "--bf16=false"]
+    if name.startswith("aux-"):
+        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
+    else:
+        method = run_unsup.load_method(peek(argv, "method"))
+        groups = parse(argv, (ModelArguments, method.Arguments, SentenceArguments, RunArguments), "")
+    return {key: value for group in groups for key, value in vars(group).items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_configuration_parses_and_has_its_own_output_folder(name):
+    values = parsed(name)
+    assert values["output_dir"].startswith("runs/")
+    assert values["eval_strategy"] == "steps"
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_published_values_are_the_published_ones(name):
+    values = parsed(name)
+    assert {key: values[key] for key in EXPECTED[name]} == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_that_shape_a_result_carry_their_source(name):
+    lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
+    assert lines[0].startswith("# ")
+    for key in ("learning_rate", "mask_rate", "temperature", "projection", "pooling", "max_length"):
+        for line in (line for line in lines if line.startswith(f"{key}:")):
+            assert "#" in line, line
+
+
+def test_output_folders_are_distinct():
+    folders = [read_config(CONFIGS / f"{name}.yaml")["output_dir"] for name in NAMES]
+    assert len(set(folders)) == len(folders)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "accelerate").glob("*.yaml")), ids=lambda p: p.stem)
+def test_accelerate_files_start_the_number_of_processes_they_say(path):
+    content = yaml.safe_load(path.read_text())
+    # MULTI_CPU, or use_cpu here, would silently start one process.
+    assert content["distributed_type"] == ("MULTI_GPU" if content["num_processes"] > 1 else "NO")
+    assert content["use_cpu"] is False

@@ -1,0 +1,63 @@
+"""The architecture's rules that a machine can check: import directions and sizes."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(
+    path
+    for folder in (".", "data", "eval", "models", "models/objectives", "report")
+    for path in (ROOT / folder).glob("*.py")
+)
+LEXICON = ROOT / "data" / "toy_lexicon.py"  # words, not code
+ARGUMENTS = ROOT / "arguments.py"  # a list of flags with their help
+FORBIDDEN = {
+    "data": {"models", "eval", "trainer", "session"},
+    "models": {"data", "eval", "trainer", "session", "report"},
+    "eval": {"models", "data", "trainer", "session"},
+    "report": {"models", "data", "trainer", "session"},
+}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path):
+    folder = path.relative_to(ROOT).parts[0]
+    if path.name == "__main__.py":  # a command composes; everything it calls is checked
+        return
+    found = {name.split(".")[0] for name in imports(path)}
+    assert not found & FORBIDDEN.get(folder, set())
+    if path.name == "views.py":
+        assert not found & {"models", "data", "eval", "arguments", "errors"}
+
+
+def test_one_file_imports_torch_distributed():
+    users = [path.name for path in SOURCES if any(name.startswith("torch.distributed") for name in imports(path))]
+    assert users == ["collectives.py"]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= (270 if path in (LEXICON, ARGUMENTS) else 210)
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno - node.lineno + 1 <= 60, node.name
+
+
+def test_nothing_unsafe_is_called():
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        for word in ("trust_remote_code=True", "weights_only=False", "shell=True", "import pickle\nimport pickle"):
+            assert word not in text, path
+        assert "extractall" not in text.replace("`extractall`", ""), path
+        assert ".from_pretrained(" not in text or "trust_remote_code=False" in text or path.name == "quickstart.py"
