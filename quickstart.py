@@ -17,7 +17,7 @@ from transformers import AutoModel, set_seed
 
 import run_pretrain_aux
 import run_unsup
-from data import toy
+from data import toy, toy_pairs
 from errors import run_command
 from eval.encode import Encode
 from eval.report import table, with_source, write_rows
@@ -54,8 +54,8 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
 
 def _overlap(task) -> dict:
     pairs = task.load(".")
-    bags = [toy.Pair(*row) for row in zip(pairs.left, pairs.right, pairs.gold, strict=True)]
-    value = 100 * float(spearmanr(toy.word_overlap(bags), np.array(pairs.gold)).statistic)
+    bags = [toy_pairs.Pair(*row) for row in zip(pairs.left, pairs.right, pairs.gold, strict=True)]
+    value = 100 * float(spearmanr(toy_pairs.word_overlap(bags), np.array(pairs.gold)).statistic)
     return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(bags), "value": value}
 
 

@@ -68,9 +68,11 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer) -> E
 
 def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
     """Name of the dev metric and its pairs, or None for `--dev none`."""
+    if data_args.dev == "none":
+        return None
     if data_args.dev_file:
         return "dev_spearman", own_pairs(data_args.dev_file).load(data_args.data_dir)
-    return None if data_args.dev == "none" else ("stsb_spearman", STS_DEV[0].load(data_args.data_dir))
+    return "stsb_spearman", STS_DEV[0].load(data_args.data_dir)
 
 
 def finish(session: Session, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:

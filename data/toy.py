@@ -11,42 +11,20 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
-from data.toy_grammar import (
-    OPTIONAL,
-    WEIGHTS,
-    Frame,
-    Wording,
-    change,
-    draw_frame,
-    draw_wording,
-    gold,
-    say,
-    split_of,
-)
-from data.toy_lexicon import REGISTERS
+from data.toy_grammar import WEIGHTS, change, draw_frame, draw_wording, say, split_of
+from data.toy_pairs import KINDS, Pair, draw_pair
 from errors import BadInput, run_command
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 CHANGES = (0, 1, 1, 2)
-ONEREG = True
 STORY = 5  # sentences on a line of running text
 PATIENCE = 2000  # draws in a row that bring nothing new: the grammar is exhausted
-
-
-class Pair(NamedTuple):
-    """Two sentences and their gold similarity, 0 to 5."""
-
-    sentence1: str
-    sentence2: str
-    score: float
 
 
 class Toy(NamedTuple):
@@ -56,72 +34,6 @@ class Toy(NamedTuple):
     dev: list[Pair]
     test: list[Pair]
     running_text: list[str]
-
-
-class Kind(NamedTuple):
-    """A kind of pair: how many slots differ, out of which, and how the second sentence is worded.
-
-    `far` and `close` are the shares of second wordings that avoid, or repeat, the first's words.
-    """
-
-    name: str
-    number: int
-    slots: tuple[str, ...]
-    far: float
-    close: float
-
-
-# Drawn in turn. Close meanings mostly avoid each other's words, so that counting common words is a poor guide and
-# only a model that knows which words mean the same can order the pairs.
-KINDS = (
-    Kind("same", 0, (), 0.7, 0.0),
-    Kind("one minor slot", 1, OPTIONAL, 0.7, 0.0),
-    Kind("object or place", 1, ("object", "place"), 0.7, 0.0),
-    Kind("agent and object", 2, ("agent", "object"), 0.0, 0.1),
-    Kind("same topic only", 8, tuple(WEIGHTS), 0.0, 0.1),
-    Kind("another topic", 0, (), 0.0, 0.1),
-)
-
-
-def word_overlap(pairs: Sequence[Pair]) -> np.ndarray:
-    """The baseline that knows no meanings: for each pair, the cosine of the binary bags of words."""
-    bags = [(set(pair.sentence1.split()), set(pair.sentence2.split())) for pair in pairs]
-    return np.array([len(a & b) / np.sqrt(len(a) * len(b)) for a, b in bags])
-
-
-def reword(first: Wording, kind: Kind, rng: Random) -> Wording:
-    """The wording of a pair's second sentence: the first's, one that avoids it, or an independent one."""
-    style = rng.random()
-    if style < kind.close:
-        return first
-    if style <= 1 - kind.far:
-        return draw_wording(rng)
-    others = [each for each in range(len(REGISTERS)) if each != first.register]
-    fresh = draw_wording(rng, rng.choice(others))._replace(picks=tuple(pick + 1 for pick in first.picks))
-    return fresh
-
-
-def _second_frame(first: Frame, kind: Kind, rng: Random) -> Frame | None:
-    """Draw the other frame of a pair; None where it is not of this kind (no minor slot to change, say)."""
-    if kind.name == "another topic":
-        second = draw_frame(rng)
-        return second if second.topic != first.topic else None
-    second = change(first, kind.slots, kind.number, rng)
-    return second if kind.number == 0 or second != first else None
-
-
-def draw_pair(rng: Random, kind: Kind, part: str, seed: int) -> Pair | None:
-    """Draw a pair of the given kind; None where a frame of it is not of this part, or the strings are equal."""
-    first = draw_frame(rng)
-    if split_of(first, seed) != part:
-        return None
-    for _ in range(20):
-        second = _second_frame(first, kind, rng)
-        if second and split_of(second, seed) == part:
-            wording = draw_wording(rng)
-            pair = Pair(say(first, wording), say(second, reword(wording, kind, rng)), gold(first, second))
-            return pair if pair.sentence1 != pair.sentence2 else None
-    return None
 
 
 def draw_sentence(rng: Random, seed: int) -> str | None:
@@ -138,13 +50,12 @@ def draw_story(rng: Random, seed: int) -> str | None:
     frame = draw_frame(rng)
     if split_of(frame, seed) != "train":
         return None
-    register = rng.randrange(len(REGISTERS)) if ONEREG else None
-    story = [say(frame, draw_wording(rng, register))]
+    story = [say(frame, draw_wording(rng))]
     while len(story) < STORY:
         following = change(frame, tuple(WEIGHTS), rng.choice(CHANGES), rng)
         if split_of(following, seed) == "train":
             frame = following
-            story.append(say(frame, draw_wording(rng, register)))
+            story.append(say(frame, draw_wording(rng)))
     return " . ".join(story)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from data.toy_lexicon import REGISTERS, SHARED, TOPICS
+from data.toy_lexicon import ARTICLES, OPENERS, SHARED, TEMPLATES, TOPICS, WITH
 
 WEIGHTS = {"agent": 3, "action": 3, "object": 3, "place": 2, "tool": 1, "time": 1, "manner": 1, "quality": 1}
 CORE = ("agent", "action", "object", "place")
@@ -39,8 +39,10 @@ class Frame(NamedTuple):
 class Wording(NamedTuple):
     """How a frame is said: everything that does not change the meaning."""
 
-    register: int
-    template: int
+    template: str
+    opener: str
+    articles: tuple[str, ...]
+    link: str
     picks: tuple[int, ...]
 
 
@@ -115,23 +117,29 @@ def change(frame: Frame, slots: Sequence[str], number: int, rng: Random) -> Fram
     return frame._replace(**{slot: rng.choice(names) for slot, names in others.items()})
 
 
-def draw_wording(rng: Random, register: int | None = None) -> Wording:
-    """Draw a wording at random, whatever the frame; the register too where it is not given."""
-    register = rng.randrange(len(REGISTERS)) if register is None else register
-    picks = tuple(rng.randrange(PICKS) for _ in WEIGHTS)
-    return Wording(register, rng.randrange(PICKS), picks)
+def draw_wording(rng: Random) -> Wording:
+    """Draw a wording at random, whatever the frame."""
+    return Wording(
+        template=rng.choice(TEMPLATES),
+        opener=rng.choice(OPENERS) if rng.random() < 0.3 else "",
+        articles=tuple(rng.choice(ARTICLES) for _ in range(4)),
+        link=rng.choice(WITH),
+        picks=tuple(rng.randrange(PICKS) for _ in WEIGHTS),
+    )
 
 
 def say(frame: Frame, wording: Wording) -> str:
-    """Put a frame into words."""
-    article, link, templates = REGISTERS[wording.register]
+    """Put a frame into words; the opener is left out where the sentence would grow too long."""
     words = dict.fromkeys(WEIGHTS, "")
     for slot, pick in zip(WEIGHTS, wording.picks, strict=True):
         if name := getattr(frame, slot):
             phrases = CONCEPTS[frame.topic, slot][name]
             words[slot] = phrases[pick % len(phrases)].replace(":", " ")
-    words["agent"] = f"{article} {words['agent']}"
-    words["object"] = f"{article} {words['quality']} {words['object']}"
-    words["place"] = f" {article} ".join(words["place"].split())
-    words["tool"] = f"{link} {article} {words['tool']}" if frame.tool else ""
-    return " ".join(templates[wording.template % len(templates)].format(**words).split())
+    agent, thing, place, tool = wording.articles
+    words["agent"] = f"{agent} {words['agent']}"
+    words["object"] = f"{thing} {words['quality']} {words['object']}"
+    words["place"] = f" {place} ".join(words["place"].split())
+    words["tool"] = f"{wording.link} {tool} {words['tool']}" if frame.tool else ""
+    sentence = wording.template.format(**words).split()
+    opener = wording.opener.split()
+    return " ".join(sentence if len(opener) + len(sentence) > MAX_WORDS else opener + sentence)

@@ -233,39 +233,30 @@ SHARED: dict[str, tuple[str, ...]] = {
     ),
 }
 
-
-# A register is an article, the word before an instrument, and templates.
-REGISTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        "the",
-        "with",
-        (
-            "{agent} {manner} {action} {object} {tool} {place} {time}",
-            "{time} {agent} {action} {object} {manner} {place} {tool}",
-        ),
-    ),
-    (
-        "our",
-        "using",
-        (
-            "{object} had been {manner} {action} by {agent} {place} {tool} {time}",
-            "{place} {object} had been {action} {manner} by {agent} {tool} {time}",
-        ),
-    ),
-    (
-        "this",
-        "with",
-        (
-            "it was {agent} who {manner} {action} {object} {place} {tool} {time}",
-            "there was {agent} {place} who {manner} {action} {object} {tool} {time}",
-        ),
-    ),
-    (
-        "their",
-        "using",
-        (
-            "perhaps {agent} came {time} and {manner} {action} {object} {tool} {place}",
-            "perhaps {agent} was {place} {time} and {manner} {action} {object} {tool}",
-        ),
-    ),
+ARTICLES = ("the", "the", "this", "that", "our", "their")
+WITH = ("with", "using")
+OPENERS = (
+    "people say that",
+    "we know that",
+    "they told us that",
+    "it seems that",
+    "once again",
+    "as usual",
+    "in the end",
+    "perhaps",
+)
+TEMPLATES = (
+    "{agent} {manner} {action} {object} {tool} {place} {time}",
+    "{agent} {action} {object} {place} {tool} {manner} {time}",
+    "{place} {agent} {manner} {action} {object} {tool} {time}",
+    "{time} {agent} {action} {object} {manner} {place} {tool}",
+    "{object} was {manner} {action} by {agent} {place} {tool} {time}",
+    "{time} {object} was {action} {manner} by {agent} {tool} {place}",
+    "{place} {object} had been {manner} {action} by {agent} {tool} {time}",
+    "it was {agent} who {manner} {action} {object} {place} {tool} {time}",
+    "it was {object} that {agent} {manner} {action} {tool} {place} {time}",
+    "what {agent} {manner} {action} {place} {tool} {time} was {object}",
+    "there was {agent} {place} who {manner} {action} {object} {tool} {time}",
+    "{agent} came {time} and {manner} {action} {object} {tool} {place}",
+    "{agent} was {place} {time} and {manner} {action} {object} {tool}",
 )

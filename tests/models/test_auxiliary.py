@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from errors import BadInput
 from models.auxiliary import (
+    ROWS,
     LowerLayers,
     VocabularyHead,
     backbone_of,
@@ -129,19 +130,20 @@ def test_the_output_matrix_is_tied_in_stage_one_and_a_copy_in_stage_two(folder):
     assert torch.equal(head.decoder.weight, words)
 
 
-def test_logits_exist_only_at_masked_positions():
-    seen = []
+@pytest.mark.parametrize("masked", [0, 1, 2, ROWS, ROWS + 1])
+def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
+    shapes = []
 
     def output(states):
-        seen.append(states.shape)
+        shapes.append(states.shape[0])
         return states @ torch.ones(4, 9)
 
-    labels = torch.full((2, 5), -100)
-    labels[0, 1], labels[1, 3] = 4, 2
-    total, count = masked_token_loss(output, torch.randn(2, 5, 4), labels)
-    assert seen == [torch.Size([2, 4])]
-    assert count.item() == 2
-    assert total.item() == pytest.approx(2 * torch.tensor(9.0).log().item(), rel=1e-5)
+    labels = torch.full((3, 100), -100)
+    labels.view(-1)[:masked] = 4
+    total, count = masked_token_loss(output, torch.randn(3, 100, 4), labels)
+    assert shapes == [-(-masked // ROWS) * ROWS]
+    assert count.item() == masked
+    assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)
 
 
 def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path, request):

@@ -39,7 +39,7 @@ def vectors(encoder, tokenizer, texts):
 def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, request, tmp_path, sentences):
     torch.manual_seed(0)
     encoder, tokenizer = make_encoder(request.getfixturevalue(family), pooling, head)
-    texts = sentences[:12] + ["one"]
+    texts = [*sentences[:12], "one"]
     expected = vectors(encoder, tokenizer, texts)
     bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
     encoder.save(str(tmp_path), tokenizer)
