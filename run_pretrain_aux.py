@@ -20,10 +20,10 @@ from data.corpus import load_corpus
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
+from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
 from models.encoder import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from session import Session, dry_run, plan, set_dropout, weights_hash
 from trainer import EmbeddingTrainer
 from views import Masking
 
@@ -75,8 +75,8 @@ def main(argv: list[str] | None = None) -> None:
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
     }
-    session = Session("run_pretrain_aux.py", argv, groups, identity)
-    start = session.open(data_args.dry_run)
+    run = Run("run_pretrain_aux.py", argv, groups, identity)
+    start = run.open(data_args.dry_run)
     if start.finished:
         return
 
@@ -91,10 +91,10 @@ def main(argv: list[str] | None = None) -> None:
     if data_args.dry_run:
         dry_run(trainer, description)
         return
-    session.train(trainer, start, description)
+    run.train(trainer, start, description)
     if trainer.is_world_process_zero():
         model.save(args.output_dir, tokenizer)
-        session.finish(trainer, {})
+        run.finish(trainer, {})
     trainer.accelerator.wait_for_everyone()
 
 

@@ -29,11 +29,11 @@ from eval.encode import Encode
 from eval.report import table, with_source, write_rows
 from eval.sts import spearman
 from eval.tasks import STS_DEV, average, own_pairs, tasks_named
+from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
 from models.heads import projection_named
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
-from session import Session, dry_run, plan, set_dropout, weights_hash
 from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
     return "stsb_spearman", STS_DEV[0].load(data_args.data_dir)
 
 
-def finish(session: Session, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
+def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
     """Export the chosen model to the run's root, score it there, and close the record."""
-    folder, best = Path(session.args.output_dir), Path(session.args.output_dir) / "best"
+    folder, best = Path(run.args.output_dir), Path(run.args.output_dir) / "best"
     facts = {}
     if trainer.dev is None:
         logger.info("no dev task: the last model is the result")
@@ -86,15 +86,15 @@ def finish(session: Session, trainer: EmbeddingTrainer, tokenizer, tests: list, 
         facts["best"] = {"step": trainer.state.best_global_step, "value": trainer.state.best_metric}
         shutil.copytree(best, folder, dirs_exist_ok=True)
     encoder, tokenizer = load_encoder(str(folder))
-    encode = Encode(encoder.to(session.args.device), tokenizer, encoder.max_length, session.args.bf16)
+    encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     rows = [task.score(encode, data_dir) for task in tests]
     if len(rows) > 1:
         rows.append(average(rows))
-    rows = with_source(rows, session.record["settings"]["method"], folder.name)
+    rows = with_source(rows, run.record["settings"]["method"], folder.name)
     write_rows(folder / "scores.json", rows)
     if rows:
         sys.stdout.write(table({folder.name: rows}) + "\n")
-    session.finish(trainer, facts)
+    run.finish(trainer, facts)
 
 
 def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, value: float) -> None:
@@ -152,8 +152,8 @@ def main(argv: list[str] | None = None) -> None:
         corpus = load_corpus(files, tokenizer, data_args.columns, data_args.cache_dir)
     dev, tests = selection(data_args), load_tests(data_args)
     identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
-    session = Session("run_unsup.py", argv, groups, identity)
-    start = session.open(data_args.dry_run)
+    run = Run("run_unsup.py", argv, groups, identity)
+    start = run.open(data_args.dry_run)
     if start.finished:
         return
     set_seed(args.seed)
@@ -165,9 +165,9 @@ def main(argv: list[str] | None = None) -> None:
     if data_args.dry_run:
         dry_run(trainer, description)
         return
-    session.train(trainer, start, description)
+    run.train(trainer, start, description)
     if trainer.is_world_process_zero():
-        finish(session, trainer, tokenizer, tests, data_args.data_dir)
+        finish(run, trainer, tokenizer, tests, data_args.data_dir)
     trainer.accelerator.wait_for_everyone()
 
 

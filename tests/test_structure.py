@@ -14,10 +14,10 @@ SOURCES = sorted(
 LEXICON = ROOT / "data" / "toy_lexicon.py"  # words, not code
 ARGUMENTS = ROOT / "arguments.py"  # a list of flags with their help
 FORBIDDEN = {
-    "data": {"models", "eval", "trainer", "session"},
-    "models": {"data", "eval", "trainer", "session", "report"},
-    "eval": {"models", "data", "trainer", "session"},
-    "report": {"models", "data", "trainer", "session"},
+    "data": {"models", "eval", "trainer", "lifecycle"},
+    "models": {"data", "eval", "trainer", "lifecycle", "report"},
+    "eval": {"models", "data", "trainer", "lifecycle"},
+    "report": {"models", "data", "trainer", "lifecycle"},
 }
 
 

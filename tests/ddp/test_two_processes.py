@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
 import models.training
+from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.training import EncoderForTraining
-from session import set_dropout
 
 ROWS = 8
 

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from errors import BadInput
+from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.training import EncoderForTraining
-from session import set_dropout
 
 ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
 

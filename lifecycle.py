@@ -30,7 +30,7 @@ _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "a
             "embedding_dropout", "mlp_dropout")  # fmt: skip
 
 
-class Session:
+class Run:
     """One run of a training script, from its settings to its finished folder.
 
     Args:
