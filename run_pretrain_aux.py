@@ -13,7 +13,8 @@ import sys
 
 from transformers import AutoModelForMaskedLM, set_seed
 
-from arguments import DataArguments, PretrainArguments, RunArguments, find_files, parse
+from arguments import DataArguments, PretrainArguments, RunArguments
+from command_line import find_files, parse
 from data.blocks import packed
 from data.collator import Frame, MaskedCollator
 from data.corpus import load_corpus

@@ -21,7 +21,8 @@ from pathlib import Path
 from transformers import set_seed
 
 import models.objectives
-from arguments import ModelArguments, RunArguments, SentenceArguments, find_files, parse, peek
+from arguments import ModelArguments, RunArguments, SentenceArguments
+from command_line import find_files, parse, peek
 from data.collator import Collator
 from data.corpus import load_corpus
 from errors import BadInput, run_command

@@ -21,7 +21,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from errors import BadInput
-from models.encoder import load_config, quiet
+from models.encoder import load_config, load_strictly
 from views import IGNORED
 
 HEAD_FILE = "aux_head.safetensors"
@@ -63,19 +63,7 @@ def load_masked_lm(path: str, config=None) -> PreTrainedModel:
     """A `*ForMaskedLM` with every tensor from the file; BadInput otherwise."""
     config = config if config is not None else load_config(path)
     family_of(config)
-    try:
-        with quiet():
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                path, config=config, output_loading_info=True, trust_remote_code=False
-            )
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"cannot load a masked language model from '{path}': {error}") from error
-    if info["missing_keys"]:
-        raise BadInput(
-            f"'{path}' is no whole masked language model: {sorted(info['missing_keys'])[0]} is missing "
-            f"({len(info['missing_keys'])} tensors in all)"
-        )
-    return model
+    return load_strictly(AutoModelForMaskedLM, path, config)
 
 
 def backbone_of(lm: PreTrainedModel) -> PreTrainedModel:

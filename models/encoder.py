@@ -103,13 +103,18 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     known = known[0] if isinstance(known, tuple) else known
     # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
     extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
+    return load_strictly(AutoModel, path, config, **extra)
+
+
+def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
+    """`kind.from_pretrained` with every tensor from the file; BadInput names what is missing."""
     try:
         with quiet():
-            model, info = AutoModel.from_pretrained(
+            model, info = kind.from_pretrained(
                 path, config=config, output_loading_info=True, trust_remote_code=False, **extra
             )
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"cannot load the encoder '{path}': {error}") from error
+        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}") from error
     if info["missing_keys"]:
         raise BadInput(
             f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "

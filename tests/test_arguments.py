@@ -4,17 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arguments import (
-    DataArguments,
-    ModelArguments,
-    PretrainArguments,
-    RunArguments,
-    SentenceArguments,
-    find_files,
-    parse,
-    peek,
-    read_config,
-)
+from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from command_line import find_files, parse, peek, read_config
 from errors import BadInput
 
 TYPES = (ModelArguments, SentenceArguments, RunArguments)

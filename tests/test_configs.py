@@ -6,16 +6,8 @@ import pytest
 import yaml
 
 import run_unsup
-from arguments import (
-    DataArguments,
-    ModelArguments,
-    PretrainArguments,
-    RunArguments,
-    SentenceArguments,
-    parse,
-    peek,
-    read_config,
-)
+from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from command_line import parse, peek, read_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))

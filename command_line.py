@@ -1,0 +1,132 @@
+"""Command lines: dataclasses, defaults from a YAML file, flags that win.
+
+A configuration file is flags written down: its values are read as plain strings and converted by the very
+parser that converts flags, so `3e-5` is a number, `no` is a word, and a wrong type is refused by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser
+
+from errors import BadInput
+
+
+class Parser(HfArgumentParser):
+    """HfArgumentParser that raises BadInput instead of printing its usage of two hundred flags."""
+
+    def error(self, message: str):
+        raise BadInput(f"{message} (--help lists all flags)")
+
+
+def parse(argv: Sequence[str], types: Iterable[type], description: str) -> tuple[Any, ...]:
+    """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
+
+    Raises:
+        BadInput: an unknown flag or key, a value of the wrong type, a file that is not a flat YAML mapping.
+    """
+    parser = Parser(
+        types, description=description, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
+    config, flags = split_config(argv)
+    known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
+    defaults = config_flags(config, known) if config else []
+    try:
+        *parsed, _, unknown = parser.parse_args_into_dataclasses(
+            [*defaults, *flags], look_for_args_file=False, return_remaining_strings=True
+        )
+    except (ValueError, ImportError) as error:  # TrainingArguments checks its own values
+        raise BadInput(str(error)) from error
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].lstrip("-").split("=")[0], known, n=1)
+        raise BadInput(f"unknown argument '{unknown[0]}'" + (f"; did you mean '--{near[0]}'?" if near else ""))
+    return tuple(parsed)
+
+
+def peek(argv: Sequence[str], name: str) -> str | None:
+    """One flag's value before all flags are known: from the command line, else from the configuration file."""
+    config, flags = split_config(argv)
+    finder = Parser(add_help=False, allow_abbrev=False)
+    finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
+    return vars(finder.parse_known_args(flags)[0])[name]
+
+
+def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of `--config`, and the other arguments; found first, because it decides what else is a flag."""
+    finder = Parser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--config")
+    found, rest = finder.parse_known_args(list(argv))
+    return found.config, rest
+
+
+def config_flags(path: str, known: dict[str, str]) -> list[str]:
+    """A configuration file as flags; BadInput for a key that is no flag, with the nearest known one.
+
+    Args:
+        path: the file.
+        known: every flag and its type, as it is written.
+    """
+    flags: list[str] = []
+    for key, value in read_config(path).items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise BadInput(f"{path}: unknown key '{key}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        if isinstance(value, list) and ("list" not in known[key] or any(part.startswith("--") for part in value)):
+            raise BadInput(f"{path}: '{key}' takes {'words' if 'list' in known[key] else 'one value'}, not {value}")
+        flags += [f"--{key}", *value] if isinstance(value, list) else [f"--{key}={value}"]
+    return flags
+
+
+def read_config(path: str) -> dict[str, str | list[str]]:
+    """A flat YAML mapping with every scalar as the string that is written there."""
+    try:
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
+    for key, value in content.items():
+        parts = value if isinstance(value, list) else [value]
+        if not parts or not all(isinstance(part, str) and part for part in parts):
+            raise BadInput(f"{path}: '{key}' needs a value or a list of values; leave the key out for the default")
+    return content
+
+
+class _Strings(yaml.BaseLoader):
+    """YAML's BaseLoader (only strings, lists and mappings) that refuses a tag, and a key written twice."""
+
+    def construct_object(self, node, deep=False):
+        if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in ("str", "seq", "map"):
+            raise yaml.constructor.ConstructorError(None, None, f"tag '{node.tag}'; values have none", node.start_mark)
+        return super().construct_object(node, deep)
+
+    def construct_mapping(self, node, deep=False):
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key, (mark, _) in zip(names, node.value, strict=True):
+            if not isinstance(key, str) or names.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' twice or no word", mark.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
+    """Training files, each as given or below `data_dir`; BadInput names both places."""
+    if not names:
+        raise BadInput("--train_file is missing: the text to train on")
+    found = []
+    for name in names:
+        places = [Path(name), Path(data_dir) / name]
+        existing = [place for place in places if place.exists()]
+        if not existing:
+            raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
+        found.append(existing[0])
+    return found
