@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from data.cache import whole_folder
 from data.reader import VERSION, Reader, content_hash
 from errors import BadInput
 
@@ -96,19 +95,11 @@ def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int
 
 
 def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     facts = {"files": [path.name for path in reader.paths], "sha256": content, "columns": reader.columns}
-    try:
+    with whole_folder(folder, "facts.json") as partial:
         write_corpus(partial, ((ids, None) for ids in _tokenised(reader, tokenizer)), facts)
         facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}
         (partial / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-        partial.rename(folder)
-    except OSError:
-        if not (folder / "facts.json").exists():  # if it does, another process was faster
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     logger.info("tokenised %d rows (%d empty lines dropped)", reader.rows, reader.empty_lines)
 
 

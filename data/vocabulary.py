@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, BertTokenizer
 
+from data.cache import whole_folder
 from data.reader import VERSION, Reader, content_hash
 from errors import BadInput
 
@@ -34,16 +33,8 @@ def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
 
 
 def _save(tokenizer: BertTokenizer, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
-    try:
+    with whole_folder(folder, "tokenizer.json") as partial:
         tokenizer.save_pretrained(partial)
-        partial.rename(folder)
-    except OSError:
-        if not (folder / "tokenizer.json").exists():  # if it does, another process was faster
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _learn(files: Sequence[Path], size: int) -> BertTokenizer:

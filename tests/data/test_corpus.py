@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+import data.cache
 import data.corpus
 from data.corpus import Corpus, load_corpus, write_corpus
 from data.reader import Reader
@@ -153,7 +154,7 @@ def test_an_interrupted_build_is_never_read(text, bert_tokenizer, tmp_path, monk
         patch.setattr(np, "save", stopping("save", save))
         patch.setattr(data.corpus.Path, "write_text", stopping("write", write))
         patch.setattr(data.corpus.Path, "rename", stopping("rename", rename))
-        patch.setattr(data.corpus.shutil, "rmtree", lambda *args, **kwargs: None)
+        patch.setattr(data.cache.shutil, "rmtree", lambda *args, **kwargs: None)
         with pytest.raises(Killed):
             load_corpus([text], bert_tokenizer, 1, cache)
     assert len(list(cache.iterdir())) == 1, "what was half written is still there"
