@@ -20,8 +20,8 @@ import run_unsup
 from data import toy, toy_pairs
 from errors import run_command
 from eval.encode import Encode
-from eval.report import table, with_source, write_rows
-from eval.tasks import own_pairs
+from eval.report import table, write_rows
+from eval.sts import merged, own_pairs
 from models.encoder import SentenceEncoder, load_config, load_encoder, load_tokenizer
 
 ROOT = Path(__file__).parent
@@ -48,12 +48,12 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
     rows = {"word overlap": [_overlap(task) for task in tasks]}
     for name, (encoder, tokenizer) in systems.items():
         encode = Encode(encoder, tokenizer, encoder.max_length)
-        rows[name] = [task.score(encode, ".") for task in tasks]
+        rows[name] = [task.score(encode, ".").rows[0] for task in tasks]
     return rows
 
 
 def _overlap(task) -> dict:
-    pairs = task.load(".")
+    pairs = merged(task.load("."))
     bags = [toy_pairs.Pair(*row) for row in zip(pairs.left, pairs.right, pairs.gold, strict=True)]
     value = 100 * float(spearmanr(toy_pairs.word_overlap(bags), np.array(pairs.gold)).statistic)
     return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(bags), "value": value}
@@ -80,7 +80,8 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
          f"--output_dir={runs / 'stage-2'}", *files]
     )  # fmt: skip
     rows = scores(corpus, runs, args.seed)
-    write_rows(runs / "scores.json", [r for name in rows for r in with_source(rows[name], name, str(args.seed))])
+    sourced = [{**row, "model": name, "run": str(args.seed)} for name in rows for row in rows[name]]
+    write_rows(runs / "scores.json", sourced)
     sys.stdout.write(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}\n")
     logger.info("curves: %s and %s", runs / "stage-1/curves.png", runs / "stage-2/curves.png")
     return rows

@@ -27,9 +27,10 @@ from data.collator import Collator
 from data.corpus import load_corpus
 from errors import BadInput, run_command
 from eval.encode import Encode
-from eval.report import table, with_source, write_rows
-from eval.sts import spearman
-from eval.tasks import STS_DEV, average, own_pairs, tasks_named
+from eval.report import rows_of, score_all, tables, write_scores
+from eval.sts import STS_DEV, merged, own_pairs, spearman
+from eval.task import Options
+from eval.tasks import tasks_named
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
 from models.heads import projection_named
@@ -72,8 +73,8 @@ def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
     if data_args.dev == "none":
         return None
     if data_args.dev_file:
-        return "dev_spearman", own_pairs(data_args.dev_file).load(data_args.data_dir)
-    return "stsb_spearman", STS_DEV[0].load(data_args.data_dir)
+        return "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))
+    return "stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir))
 
 
 def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
@@ -88,13 +89,11 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
         shutil.copytree(best, folder, dirs_exist_ok=True)
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
-    rows = [task.score(encode, data_dir) for task in tests]
-    if len(rows) > 1:
-        rows.append(average(rows))
-    rows = with_source(rows, run.record["settings"]["method"], folder.name)
-    write_rows(folder / "scores.json", rows)
+    results = score_all(encode, tests, data_dir)
+    rows = rows_of(results, run.record["settings"]["method"], folder.name)
+    write_scores(folder / "scores.json", results, rows)
     if rows:
-        sys.stdout.write(table({folder.name: rows}) + "\n")
+        sys.stdout.write(tables({folder.name: rows}) + "\n")
     run.finish(trainer, facts)
 
 
@@ -133,7 +132,7 @@ def make_trainer(model, args: RunArguments, collator: Collator, tokenizer, dev) 
 
 def load_tests(data_args: SentenceArguments) -> list:
     """The test tasks, read once now: a missing file is better known before the training than after."""
-    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], "test")
+    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options())
     for task in tests:
         task.load(data_args.data_dir)
     return tests

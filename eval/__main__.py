@@ -12,8 +12,10 @@ import torch
 
 from errors import run_command
 from eval.encode import Encode
-from eval.report import table, with_source, write_rows
-from eval.tasks import GROUPS, average, own_pairs, tasks_named
+from eval.report import details, rows_of, score_all, tables, write_scores
+from eval.sts import own_pairs
+from eval.task import Options
+from eval.tasks import GROUPS, tasks_named
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -41,20 +43,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
-    p.add_argument("--output", help="write the rows to this JSON file")
+    p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
+    p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it")
     return p
-
-
-def evaluate(encode: Encode, tasks: list, data_dir: str) -> list[dict]:
-    """Rows of all tasks, and their average where there are several."""
-    rows = [task.score(encode, data_dir) for task in tasks]
-    return [*rows, average(rows)] if len(rows) > 1 else rows
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), args.split)
+    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), Options(args.split))
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
@@ -63,11 +60,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
     start = time.perf_counter()
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
     name = Path(args.model).name
-    rows = with_source(evaluate(encode, tasks, args.data_dir), name, None)
-    sys.stdout.write(table({name: rows}) + "\n")
+    results = score_all(encode, tasks, args.data_dir)
+    rows = rows_of(results, name, None)
+    sys.stdout.write((details(rows) if args.details else tables({name: rows})) + "\n")
     logger.info("%d tasks in %.1f s", len(tasks), time.perf_counter() - start)
     if args.output:
-        write_rows(args.output, rows)
+        write_scores(args.output, results, rows)
     return rows
 
 

@@ -11,8 +11,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 import run_pretrain_aux
 import run_unsup
 from errors import BadInput, CheckpointRefused
-from eval.sts import spearman
-from eval.tasks import own_pairs
+from eval.sts import merged, own_pairs, spearman
 from models.encoder import load_encoder
 
 
@@ -49,7 +48,7 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_f
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
     encoder, tokenizer = load_encoder(str(run))
-    value = spearman(run_unsup.Encode(encoder, tokenizer, 64), own_pairs(str(dev_file)).load("."))
+    value = spearman(run_unsup.Encode(encoder, tokenizer, 64), merged(own_pairs(str(dev_file)).load(".")))
     assert value == pytest.approx(record["best"]["value"], abs=1e-9)
 
 

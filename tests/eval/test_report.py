@@ -1,6 +1,17 @@
 import json
+from dataclasses import dataclass
 
-from eval.report import table, with_source, write_rows
+import numpy as np
+
+from eval.report import details, headline, items_path, rows_of, table, tables, write_rows, write_scores
+from eval.task import Result
+from eval.task import row as full_row
+
+
+@dataclass(frozen=True)
+class One:
+    name: str
+    split: str = "test"
 
 
 def row(task, value):
@@ -19,13 +30,38 @@ def test_a_table_has_a_line_a_model_and_a_column_a_task():
     ]
 
 
-def test_rows_carry_their_model_and_run():
-    rows = [row("a", 1.0), row("b", 2.0)]
-    assert with_source(rows, "m", "runs/x") == [
-        {"task": "a", "value": 1.0, "model": "m", "run": "runs/x"},
-        {"task": "b", "value": 2.0, "model": "m", "run": "runs/x"},
-    ]
-    assert rows == [row("a", 1.0), row("b", 2.0)]
+def result(task, *metrics, value=70.0, n=10):
+    return Result([full_row(task, "test", metric, "single", n, value) for metric in metrics], {"value": np.ones(2)})
+
+
+def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
+    results = {One("A"): result("A", "spearman", "pearson"), One("B"): result("B", "spearman", value=60.0)}
+    rows = rows_of(results, "m", "runs/x")
+    assert [(r["task"], r["metric"], r.get("headline", True)) for r in rows] == [
+        ("A", "spearman", True), ("A", "pearson", False), ("B", "spearman", True), ("Avg.", "spearman", True)
+    ]  # fmt: skip
+    assert {(r["model"], r["run"]) for r in rows} == {("m", "runs/x")}
+    assert rows[-1]["value"] == 65.0 and rows[-1]["n"] == 20
+    assert [r["task"] for r in headline(rows)] == ["A", "B", "Avg."]
+    assert tables({"m": rows}) == table({"m": headline(rows)})
+
+
+def test_each_metric_has_a_table_and_an_average_of_its_own():
+    results = {One("A"): result("A", "spearman"), One("B"): result("B", "accuracy"), One("C"): result("C", "accuracy")}
+    rows = rows_of(results, "m|n", None)
+    assert [r["task"] for r in rows] == ["A", "B", "C", "Avg."]
+    first, second = tables({"m|n": rows}).split("\n\n")
+    assert first.splitlines()[0] == "spearman" and second.splitlines()[0] == "accuracy"
+    assert first.splitlines()[-1] == "| m\\|n  | 70.00 |"
+    assert len(details(rows).splitlines()) == 6
+
+
+def test_the_figures_of_every_example_stand_beside_the_scores(tmp_path):
+    results = {One("A"): result("A", "spearman")}
+    write_scores(tmp_path / "scores.json", results, rows_of(results, "m", None))
+    with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:
+        assert list(items) == ["A|test|test|value"]
+        assert items["A|test|test|value"].tolist() == [1.0, 1.0]
 
 
 def test_written_rows_are_json_with_one_object_a_line(tmp_path):

@@ -4,7 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import BadInput
-from eval.sts import Pairs, cosines, read_columns, read_sts_year, spearman
+from eval.sts import cosines, spearman
+from eval.sts_files import Pairs, read_columns, read_sts_year
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")
@@ -62,7 +63,7 @@ def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, 
 
 def test_a_missing_file_says_how_to_get_it(tmp_path):
     own(tmp_path, "a\tb\n", "STS.input.X.txt")
-    with pytest.raises(BadInput, match=r"STS\.gs\.X\.txt: cannot be read .*data\.prepare sts"):
+    with pytest.raises(BadInput, match=r"STS\.gs\.X\.txt: cannot be read .*data\.prepare"):
         read_sts_year(tmp_path, "X")
     assert "cannot be read" in refused(tmp_path)
 

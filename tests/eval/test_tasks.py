@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from errors import BadInput
-from eval.sts import Pairs
-from eval.tasks import GROUPS, STS_DEV, STS_TEST, Task, average, own_pairs, tasks_named
+from eval.sts import STS_DEV, STS_TEST, StsTask, correlation, merged, own_pairs, similarities
+from eval.sts_files import Pairs
+from eval.task import Options, average
+from eval.tasks import tasks_named
 
 PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
 SUBSETS = {
@@ -63,7 +65,7 @@ def encode(sentences):
 
 @pytest.mark.parametrize("task", [*STS_TEST, *STS_DEV], ids=lambda task: f"{task.name} {task.split}")
 def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
-    row = task.score(encode, data_dir)
+    row = task.score(encode, data_dir).rows[0]
     value = row.pop("value")
     assert 0 < abs(value) < 100
     size = PUBLISHED[task.name] if task.split == "test" else {"STS-B": 1500, "SICK-R": 500}[task.name]
@@ -79,7 +81,7 @@ def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
 
 def test_the_subsets_of_a_year_are_concatenated_without_unscored_pairs(data_dir):
     for year, subsets in SUBSETS.items():
-        pairs = next(task for task in STS_TEST if task.name == year).load(data_dir)
+        pairs = merged(next(task for task in STS_TEST if task.name == year).load(data_dir))
         assert list(dict.fromkeys(left.split()[0] for left in pairs.left)) == subsets
         assert "never" not in pairs.left
         for left, right, gold in zip(pairs.left, pairs.right, pairs.gold, strict=True):
@@ -88,7 +90,7 @@ def test_the_subsets_of_a_year_are_concatenated_without_unscored_pairs(data_dir)
 
 
 def test_benchmarks_are_read_from_their_columns(data_dir):
-    stsb, sick = (task.load(str(data_dir)) for task in STS_TEST[5:])
+    stsb, sick = (merged(task.load(str(data_dir))) for task in STS_TEST[5:])
     assert (stsb.left[7], stsb.right[7], stsb.gold[7]) == ("test left 7", "test right 7", 3.5)
     file = "SICK_test_annotated.txt"
     assert (sick.left[7], sick.right[7], sick.gold[7]) == (f"{file} left 7", f"{file} right 7", 3.0)
@@ -97,10 +99,10 @@ def test_benchmarks_are_read_from_their_columns(data_dir):
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, count):
     pairs = Pairs(["a"] * count, ["b"] * count, [1.0] * count)
-    task = Task("STS99", "test", lambda _: pairs, 3)
+    task = StsTask("STS99", "test", lambda _: {"": pairs}, 3)
     with pytest.raises(BadInput, match=f"STS99 test has {count} scored pairs under .*published are 3"):
         task.score(encode, tmp_path)
-    assert Task("own", "file", lambda _: pairs, None).load(tmp_path) is pairs
+    assert StsTask("own", "file", lambda _: {"": pairs}, None).load(tmp_path) == {"": pairs}
 
 
 def test_missing_files_are_named(tmp_path):
@@ -111,7 +113,7 @@ def test_missing_files_are_named(tmp_path):
 
 def test_own_pairs_have_a_name_and_any_size(dev_file):
     task = own_pairs(str(dev_file))
-    pairs = task.load("nowhere")
+    pairs = merged(task.load("nowhere"))
     assert (task.name, task.split, task.pairs, len(pairs.gold)) == ("pairs", "file", None, 30)
     assert min(pairs.gold) == 0 < max(pairs.gold) == 5
     same = [gold for left, right, gold in zip(pairs.left, pairs.right, pairs.gold, strict=True) if left == right]
@@ -119,19 +121,22 @@ def test_own_pairs_have_a_name_and_any_size(dev_file):
 
 
 def test_tasks_are_chosen_by_group_or_name():
-    assert [task.name for task in tasks_named(["sts"], "test")] == list(PUBLISHED)
-    assert [(task.name, task.split) for task in tasks_named(["sts"], "dev")] == [("STS-B", "dev"), ("SICK-R", "dev")]
-    assert [task.name for task in tasks_named(["sts12", "Sick-R"], "test")] == ["STS12", "SICK-R"]
-    assert tasks_named(["STS-B"], "dev") == [STS_DEV[0]]
-    assert tasks_named([], "test") == []
-    assert {task.name: task.pairs for task in GROUPS["sts"]["test"]} == PUBLISHED
+    assert [task.name for task in tasks_named(["sts"], Options())] == list(PUBLISHED)
+    assert [(task.name, task.split) for task in tasks_named(["sts"], Options("dev"))] == [
+        ("STS-B", "dev"),
+        ("SICK-R", "dev"),
+    ]
+    assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == ["STS12", "SICK-R"]
+    assert tasks_named(["STS-B"], Options("dev")) == [STS_DEV[0]]
+    assert tasks_named([], Options()) == []
+    assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
 
 
 def test_an_unknown_task_is_named_with_those_that_are_known():
     with pytest.raises(BadInput, match=r"task 'STS17' is unknown for split 'test'; choose from: sts, STS12, .*SICK-R"):
-        tasks_named(["sts", "STS17"], "test")
+        tasks_named(["sts", "STS17"], Options())
     with pytest.raises(BadInput, match=r"'STS12' is unknown for split 'dev'; choose from: sts, STS-B, SICK-R"):
-        tasks_named(["STS12"], "dev")
+        tasks_named(["STS12"], Options("dev"))
 
 
 def test_the_average_rounds_each_value_first():
@@ -141,3 +146,31 @@ def test_the_average_rounds_each_value_first():
     assert found.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
     plain = {"split": "test", "mode": "test", "metric": "spearman"}
     assert found == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
+
+
+def test_subsets_mean_weighted_mean_and_pearson_stand_beside_the_headline(data_dir):
+    task = STS_TEST[1]
+    result = task.score(encode, data_dir)
+    subsets = task.load(data_dir)
+    values = {name: correlation(similarities(encode, pairs), pairs.gold) for name, pairs in subsets.items()}
+    sizes = [len(pairs.gold) for pairs in subsets.values()]
+    rows = {(row["metric"], row["aggregation"]): row for row in result.rows}
+    for name, value in values.items():
+        assert rows["spearman", f"subset {name}"]["value"] == pytest.approx(value, abs=1e-9)
+    assert rows["spearman", "mean"]["value"] == pytest.approx(sum(values.values()) / 3, abs=1e-9)
+    weighted = sum(v * n for v, n in zip(values.values(), sizes, strict=True)) / sum(sizes)
+    assert rows["spearman", "wmean"]["value"] == pytest.approx(weighted, abs=1e-9)
+    pairs = merged(subsets)
+    pearson = 100 * np.corrcoef(similarities(encode, pairs), pairs.gold)[0, 1]
+    assert rows["pearson", "all"]["value"] == pytest.approx(pearson, abs=1e-9)
+    assert len(rows) == 2 * (1 + 2 + 3)
+    assert result.items["gold"].tolist() == pairs.gold and len(result.items["similarity"]) == 1500
+    assert [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows] == ["spearman", "pearson"]
+
+
+def test_the_metric_loads_by_its_path():
+    import evaluate
+
+    metric = evaluate.load("eval/metrics/spearman.py")
+    assert metric.compute(predictions=[1.0, 2.0, 3.0, 4.0], references=[1.0, 3.0, 2.0, 4.0])["spearman"] == 80.0
+    assert metric.compute(predictions=[1.0, 1.0], references=[1.0, 3.0])["spearman"] == 0.0

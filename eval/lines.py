@@ -1,0 +1,22 @@
+"""The one way an evaluation file becomes lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from errors import BadInput
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file; only a line feed ends a line, so that lines of two files stay aligned."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); see `python -m data.prepare --help`") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start})") from error
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

@@ -1,0 +1,1 @@
+"""Our metrics as `evaluate.Metric` classes; each file also loads by path, offline: `evaluate.load(FILE)`."""

@@ -1,0 +1,30 @@
+"""Spearman's correlation x 100, the figure of the STS tables."""
+
+from __future__ import annotations
+
+import datasets
+import evaluate
+import numpy as np
+from scipy.stats import spearmanr
+
+
+class Spearman(evaluate.Metric):
+    """`compute(predictions=cosines, references=gold)` -> {"spearman": -100 to 100}.
+
+    0 where either side is constant: a constant has no correlation, and a collapsed model knows nothing of the
+    order.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        number = datasets.Value("float64")
+        return evaluate.MetricInfo(
+            description="Spearman's rank correlation x 100, ties sharing their mean rank.",
+            citation="",
+            inputs_description="predictions: similarities; references: gold scores; both (N,), N >= 2.",
+            features=datasets.Features({"predictions": number, "references": number}),
+        )
+
+    def _compute(self, predictions, references) -> dict[str, float]:
+        if np.ptp(predictions) == 0 or np.ptp(references) == 0:
+            return {"spearman": 0.0}
+        return {"spearman": 100 * float(spearmanr(predictions, references).statistic)}

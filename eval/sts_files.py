@@ -1,0 +1,82 @@
+"""Readers of sentence pairs with a gold score: the STS years, and tab-separated columns (STS-B, SICK, own files).
+
+Pairs without a gold score are dropped; sentences are split at white space and joined again, as SentEval does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from errors import BadInput
+from eval.lines import read_lines
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentence pairs and their gold scores, row by row."""
+
+    left: list[str]
+    right: list[str]
+    gold: list[float]
+
+    def __add__(self, other: Pairs) -> Pairs:
+        return Pairs(self.left + other.left, self.right + other.right, self.gold + other.gold)
+
+
+def _tidy(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def _score(text: str, where: str, highest: float = 5.0) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= highest:
+        raise BadInput(f"{where}: '{text}' is not a score from 0 to {highest:g}")
+    return value
+
+
+def read_sts_year(folder: Path, subset: str) -> Pairs:
+    """One subset of STS12 to STS16: `STS.input.X.txt` beside `STS.gs.X.txt`; unscored pairs are left out."""
+    texts, golds = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
+    rows, scores = read_lines(texts), read_lines(golds)
+    if len(rows) != len(scores):
+        raise BadInput(f"{golds}: {len(scores)} scores for the {len(rows)} pairs of {texts.name}")
+    pairs = Pairs([], [], [])
+    for number, (row, gold) in enumerate(zip(rows, scores, strict=True), start=1):
+        if gold.strip() == "":
+            continue
+        columns = row.split("\t")
+        if len(columns) < 2:
+            raise BadInput(f"{texts}:{number}: one column; two sentences separated by a tab are needed")
+        pairs.left.append(_tidy(columns[0]))
+        pairs.right.append(_tidy(columns[1]))
+        pairs.gold.append(_score(gold.strip(), f"{golds}:{number}"))
+    return pairs
+
+
+def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
+    """Tab-separated columns, never quoted; columns by number, or by name from a header line."""
+    lines = read_lines(path)
+    wanted = [score, left, right]
+    first = 1
+    if isinstance(score, str):
+        header = lines[0].split("\t") if lines else []
+        missing = [name for name in wanted if name not in header]
+        if missing:
+            raise BadInput(f"{path}:1: no column '{missing[0]}' in the header; needed: {', '.join(map(str, wanted))}")
+        wanted, lines, first = [header.index(name) for name in wanted], lines[1:], 2
+    pairs = Pairs([], [], [])
+    for number, line in enumerate(lines, start=first):
+        columns = line.split("\t")
+        if len(columns) <= max(wanted):
+            raise BadInput(f"{path}:{number}: {len(columns)} columns; at least {max(wanted) + 1} are needed")
+        pairs.gold.append(_score(columns[wanted[0]], f"{path}:{number}"))
+        pairs.left.append(_tidy(columns[wanted[1]]))
+        pairs.right.append(_tidy(columns[wanted[2]]))
+    if len(pairs.gold) < 2:
+        raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
+    return pairs
