@@ -16,6 +16,7 @@ from eval.report import details, rows_of, score_all, tables, write_scores
 from eval.sts import own_pairs
 from eval.task import Options
 from eval.tasks import GROUPS, tasks_named
+from eval.validation import MODES
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -28,16 +29,19 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m eval",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Score a sentence encoder: Spearman x 100 of cosine against gold scores.",
+        description="Score a sentence encoder: STS (Spearman x 100), SentEval transfer (accuracy).",
         epilog="examples:\n"
         "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
+        "  python -m eval runs/infocse --tasks transfer --mode fasttest\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
         "  python -m eval runs/infocse --dev_file my_pairs.tsv",
     )
     p.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder, sentence-transformers")
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
     p.add_argument("--dev_file", help="own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
-    p.add_argument("--split", choices=["test", "dev"], default="test")
+    p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
+    p.add_argument("--mode", choices=list(MODES), default="test",
+                   help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
                    help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
@@ -51,14 +55,17 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), Options(args.split))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    split = args.split or ("dev" if args.mode == "dev" else "test")
+    options = Options(split, args.mode, sys.stderr.isatty(), device)
+    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
-    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.to(device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)
     start = time.perf_counter()
-    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
+    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)
     name = Path(args.model).name
     results = score_all(encode, tasks, args.data_dir)
     rows = rows_of(results, name, None)

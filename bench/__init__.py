@@ -1,0 +1,1 @@
+"""Speed and memory, always as a ratio against a plain implementation in the same process."""

@@ -1,0 +1,50 @@
+"""`python -m bench SUBJECT`: ours against a plain implementation in the same process, ratios first."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import sys
+
+import torch
+
+from errors import run_command
+from eval.report import markdown, write_rows
+
+SUBJECTS = {
+    "eval": "STS and in-training evaluation against a SentEval-style loop",
+    "transfer": "SentEval's classifiers, all at once against one after the other",
+}
+COLUMNS = ("name", "model", "precision", "ratio", "plain_ms", "ours_ms", "memory_ratio", "runs")
+
+
+def table(rows: list[dict]) -> str:
+    """The rows as Markdown; figures that were not taken are shown as such."""
+    cells = [["not taken" if row.get(name) is None else str(row[name]) for name in COLUMNS] for row in rows]
+    return markdown([list(COLUMNS), *cells])
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run one subject, print its table, write its rows."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    subjects = parser.add_subparsers(dest="subject", required=True)
+    for name, title in SUBJECTS.items():
+        sub = subjects.add_parser(name, help=title, description=title)
+        sub.add_argument("--runs", type=int, default=1, help="repetitions; medians are shown")
+        sub.add_argument("--threads", type=int, default=1, help="of torch; one makes CPU times comparable")
+        sub.add_argument("--output", help="write the rows to this JSON file")
+        importlib.import_module(f"bench.{name}").add_arguments(sub)
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
+               "threads": args.threads}  # fmt: skip
+    rows = [{**row, **machine} for row in importlib.import_module(f"bench.{args.subject}").rows(args)]
+    sys.stdout.write(table(rows) + "\n")
+    if args.output:
+        write_rows(args.output, rows)
+    return rows
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,183 @@
+"""Many logistic regressions at once, each as if SentEval had trained it alone.
+
+SentEval fits one `nn.Linear` at a time by minibatch Adam or RMSprop (senteval/tools/classifier.py with nhid 0).
+Its random numbers are seeded anew for every fit, so fits on equally many rows start from the same weights and
+draw the same permutations. Those train here together: the gradient of the cross entropy is written in closed
+form, and one batched matrix product serves every training set and every L2 penalty. The global random state is
+not touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+SEED = 1111  # SentEval's, for numpy and torch alike
+MAX_EPOCH = 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """SentEval's classifier parameters.
+
+    Attributes:
+        folds: of every cross-validation.
+        optimizer: `adam` (learning rate 0.001) or `rmsprop` (0.01), torch's defaults.
+        batch_size: rows of a minibatch.
+        tenacity: checks without a better dev accuracy before the stop; counted over the whole training, as coded.
+        epoch_size: epochs between two checks.
+    """
+
+    folds: int
+    optimizer: str
+    batch_size: int
+    tenacity: int
+    epoch_size: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One training set, trained with every penalty of `penalties`; row numbers of one feature matrix.
+
+    Attributes:
+        train: rows to train on, in the order the permutations refer to, (n,).
+        dev: rows for early stopping.
+        penalties: L2 factors, the optimizer's weight decay.
+        drawn: rows that were permuted to cut `train` and `dev` apart, before training; 0 where nothing was drawn.
+    """
+
+    train: np.ndarray
+    dev: np.ndarray
+    penalties: tuple[float, ...]
+    drawn: int = 0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The weights at the best check of each penalty, (L, C, D) and (L, C), and the dev accuracy there, (L,)."""
+
+    weight: Tensor
+    bias: Tensor
+    accuracy: np.ndarray
+
+    def predict(self, features: Tensor, penalty: int = 0) -> Tensor:
+        """Classes of the rows of (N, D)."""
+        return (features @ self.weight[penalty].T + self.bias[penalty]).argmax(1)
+
+
+def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> list[Fitted]:
+    """Train every fit on its rows of (N, D) features and (N,) labels; the bar counts finished models."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, fit in enumerate(fits):
+        groups.setdefault((len(fit.train), fit.drawn), []).append(number)
+    done: list[Fitted | None] = [None] * len(fits)
+    for numbers in groups.values():
+        group = _Group(features, labels, [fits[i] for i in numbers], settings, bar)
+        for number, fitted in zip(numbers, group.run(), strict=True):
+            done[number] = fitted
+    return done
+
+
+def _initial(dimension: int, classes: int) -> tuple[Tensor, Tensor]:
+    """What `nn.Linear(dimension, classes)` draws after `torch.manual_seed(SEED)`."""
+    generator = torch.Generator().manual_seed(SEED)
+    weight = torch.empty(classes, dimension)
+    nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
+    bound = 1 / math.sqrt(dimension)
+    return weight, torch.empty(classes).uniform_(-bound, bound, generator=generator)
+
+
+class _Group:
+    """Fits on equally many rows: F training sets with L penalties each, C classes, M = L x C outputs."""
+
+    def __init__(self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> None:
+        self.features, self.labels, self.fits, self.settings, self.bar = features, labels, fits, settings, bar
+        self.classes = int(labels.max()) + 1
+        self.penalties = len(fits[0].penalties)
+        device, outputs = features.device, self.penalties * self.classes
+        weight, bias = (part.to(device) for part in _initial(features.shape[1], self.classes))
+        self.weight = nn.Parameter(weight.repeat(len(fits), self.penalties, 1))  # (F, M, D)
+        self.bias = nn.Parameter(bias.repeat(len(fits), 1, self.penalties).view(len(fits), 1, outputs))
+        decay = torch.tensor([fit.penalties for fit in fits], device=device)
+        self.decay = decay.repeat_interleave(self.classes, dim=1)  # (F, M)
+        self.train = torch.from_numpy(np.stack([fit.train for fit in fits])).to(device)
+        kind = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[settings.optimizer]
+        self.optimizer = kind([self.weight, self.bias])
+        self.best = np.full((len(fits), self.penalties), -1)  # correct dev rows
+        self.stale = np.zeros_like(self.best)
+        self.active = np.full(self.best.shape, True)
+        self.kept = self.weight.detach().clone(), self.bias.detach().clone()
+        self.alive = np.arange(len(fits))  # the fits still in the tensors
+
+    def run(self) -> list[Fitted]:
+        orders = self._orders()
+        epoch = 0
+        while self.active.any() and epoch <= MAX_EPOCH:
+            for _ in range(self.settings.epoch_size):
+                self._epoch(next(orders))
+            epoch += self.settings.epoch_size
+            self._check()
+            self._drop_finished()
+        self.bar.update(int(self.active.sum()))
+        weight, bias = self.kept
+        shape = (len(self.fits), self.penalties, self.classes)
+        sizes = np.array([[len(fit.dev)] for fit in self.fits])
+        return [Fitted(*row) for row in zip(weight.view(*shape, -1), bias.view(shape), self.best / sizes, strict=True)]
+
+    def _orders(self) -> Iterator[Tensor]:
+        stream = np.random.RandomState(SEED)
+        if self.fits[0].drawn:
+            stream.permutation(self.fits[0].drawn)
+        while True:
+            yield torch.from_numpy(stream.permutation(self.train.shape[1])).to(self.features.device)
+
+    @torch.no_grad()
+    def _epoch(self, order: Tensor) -> None:
+        for chosen in order.split(self.settings.batch_size):
+            rows = self.train[:, chosen]  # (F, B)
+            inputs = self.features.index_select(0, rows.flatten()).view(*rows.shape, -1)
+            logits = torch.baddbmm(self.bias, inputs, self.weight.transpose(1, 2))  # (F, B, M)
+            error = logits.view(*rows.shape, self.penalties, self.classes).softmax(-1)
+            index = self.labels[rows][:, :, None, None].expand(-1, -1, self.penalties, 1)
+            error.scatter_add_(-1, index, torch.full_like(index, -1, dtype=error.dtype))
+            error = error.view_as(logits).div_(len(chosen))
+            self.weight.grad = torch.bmm(error.transpose(1, 2), inputs).addcmul_(self.decay[:, :, None], self.weight)
+            self.bias.grad = error.sum(1, keepdim=True).addcmul_(self.decay[:, None], self.bias)
+            self.optimizer.step()
+
+    @torch.no_grad()
+    def _check(self) -> None:
+        """Dev accuracy of every model still in training; the better ones are kept, the stale ones counted."""
+        for place, number in enumerate(self.alive):
+            dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
+            logits = self.features[dev] @ self.weight[place].T + self.bias[place]
+            found = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
+            correct = (found == self.labels[dev][:, None]).sum(0).cpu().numpy()
+            better = self.active[number] & (correct > self.best[number])
+            stale = self.active[number] & ~better
+            self.best[number][better] = correct[better]
+            chosen = torch.from_numpy(better.repeat(self.classes)).to(self.features.device)
+            self.kept[0][number][chosen] = self.weight[place][chosen]
+            self.kept[1][number][0][chosen] = self.bias[place][0][chosen]
+            self.active[number] &= ~(stale & (self.stale[number] >= self.settings.tenacity))
+            self.stale[number] += stale
+
+    def _drop_finished(self) -> None:
+        going = self.active[self.alive].any(1)
+        if going.all():
+            return
+        self.bar.update(int((~going).sum()) * self.penalties)
+        keep = torch.from_numpy(going).to(self.features.device)
+        for parameter in (self.weight, self.bias):
+            state = self.optimizer.state[parameter]
+            for name, value in state.items():
+                if value.shape == parameter.shape:
+                    state[name] = value[keep]
+            parameter.data = parameter.data[keep]
+        self.decay, self.train, self.alive = self.decay[keep], self.train[keep], self.alive[going]

@@ -1,0 +1,129 @@
+"""SentEval's three ways to judge sentence features by a logistic regression (senteval/tools/validation.py).
+
+Four L2 penalties; the one with the best rounded dev accuracy (the first of equals) is used for a final
+fit. Folds are stratified, shuffled with SentEval's seed, over the rows in SentEval's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.model_selection import StratifiedKFold
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from eval.logistic import SEED, Fit, Fitted, Settings, fit_all
+
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
+HELD_OUT = 0.05  # of the training rows, for the early stopping of a final fit
+
+MODES = {
+    "test": Settings(folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4),
+    "fasttest": Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "dev": Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Accuracies in percent as SentEval rounds them; `predicted` classes of the test rows; None in mode `dev`."""
+
+    dev: float
+    test: float | None
+    predicted: np.ndarray | None
+
+
+class Judge:
+    """Features (N, D) with labels (N,) under one mode.
+
+    Args:
+        features: float32 rows of all splits.
+        labels: classes from 0.
+        mode: a key of `MODES`.
+        name: shown beside the progress bar.
+        progress: show it.
+        device: where the fits run.
+        outer: of the outer folds, only the first so many (a spot check); None for all.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray,
+        labels: np.ndarray,
+        mode: str,
+        name: str = "",
+        progress: bool = False,
+        device: str = "cpu",
+        outer: int | None = None,
+    ) -> None:
+        self.features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
+        self.labels = torch.from_numpy(np.asarray(labels, dtype=np.int64)).to(device)
+        self.classes = np.asarray(labels)
+        self.mode, self.settings = mode, MODES[mode]
+        self.name, self.progress, self.outer = name, progress, outer
+
+    def nested(self) -> Outcome:
+        """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one of its training rows for dev."""
+        every = np.arange(len(self.classes))
+        outer = self._folds(every)[: self.outer]
+        inner = [self._folds(train) for train, _ in outer]
+        fitted = iter(self._fit([Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds], "dev"))
+        scores = np.array([_mean([next(fitted) for _ in folds]) for folds in inner])  # (outer, L)
+        dev = _rounded(scores.max(1).mean())
+        if self.mode == "dev":
+            return Outcome(dev, None, None)
+        final = [self._final(train, PENALTIES[s.argmax()]) for (train, _), s in zip(outer, scores, strict=True)]
+        predicted = np.full(len(self.classes), -1)
+        accuracies = []
+        for (_, test), model in zip(outer, self._fit(final, "test"), strict=True):
+            predicted[test] = self._predict(model, test)
+            accuracies.append(_rounded(100 * (predicted[test] == self.classes[test]).mean()))
+        return Outcome(dev, _rounded(np.mean(accuracies)), predicted)
+
+    def crossed(self, train: np.ndarray, test: np.ndarray) -> Outcome:
+        """TREC, MRPC: a cross-validation of the training rows for dev, the official test rows."""
+        scores = _mean(self._fit([Fit(part, dev, PENALTIES) for part, dev in self._folds(train)], "dev"))
+        return self._tested(scores, test, lambda penalty: self._final(train, penalty))
+
+    def split(self, train: np.ndarray, dev: np.ndarray, test: np.ndarray) -> Outcome:
+        """SST2: the official dev rows, for the penalty and for the early stopping of the final fit."""
+        scores = _mean(self._fit([Fit(train, dev, PENALTIES)], "dev"))
+        return self._tested(scores, test, lambda penalty: Fit(train, dev, (penalty,)))
+
+    def _tested(self, scores: np.ndarray, test: np.ndarray, final) -> Outcome:
+        if self.mode == "dev":
+            return Outcome(float(scores.max()), None, None)
+        [model] = self._fit([final(PENALTIES[scores.argmax()])], "test")
+        predicted = self._predict(model, test)
+        accuracy = _rounded(100 * (predicted == self.classes[test]).mean())
+        return Outcome(float(scores.max()), accuracy, predicted)
+
+    def _folds(self, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        folds = StratifiedKFold(self.settings.folds, shuffle=True, random_state=SEED)
+        return [(rows[a], rows[b]) for a, b in folds.split(np.zeros(len(rows)), self.classes[rows])]
+
+    def _final(self, train: np.ndarray, penalty: float) -> Fit:
+        order = np.random.RandomState(SEED).permutation(len(train))
+        held = int(HELD_OUT * len(train))
+        return Fit(train[order[held:]], train[order[:held]], (penalty,), drawn=len(train))
+
+    def _fit(self, fits: list[Fit], part: str) -> list[Fitted]:
+        total = sum(len(fit.penalties) for fit in fits)
+        title = f"{self.name} {part}".strip()
+        with tqdm(total=total, desc=title, unit="fit", disable=not self.progress, leave=False) as bar:
+            return fit_all(self.features, self.labels, fits, self.settings, bar)
+
+    def _predict(self, model: Fitted, rows: np.ndarray) -> np.ndarray:
+        chosen: Tensor = torch.from_numpy(rows).to(self.features.device)
+        return model.predict(self.features[chosen]).cpu().numpy()
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 2)
+
+
+def _mean(fitted: list[Fitted]) -> np.ndarray:
+    """Mean dev accuracy of each penalty in percent, rounded as SentEval rounds before it compares."""
+    return np.array([_rounded(100 * np.mean(column)) for column in zip(*(one.accuracy for one in fitted), strict=True)])

@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+
+from errors import BadInput
+from eval import transfer, transfer_files
+from eval.task import Options
+from eval.transfer_files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.validation import MODES, Judge
+
+FILES = {
+    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "CR": ("CR/custrev.pos", "CR/custrev.neg"),
+    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+}
+SIZES = {"MR": (10662,), "CR": (3775,), "SUBJ": (10000,), "MPQA": (10606,), "SST2": (67349, 872, 1821),
+         "TREC": (5452, 500), "MRPC": (4076, 1725)}  # fmt: skip
+MRPC_HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+
+
+def put(root, path, content):
+    file = root / "senteval" / "downstream" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+def task(name, mode="test"):
+    return next(one for one in transfer.tasks(Options(mode=mode)) if one.name == name)
+
+
+def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_path):
+    put(tmp_path, "a", "three word s \n\none\n")
+    put(tmp_path, "b", b"caf\xe9\nan other  one\n")
+    assert read_two_files(tmp_path, "a", "b")["all"] == Labelled(
+        [("",), ("caf\xe9",), ("one",), ("an other one",), ("three word s",)], [1, 0, 1, 0, 1]
+    )
+
+
+def test_official_splits_are_read_and_sorted(tmp_path):
+    for split in ("train", "dev", "test"):
+        put(tmp_path, f"SST/binary/sentiment-{split}", f"a b c \t1\n{split}\t0\nz\t1\n")
+    assert read_sst(tmp_path)["dev"] == Labelled([("dev",), ("z",), ("a b c",)], [0, 1, 1])
+    put(tmp_path, "TREC/train_5500.label", b"HUM:ind Who is Caf\xe9 ?\nNUM:date When ?\n")
+    put(tmp_path, "TREC/TREC_10.label", "ABBR:exp What is : it ?\n")
+    found = read_trec(tmp_path)
+    assert found["train"] == Labelled([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
+    assert found["test"] == Labelled([("What is : it ?",)], [0])
+    for split in ("train", "test"):
+        put(tmp_path, f"MRPC/msr_paraphrase_{split}.txt",
+            f'{MRPC_HEADER}\n1\t7\t8\tA " b c\tD\n0\t7\t8\tx y z w\te\n1\t7\t8\tA b c\t{split} d\n')  # fmt: skip
+    rows = [("A b c", "train d"), ('A " b c', "D"), ("x y z w", "e")]
+    assert sorted(read_mrpc(tmp_path)["train"].texts) == sorted(rows)
+    assert read_mrpc(tmp_path)["train"] == Labelled([rows[0], rows[2], rows[1]], [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("read", "path", "content", "said"),
+    [
+        (read_sst, "SST/binary/sentiment-train", "a b\t1\nno label\n", "sentiment-train:2: needs a sentence"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\t2\n", "sentiment-train:2: needs"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\tnan\n", "sentiment-train:2: needs"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\ncaf\xe9\t1\n".encode("latin-1"), "sentiment-train:2: not UTF"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb", "sentiment-train:2: needs"),
+        (read_trec, "TREC/train_5500.label", "HUM:ind Who ?\nWho ?\n", "train_5500.label:2: needs CLASS:kind"),
+        (read_trec, "TREC/train_5500.label", "MAN:ind Who ?\n", "train_5500.label:1: needs CLASS:kind"),
+        (read_trec, "TREC/train_5500.label", "HUM:ind\n", "train_5500.label:1: needs CLASS:kind"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", "1\t2\t3\ta\tb\n", "train.txt:1: no header"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", "", "train.txt:1: no header"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n1\t2\t3\ta\n", "train.txt:2: needs label"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n5\t2\t3\ta\tb\n", "train.txt:2: needs label"),
+    ],
+)
+def test_bad_rows_are_refused_with_file_and_line(tmp_path, read, path, content, said):
+    put(tmp_path, path, content)
+    with pytest.raises(BadInput, match=said):
+        read(tmp_path)
+
+
+def test_the_seven_sets_have_their_published_sizes(tmp_path):
+    assert {one.name: one.sizes for one in transfer.tasks(Options())} == SIZES
+    put(tmp_path, FILES["CR"][0], "good\n" * 2406)
+    put(tmp_path, FILES["CR"][1], "bad\n" * 1368)
+    with pytest.raises(BadInput, match=r"CR has \(3774,\) examples .* published are \(3775,\)"):
+        task("CR").load(tmp_path)
+    put(tmp_path, FILES["CR"][0], "good\n" * 2407)
+    assert len(task("CR").load(tmp_path)["all"].labels) == 3775
+    with pytest.raises(BadInput, match=r"rt-polarity\.pos: cannot be read"):
+        task("MR").load(tmp_path)
+
+
+def by_hash(sentences):
+    """Vectors of 8 numbers that depend on the sentence alone, with a trace of its label word."""
+    rng = [np.random.default_rng(sum(map(ord, s)) + 7 * len(s)) for s in sentences]
+    return np.array([r.normal(size=8) + 2 * ("good" in s) for r, s in zip(rng, sentences, strict=True)])
+
+
+def small(name, sizes, mode="fasttest"):
+    chosen = task(name, mode)
+    return type(chosen)(chosen.name, chosen.read, sizes, chosen.options)
+
+
+def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
+    put(tmp_path, FILES["MR"][0], "".join(f"good film {i}\n" for i in range(40)))
+    put(tmp_path, FILES["MR"][1], "".join(f"film {i}\n" for i in range(40)))
+    result = small("MR", (80,)).score(by_hash, tmp_path)
+    headline, dev = result.rows
+    assert (headline["task"], headline["split"], headline["mode"], headline["n"]) == ("MR", "test", "fasttest", 80)
+    assert (headline["aggregation"], dev["split"]) == ("mean of folds", "dev")
+    assert headline["value"] == pytest.approx(100 * result.items["value"].mean(), abs=0.01)
+    assert 60 < headline["value"] <= 100
+    [only] = small("MR", (80,), "dev").score(by_hash, tmp_path).rows
+    assert (only["split"], only["value"]) == ("dev", dev["value"])
+
+
+def test_pairs_are_judged_by_difference_and_product_with_f1_beside(tmp_path):
+    for split, size in (("train", 60), ("test", 30)):
+        rows = [f"{i % 2}\t1\t2\tgood {i}\t{'good' if i % 2 else 'bad'} {i}" for i in range(size)]
+        put(tmp_path, f"MRPC/msr_paraphrase_{split}.txt", "\n".join([MRPC_HEADER, *rows]) + "\n")
+    chosen = small("MRPC", (60, 30))
+    result = chosen.score(by_hash, tmp_path)
+    splits = chosen.load(tmp_path)
+    texts = splits["train"].texts + splits["test"].texts
+    u, v = (by_hash([pair[side] for pair in texts]).astype(np.float32) for side in (0, 1))
+    labels = np.array(splits["train"].labels + splits["test"].labels)
+    features = np.hstack(
+        [abs(u.astype(np.float32) - v.astype(np.float32)), u.astype(np.float32) * v.astype(np.float32)]
+    )
+    expected = Judge(features, labels, "fasttest").crossed(np.arange(60), np.arange(60, 90))
+    accuracy, dev, f1 = result.rows
+    assert (accuracy["value"], dev["value"], f1["metric"]) == (expected.test, expected.dev, "f1")
+    hits = (expected.predicted == 1) & (labels[60:] == 1)
+    assert f1["value"] == round(200 * hits.sum() / ((expected.predicted == 1).sum() + (labels[60:] == 1).sum()), 2)
+    assert result.items["value"].tolist() == (expected.predicted == labels[60:]).astype(float).tolist()
+
+
+def test_modes_are_those_of_the_papers():
+    assert (MODES["test"].folds, MODES["test"].optimizer, MODES["test"].batch_size) == (10, "adam", 64)
+    assert (MODES["test"].tenacity, MODES["test"].epoch_size) == (5, 4)
+    assert MODES["dev"] == MODES["fasttest"]
+    assert (MODES["dev"].folds, MODES["dev"].optimizer, MODES["dev"].batch_size) == (5, "rmsprop", 128)
+    assert (MODES["dev"].tenacity, MODES["dev"].epoch_size) == (3, 2)
+    assert transfer_files.TREC_CLASSES[3] == "HUM"

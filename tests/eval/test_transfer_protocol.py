@@ -1,0 +1,73 @@
+"""Batched fits against one model at a time, digit for digit."""
+
+import numpy as np
+import pytest
+import torch
+
+from bench import plain_transfer
+from eval.logistic import Fit, Settings, fit_all
+from eval.validation import MODES, Judge
+
+
+def rows(count=300, dimension=24, classes=2, seed=0, signal=0.5):
+    """Noisy features: about two thirds of the rows can be told apart, so that every digit is at stake."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, count)
+    centres = rng.normal(size=(classes, dimension)) * signal
+    return (centres[labels] + rng.normal(size=(count, dimension))).astype(np.float32), labels
+
+
+@pytest.mark.parametrize(("mode", "outer"), [("test", 2), ("fasttest", None)])
+def test_nested_cross_validation_equals_one_model_at_a_time(mode, outer):
+    x, y = rows()
+    found = Judge(x, y, mode, outer=outer).nested()
+    assert (found.dev, found.test) == plain_transfer.nested(MODES[mode], x, y, outer)
+    if mode == "fasttest":
+        assert Judge(x, y, "dev").nested().dev == found.dev
+        assert (found.predicted >= 0).all()
+        assert found.test == pytest.approx(100 * (found.predicted == y).mean(), abs=0.5)
+
+
+@pytest.mark.parametrize("mode", ["test", "fasttest"])
+def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
+    x, y = rows(300, 16, 6, seed=1)
+    train, test = np.arange(220), np.arange(220, 300)
+    found = Judge(x, y, mode).crossed(train, test)
+    assert (found.dev, found.test) == plain_transfer.crossed(MODES[mode], x[train], y[train], x[test], y[test])
+    assert found.test == round(100 * float((found.predicted == y[test]).mean()), 2)
+
+
+@pytest.mark.parametrize("mode", ["test", "fasttest"])
+def test_official_splits_equal_one_model_at_a_time(mode):
+    x, y = rows(300, 16, seed=2)
+    parts = np.split(np.arange(300), [200, 250])
+    found = Judge(x, y, mode).split(*parts)
+    assert (found.dev, found.test) == plain_transfer.split(MODES[mode], *((x[p], y[p]) for p in parts))
+
+
+def test_weights_of_every_model_equal_those_trained_alone():
+    x, y = rows(200, 8, 3, seed=3)
+    settings = Settings(folds=3, optimizer="adam", batch_size=32, tenacity=1, epoch_size=1)
+    order = np.random.default_rng(0).permutation(200)
+    fits = [Fit(order[:120], order[120:], (1e-5, 1e-2)), Fit(order[50:170], order[:50], (1e-4, 1e-3)),
+            Fit(order[:121], order[121:], (1e-5, 1e-2))]  # fmt: skip
+    bar = type("Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)})()
+    found = fit_all(torch.from_numpy(x), torch.from_numpy(y), fits, settings, bar)
+    for fit, fitted in zip(fits, found, strict=True):
+        for number, penalty in enumerate(fit.penalties):
+            one = plain_transfer.Classifier(settings, 8, 3, penalty)
+            one.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
+            torch.testing.assert_close(fitted.weight[number], one.linear.weight.data, atol=2e-6, rtol=1e-4)
+            torch.testing.assert_close(fitted.bias[number], one.linear.bias.data, atol=2e-6, rtol=1e-4)
+            assert fitted.accuracy[number] == one.score(x[fit.dev], y[fit.dev])
+    assert bar.count == 6
+
+
+def test_global_random_state_is_left_alone():
+    x, y = rows(60)
+    torch.manual_seed(5)
+    np.random.seed(5)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    Judge(x, y, "fasttest").nested()
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()
