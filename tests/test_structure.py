@@ -8,7 +8,17 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
-    for folder in (".", "bench", "data", "eval", "eval/metrics", "models", "models/objectives", "report")
+    for folder in (
+        ".",
+        "bench",
+        "data",
+        "eval",
+        "eval/analyse",
+        "eval/metrics",
+        "models",
+        "models/objectives",
+        "report",
+    )
     for path in (ROOT / folder).glob("*.py")
 )
 LEXICON = ROOT / "data" / "toy_lexicon.py"  # words, not code
