@@ -18,10 +18,18 @@ class Options:
     """What a user can choose about tasks; each family of tasks reads the fields that concern it.
 
     Attributes:
-        split: STS: `test` or `dev` (STS-B dev and SICK-R trial).
+        split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
+        beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
+        embeddings: BEIR: folder in which document vectors stay, so that a stopped run can go on.
+        directions: in-domain retrieval: `one` (97 queries) or `both` (194).
+        duplicates: in-domain retrieval: what is left out of the corpus, the query's `own` row or `identical` strings.
     """
 
     split: str = "test"
+    beir: tuple[str, ...] = ()
+    embeddings: str | None = None
+    directions: str = "one"
+    duplicates: str = "own"
 
 
 @dataclass(frozen=True)
