@@ -1,0 +1,41 @@
+"""One training step, forward and backward: ours against the published computation and sentence-transformers."""
+
+from __future__ import annotations
+
+import logging
+
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench import pair, peer
+from bench.inputs import batch
+
+logger = logging.getLogger(__name__)
+
+
+def rows(args) -> list[dict]:
+    """InfoCSE's step against the plain one, and SimCSE's against that of sentence-transformers."""
+    return [infocse(args), peer.simcse(args)]
+
+
+def infocse(args) -> dict:
+    """Both sides take the same batches, a new one in each repetition."""
+    lm = pair.masked_lm(args.model)
+    plain, ours = pair.plain(pair.masked_lm(args.model)), pair.ours(lm, args.precision)
+
+    def step(model, loss):
+        def run(number: int) -> None:
+            made = batch(lm.config, args.batch, args.length, number + 1)
+            pair.take_step(model, lambda: loss(**made), args.precision)
+
+        return run
+
+    sides = {"plain": step(plain, plain), "ours": step(ours, lambda **made: ours(**made).loss)}
+    tflop = {name: _tflop(side) for name, side in sides.items()}
+    logger.info("TFLOP a step: plain %.2f, ours %.2f", tflop["plain"], tflop["ours"])
+    return pair.timed("infocse step", args, sides, plain_tflop=tflop["plain"], ours_tflop=tflop["ours"])
+
+
+def _tflop(side) -> float:
+    with FlopCounterMode(display=False) as counter:
+        side(0)
+    return counter.get_total_flops() / 1e12

@@ -1,0 +1,42 @@
+"""Two implementations timed in one process, in turn, so that a slow spell of the machine hits both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Medians over the runs, CPU milliseconds of the process, and what each call returned last."""
+
+    plain_ms: float
+    ours_ms: float
+    plain: object
+    ours: object
+
+    @property
+    def ratio(self) -> float:
+        return self.plain_ms / self.ours_ms
+
+
+def alternate(plain: Callable[[], object], ours: Callable[[], object], runs: int) -> Timed:
+    """Call both `runs` times, alternating; CPU time of the whole process, all threads added up."""
+    spent: dict[str, list[float]] = {"plain": [], "ours": []}
+    returned = {}
+    for _ in range(runs):
+        for name, call in (("plain", plain), ("ours", ours)):
+            start = time.process_time()
+            returned[name] = call()
+            spent[name].append(1000 * (time.process_time() - start))
+    plain_ms, ours_ms = (statistics.median(spent[name]) for name in ("plain", "ours"))
+    return Timed(plain_ms, ours_ms, returned["plain"], returned["ours"])
+
+
+def bench_row(name: str, precision: str, model: str, timed: Timed, runs: int, **more: object) -> dict:
+    """One row of a bench's JSON."""
+    return {"name": name, "precision": precision, "model": model, "plain_ms": round(timed.plain_ms, 1),
+            "ours_ms": round(timed.ours_ms, 1), "ratio": round(timed.ratio, 2), "memory_ratio": None, "runs": runs,
+            **more}  # fmt: skip
