@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from errors import NonFinite
 
-TOKENS_PER_BATCH = 8192
+TOKENS_PER_BATCH = 2048  # larger batches fall out of the cache and are slower
 
 
 class Encode:
@@ -58,7 +58,8 @@ class Encode:
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            parts = self._parts([ids[i] for i in order])
+            with self._precision():  # once around all batches: autocast casts every weight once in a context
+                parts = self._parts([ids[i] for i in order])
         finally:
             for part, mode in modes:
                 part.training = mode
@@ -77,12 +78,15 @@ class Encode:
         return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
-        device = next(self.module.parameters()).device
-        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt").to(device)
-        context = torch.autocast(device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
-        with context:
-            vectors = self.module.embed(padded["input_ids"], padded["attention_mask"])
-        return vectors.float().cpu().numpy()
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt").to(self._device)
+        return self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    def _precision(self):
+        return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
 
 
 def _batches(ids: list[list[int]]):
