@@ -48,14 +48,14 @@ class EmbeddingTrainer(Trainer):
             raise BadInput(
                 f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
             )
-        self.sampler = KeyedSampler(args.seed, count)
+        self.sampler = KeyedSampler(args.seed, count, args.per_device_train_batch_size * args.world_size)
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
         super().__init__(
             model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
         )
-        self._probe = collator([(-1, i) for i in range(min(count, 128))])
+        self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
         self.add_callback(_Steps(self.sampler, model))
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
         set_seed(args.seed, device_specific=True)

@@ -72,6 +72,10 @@ class SentenceEncoder(PreTrainedModel):
         states = output.hidden_states if self._pooling.all_layers else [output.last_hidden_state]
         return EncoderOutput(self._pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
 
+    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The last layer's states of every token, (B, L, H)."""
+        return self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
         pooled = self(input_ids, attention_mask).pooled.float()
