@@ -1,6 +1,6 @@
 """ESimCSE: a repeated word instead of the same length twice, and a momentum queue (Wu et al. 2021, arXiv 2109.04380).
 
-    python run_unsup.py --config configs/esimcse-bert-base.yaml
+python run_unsup.py --config configs/esimcse-bert-base.yaml
 """
 
 from __future__ import annotations

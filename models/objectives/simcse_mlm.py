@@ -1,6 +1,6 @@
 """SimCSE with a plain masked language model loss on the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
 
-    python run_unsup.py --config configs/simcse-mlm-mini.yaml
+python run_unsup.py --config configs/simcse-mlm-mini.yaml
 """
 
 from __future__ import annotations
