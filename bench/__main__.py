@@ -13,16 +13,20 @@ from errors import run_command
 from eval.report import markdown, write_rows
 
 SUBJECTS = {
+    "corpus": "retrieval over a large generated corpus: time and peak memory",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",
 }
-COLUMNS = ("name", "model", "precision", "ratio", "plain_ms", "ours_ms", "memory_ratio", "runs")
+FIRST = ("name", "model", "precision", "ratio")
+_MACHINE = ("machine", "torch", "threads")
 
 
 def table(rows: list[dict]) -> str:
-    """The rows as Markdown; figures that were not taken are shown as such."""
-    cells = [["not taken" if row.get(name) is None else str(row[name]) for name in COLUMNS] for row in rows]
-    return markdown([list(COLUMNS), *cells])
+    """The rows as Markdown, the ratio first; figures that were not taken are shown as such."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in _MACHINE)
+    columns = [name for name in FIRST if name in names] + [name for name in names if name not in FIRST]
+    cells = [["not taken" if row.get(name) is None else str(row[name]) for name in columns] for row in rows]
+    return markdown([columns, *cells])
 
 
 def main(argv: list[str] | None = None) -> list[dict]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from errors import run_command
+from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.report import details, rows_of, score_all, tables, write_scores
 from eval.sts import own_pairs
@@ -29,12 +29,13 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m eval",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Score a sentence encoder: STS (Spearman x 100), SentEval transfer (accuracy).",
+        description="Score a sentence encoder: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
         epilog="examples:\n"
         "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
         "  python -m eval runs/infocse --tasks transfer --mode fasttest\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
-        "  python -m eval runs/infocse --dev_file my_pairs.tsv",
+        "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
+        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors",
     )
     p.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder, sentence-transformers")
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
@@ -45,24 +46,40 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
                    help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
-    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
+                   help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip
+    p.add_argument("--embeddings", metavar="DIR", help="keep document vectors of --beir here; a stopped run goes on")
+    p.add_argument(
+        "--directions", choices=["one", "both"], default="one", help="of --tasks retrieval: 97 or 194 queries"
+    )
+    p.add_argument("--duplicates", choices=["own", "identical"], default="own",
+                   help="--tasks retrieval: leave out the query's own row, or every row with its string")  # fmt: skip
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir (default: corpora)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it")
     return p
 
 
+def options_of(args: argparse.Namespace) -> Options:
+    """The flags that concern the tasks."""
+    split = args.split or ("dev" if args.mode == "dev" else "test")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Options(split, args.mode, tuple(args.beir), args.embeddings, args.directions, args.duplicates, device,
+                   progress=sys.stderr.isatty())  # fmt: skip
+
+
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    split = args.split or ("dev" if args.mode == "dev" else "test")
-    options = Options(split, args.mode, sys.stderr.isatty(), device)
+    if (args.beir or args.embeddings) and "beir" not in args.tasks:
+        raise BadInput("--beir and --embeddings are for --tasks beir, which is not given")
+    options = options_of(args)
     tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
-    encoder.to(device)
+    encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)
     start = time.perf_counter()
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)

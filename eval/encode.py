@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from contextlib import nullcontext
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -33,6 +36,18 @@ class Encode:
         self.max_length = max_length
         self.bf16 = bf16
         self.progress = progress
+
+    @cached_property
+    def identity(self) -> str:
+        """Names what decides a vector besides the text and its length: weights, pooling, tokenizer, precision."""
+        rules = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        rules.update(truncation=None, padding=None)  # set by every call
+        settings = [getattr(self.module, "pooling", ""), self.bf16, rules]
+        digest = hashlib.sha256(json.dumps(settings).encode())
+        for name, tensor in sorted(self.module.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:

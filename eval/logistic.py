@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from eval.descent import OPTIMIZERS
+
 SEED = 1111  # SentEval's, for numpy and torch alike
 MAX_EPOCH = 200
 
@@ -60,19 +62,23 @@ class Fit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The weights at the best check of each penalty, (L, C, D) and (L, C), and the dev accuracy there, (L,)."""
+    """The weights at the best check of each penalty, bias last, (L, C, D + 1), and the dev accuracy there, (L,)."""
 
-    weight: Tensor
-    bias: Tensor
+    weights: Tensor
     accuracy: np.ndarray
 
     def predict(self, features: Tensor, penalty: int = 0) -> Tensor:
-        """Classes of the rows of (N, D)."""
-        return (features @ self.weight[penalty].T + self.bias[penalty]).argmax(1)
+        """Classes of the rows of (N, D + 1)."""
+        return (features @ self.weights[penalty].T).argmax(1)
+
+
+def with_ones(features: np.ndarray) -> Tensor:
+    """(N, D) -> (N, D + 1) float32 with a last column of ones, the bias' input."""
+    return torch.from_numpy(np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32))
 
 
 def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> list[Fitted]:
-    """Train every fit on its rows of (N, D) features and (N,) labels; the bar counts finished models."""
+    """Train every fit on its rows of `with_ones` features and (N,) labels; the bar counts finished models."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, fit in enumerate(fits):
         groups.setdefault((len(fit.train), fit.drawn), []).append(number)
@@ -84,35 +90,36 @@ def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Setting
     return done
 
 
-def _initial(dimension: int, classes: int) -> tuple[Tensor, Tensor]:
-    """What `nn.Linear(dimension, classes)` draws after `torch.manual_seed(SEED)`."""
+def _initial(dimension: int, classes: int) -> Tensor:
+    """What `nn.Linear(dimension, classes)` draws after `torch.manual_seed(SEED)`; the bias is the last column."""
     generator = torch.Generator().manual_seed(SEED)
     weight = torch.empty(classes, dimension)
     nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
     bound = 1 / math.sqrt(dimension)
-    return weight, torch.empty(classes).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weight, torch.empty(classes, 1).uniform_(-bound, bound, generator=generator)], dim=1)
 
 
 class _Group:
-    """Fits on equally many rows: F training sets with L penalties each, C classes, M = L x C outputs."""
+    """Fits on equally many rows: F training sets with L penalties each, C classes, M = L x C outputs.
+
+    The features have a last column of ones, so that the bias is the last column of the weights, (F, M, D + 1).
+    """
 
     def __init__(self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> None:
         self.features, self.labels, self.fits, self.settings, self.bar = features, labels, fits, settings, bar
         self.classes = int(labels.max()) + 1
+        self.targets = nn.functional.one_hot(labels, self.classes).to(features.dtype)  # (N, C)
         self.penalties = len(fits[0].penalties)
-        device, outputs = features.device, self.penalties * self.classes
-        weight, bias = (part.to(device) for part in _initial(features.shape[1], self.classes))
-        self.weight = nn.Parameter(weight.repeat(len(fits), self.penalties, 1))  # (F, M, D)
-        self.bias = nn.Parameter(bias.repeat(len(fits), 1, self.penalties).view(len(fits), 1, outputs))
-        decay = torch.tensor([fit.penalties for fit in fits], device=device)
-        self.decay = decay.repeat_interleave(self.classes, dim=1)  # (F, M)
-        self.train = torch.from_numpy(np.stack([fit.train for fit in fits])).to(device)
-        kind = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[settings.optimizer]
-        self.optimizer = kind([self.weight, self.bias])
+        start = _initial(features.shape[1] - 1, self.classes).to(features.device)
+        self.weights = start.repeat(len(fits), self.penalties, 1)
+        decay = torch.tensor([fit.penalties for fit in fits], device=features.device)
+        self.decay = decay.repeat_interleave(self.classes, dim=1)[:, :, None]  # (F, M, 1)
+        self.train = torch.from_numpy(np.stack([fit.train for fit in fits])).to(features.device)
+        self.optimizer = OPTIMIZERS[settings.optimizer](self.weights)
         self.best = np.full((len(fits), self.penalties), -1)  # correct dev rows
         self.stale = np.zeros_like(self.best)
         self.active = np.full(self.best.shape, True)
-        self.kept = self.weight.detach().clone(), self.bias.detach().clone()
+        self.kept = self.weights.clone()
         self.alive = np.arange(len(fits))  # the fits still in the tensors
 
     def run(self) -> list[Fitted]:
@@ -125,10 +132,9 @@ class _Group:
             self._check()
             self._drop_finished()
         self.bar.update(int(self.active.sum()))
-        weight, bias = self.kept
-        shape = (len(self.fits), self.penalties, self.classes)
+        weights = self.kept.view(len(self.fits), self.penalties, self.classes, -1)
         sizes = np.array([[len(fit.dev)] for fit in self.fits])
-        return [Fitted(*row) for row in zip(weight.view(*shape, -1), bias.view(shape), self.best / sizes, strict=True)]
+        return [Fitted(*row) for row in zip(weights, self.best / sizes, strict=True)]
 
     def _orders(self) -> Iterator[Tensor]:
         stream = np.random.RandomState(SEED)
@@ -139,32 +145,29 @@ class _Group:
 
     @torch.no_grad()
     def _epoch(self, order: Tensor) -> None:
-        for chosen in order.split(self.settings.batch_size):
-            rows = self.train[:, chosen]  # (F, B)
-            inputs = self.features.index_select(0, rows.flatten()).view(*rows.shape, -1)
-            logits = torch.baddbmm(self.bias, inputs, self.weight.transpose(1, 2))  # (F, B, M)
+        for rows in self.train[:, order].split(self.settings.batch_size, dim=1):  # (F, B)
+            chosen = rows.flatten()
+            inputs = self.features.index_select(0, chosen).view(*rows.shape, -1)
+            logits = torch.bmm(inputs, self.weights.transpose(1, 2))  # (F, B, M)
             error = logits.view(*rows.shape, self.penalties, self.classes).softmax(-1)
-            index = self.labels[rows][:, :, None, None].expand(-1, -1, self.penalties, 1)
-            error.scatter_add_(-1, index, torch.full_like(index, -1, dtype=error.dtype))
-            error = error.view_as(logits).div_(len(chosen))
-            self.weight.grad = torch.bmm(error.transpose(1, 2), inputs).addcmul_(self.decay[:, :, None], self.weight)
-            self.bias.grad = error.sum(1, keepdim=True).addcmul_(self.decay[:, None], self.bias)
-            self.optimizer.step()
+            error -= self.targets.index_select(0, chosen).view(*rows.shape, 1, self.classes)
+            error = error.view_as(logits).div_(rows.shape[1])
+            gradient = torch.bmm(error.transpose(1, 2), inputs).addcmul_(self.decay, self.weights)
+            self.optimizer.step(self.weights, gradient)
 
     @torch.no_grad()
     def _check(self) -> None:
         """Dev accuracy of every model still in training; the better ones are kept, the stale ones counted."""
         for place, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
-            logits = self.features[dev] @ self.weight[place].T + self.bias[place]
+            logits = self.features[dev] @ self.weights[place].T
             found = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
             correct = (found == self.labels[dev][:, None]).sum(0).cpu().numpy()
             better = self.active[number] & (correct > self.best[number])
             stale = self.active[number] & ~better
             self.best[number][better] = correct[better]
             chosen = torch.from_numpy(better.repeat(self.classes)).to(self.features.device)
-            self.kept[0][number][chosen] = self.weight[place][chosen]
-            self.kept[1][number][0][chosen] = self.bias[place][0][chosen]
+            self.kept[number][chosen] = self.weights[place][chosen]
             self.active[number] &= ~(stale & (self.stale[number] >= self.settings.tenacity))
             self.stale[number] += stale
 
@@ -174,10 +177,6 @@ class _Group:
             return
         self.bar.update(int((~going).sum()) * self.penalties)
         keep = torch.from_numpy(going).to(self.features.device)
-        for parameter in (self.weight, self.bias):
-            state = self.optimizer.state[parameter]
-            for name, value in state.items():
-                if value.shape == parameter.shape:
-                    state[name] = value[keep]
-            parameter.data = parameter.data[keep]
-        self.decay, self.train, self.alive = self.decay[keep], self.train[keep], self.alive[going]
+        self.weights, self.decay, self.train = self.weights[keep], self.decay[keep], self.train[keep]
+        self.optimizer.state = [part[keep] for part in self.optimizer.state]
+        self.alive = self.alive[going]

@@ -18,24 +18,32 @@ class Options:
     """What a user can choose about tasks; each family of tasks reads the fields that concern it.
 
     Attributes:
-        split: STS: `test` or `dev` (STS-B dev and SICK-R trial).
+        split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.validation.MODES`.
-        progress: transfer: show a bar.
-        device: transfer: where the classifiers are trained.
+        beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
+        embeddings: BEIR: folder in which document vectors stay, so that a stopped run can go on.
+        directions: in-domain retrieval: `one` (97 queries) or `both` (194).
+        duplicates: in-domain retrieval: what is left out of the corpus, the query's `own` row or `identical` strings.
+        device: where classifiers are trained and documents searched.
+        progress: show bars.
     """
 
     split: str = "test"
     mode: str = "test"
-    progress: bool = False
+    beir: tuple[str, ...] = ()
+    embeddings: str | None = None
+    directions: str = "one"
+    duplicates: str = "own"
     device: str = "cpu"
+    progress: bool = False
 
 
 @dataclass(frozen=True)
 class Result:
     """The rows of one task, the headline first, and its figures example by example.
 
-    `items` holds what a paired comparison resamples: `similarity` and `gold` of every pair, or `value` of every
-    query or sentence, each (n,).
+    `items` holds what a paired comparison resamples: `similarity` and `gold` of every pair, or `value` from 0
+    to 1 of every query or sentence, each (n,).
     """
 
     rows: list[dict[str, Any]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errors import BadInput
-from eval import sts, transfer
+from eval import beir, retrieval, sts, transfer
 from eval.task import Options, Task
 
-GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks}
+GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks, "retrieval": retrieval.tasks, "beir": beir.tasks}
+NEEDS = {"retrieval": "--split test", "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
@@ -17,7 +18,10 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
     chosen: list[Task] = []
     for name in names:
         if name in GROUPS:
-            chosen += GROUPS[name](options)
+            found = GROUPS[name](options)
+            if not found:
+                raise BadInput(f"--tasks {name} needs {NEEDS[name]}")
+            chosen += found
         elif name.lower() in known:
             chosen.append(known[name.lower()])
         else:

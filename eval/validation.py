@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from eval.logistic import SEED, Fit, Fitted, Settings, fit_all
+from eval.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05  # of the training rows, for the early stopping of a final fit
@@ -58,7 +58,7 @@ class Judge:
         device: str = "cpu",
         outer: int | None = None,
     ) -> None:
-        self.features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
+        self.features = with_ones(features).to(device)
         self.labels = torch.from_numpy(np.asarray(labels, dtype=np.int64)).to(device)
         self.classes = np.asarray(labels)
         self.mode, self.settings = mode, MODES[mode]

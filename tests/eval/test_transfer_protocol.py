@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from bench import plain_transfer
-from eval.logistic import Fit, Settings, fit_all
+from eval.descent import OPTIMIZERS
+from eval.logistic import Fit, Settings, fit_all, with_ones
 from eval.validation import MODES, Judge
 
 
@@ -52,13 +53,13 @@ def test_weights_of_every_model_equal_those_trained_alone():
     fits = [Fit(order[:120], order[120:], (1e-5, 1e-2)), Fit(order[50:170], order[:50], (1e-4, 1e-3)),
             Fit(order[:121], order[121:], (1e-5, 1e-2))]  # fmt: skip
     bar = type("Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)})()
-    found = fit_all(torch.from_numpy(x), torch.from_numpy(y), fits, settings, bar)
+    found = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
     for fit, fitted in zip(fits, found, strict=True):
         for number, penalty in enumerate(fit.penalties):
             one = plain_transfer.Classifier(settings, 8, 3, penalty)
             one.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
-            torch.testing.assert_close(fitted.weight[number], one.linear.weight.data, atol=2e-6, rtol=1e-4)
-            torch.testing.assert_close(fitted.bias[number], one.linear.bias.data, atol=2e-6, rtol=1e-4)
+            torch.testing.assert_close(fitted.weights[number][:, :-1], one.linear.weight.data, atol=2e-6, rtol=1e-4)
+            torch.testing.assert_close(fitted.weights[number][:, -1], one.linear.bias.data, atol=2e-6, rtol=1e-4)
             assert fitted.accuracy[number] == one.score(x[fit.dev], y[fit.dev])
     assert bar.count == 6
 
@@ -71,3 +72,17 @@ def test_global_random_state_is_left_alone():
     Judge(x, y, "fasttest").nested()
     assert torch.equal(before[0], torch.get_rng_state())
     assert (before[1] == np.random.get_state()[1]).all()
+
+
+@pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("rmsprop", torch.optim.RMSprop)])
+def test_optimizers_equal_torch_s(name, theirs):
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(3, 4, generator=generator)
+    parameter = torch.nn.Parameter(weights.clone())
+    optimizer, ours = theirs([parameter]), OPTIMIZERS[name](weights)
+    for _ in range(50):
+        gradient = torch.randn(3, 4, generator=generator)
+        parameter.grad = gradient.clone()
+        optimizer.step()
+        ours.step(weights, gradient)
+    torch.testing.assert_close(weights, parameter.data, atol=1e-6, rtol=1e-6)

@@ -1,0 +1,110 @@
+"""Retrieval over a large corpus: time and peak memory of reading, sharding and searching, without a model."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from eval.beir import BeirTask
+
+NAME = "generated"
+QUERIES = 1000
+_WORDS = "river stone lamp orchard signal violin harbour copper meadow engine winter ladder".split()
+
+
+class HashedTexts:
+    """A stand-in for a model: a vector of uniform pseudo-random entries that only the text decides.
+
+    Args:
+        width: entries of a vector.
+    """
+
+    max_length = 0  # never cuts
+
+    def __init__(self, width: int = 64) -> None:
+        self._odd = 2 * np.arange(1, width + 1, dtype=np.uint64) + 1
+        self.identity = f"hashed texts, {width} wide"
+
+    def __call__(self, sentences: list[str]) -> np.ndarray:
+        """N texts -> (N, width) float32 in [-0.5, 0.5)."""
+        digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in sentences)
+        mixed = np.frombuffer(digests, dtype="<u8")[:, None] * self._odd  # uint64 wraps round, which is the mixing
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        return ((mixed >> np.uint64(40)).astype(np.float32)) / np.float32(2**24) - np.float32(0.5)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--folder", help="kept; a stopped run goes on there (default: a temporary folder)")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row."""
+    return [run(args.documents, args.folder)]
+
+
+def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
+    """Generate a set, embed it in shards and score it; run again in the same folder, it goes on.
+
+    Args:
+        documents: size of the corpus; every text is a query's at most once, so that nDCG@10 must be 100.
+        folder: holds the set (`beir/generated`) and its shards (`embeddings`) and is kept; None for a temporary one.
+
+    Returns:
+        A row: documents, seconds, peak resident memory of the process in MiB, nDCG@10 x 100.
+    """
+    if folder is None:
+        with TemporaryDirectory() as temporary:
+            return run(documents, temporary)
+    folder = Path(folder)
+    if not (folder / "beir" / NAME / "qrels" / "test.tsv").is_file():
+        generate(folder / "beir" / NAME, documents)
+    start = time.perf_counter()
+    result = BeirTask(NAME, embeddings=str(folder / "embeddings")).score(HashedTexts(), folder)
+    return {
+        "name": "corpus",
+        "documents": documents,
+        "seconds": round(time.perf_counter() - start, 1),
+        "peak_rss_mib": peak_rss_mib(),
+        "ndcg@10": result.rows[0]["value"],
+    }
+
+
+def generate(folder: Path, documents: int) -> None:
+    """A corpus of short texts; each of `QUERIES` queries repeats one document, its only relevant one."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    places = range(0, documents, max(1, documents // QUERIES))
+    _write(folder / "corpus.jsonl", (_line(f"d{i}", _text(i)) for i in range(documents)))
+    _write(folder / "queries.jsonl", (_line(f"q{i}", _text(i)) for i in places))
+    _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in places)])
+
+
+def peak_rss_mib() -> int:
+    """The largest resident memory of this process so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def _text(number: int) -> str:
+    words = [_WORDS[number // 12**place % 12] for place in range(8)]
+    return " ".join([*words, str(number)])
+
+
+def _line(name: str, text: str) -> str:
+    return json.dumps({"_id": name, "title": "", "text": text})
+
+
+def _write(path: Path, lines: Iterator[str] | list[str]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)

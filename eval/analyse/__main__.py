@@ -1,0 +1,139 @@
+"""`python -m eval.analyse MODEL [MODEL ...]`: what the papers plot of sentence vectors, models side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from errors import BadInput, run_command
+from eval.analyse.analyses import ANALYSES
+from eval.analyse.analysis import Analysis, Remembered, Subject, named
+from eval.analyse.labels import labelled
+from eval.analyse.material import gather
+from eval.analyse.tokens import TokenAverages
+from eval.encode import Encode
+from eval.report import markdown
+from eval.sts import StsTask, own_pairs
+from eval.task import Options
+from eval.tasks import tasks_named
+from models import layout
+from models.encoder import SentenceEncoder, load_config, load_encoder
+from models.pooling import POOLINGS, pooling_named
+from report.pictures import PICTURES
+
+logger = logging.getLogger(__name__)
+TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m eval.analyse`."""
+    p = argparse.ArgumentParser(
+        prog="python -m eval.analyse",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Look at the vectors of sentence encoders, side by side: a table of the main numbers and, with\n"
+        "--output, analyses.json with all of them and a picture of each analysis.\n\nanalyses:\n"
+        + "\n".join(f"  {name:21} {analysis.about}" for name, analysis in ANALYSES.items()),
+        epilog="examples:\n"
+        "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
+        "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling cls_before_pooler\n"
+        "  python -m eval.analyse runs/infocse --only neighbours --neighbours questions.txt --sentences corpus.txt",
+    )
+    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL",
+                   help="run or export folder, Hugging Face encoder, sentence-transformers; NAME is for tables and "
+                   "pictures (default: the end of the path)")  # fmt: skip
+    p.add_argument("--only", nargs="+", default=[], metavar="ANALYSIS", help="some of the analyses (default: all)")
+    p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures there")
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--split", choices=["test", "dev"], default="test", help="of STS-B (default: test)")
+    p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
+    p.add_argument("--above", type=float, default=4.0, metavar="SCORE",
+                   help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
+    p.add_argument("--sentences", metavar="FILE",
+                   help="a sentence a line, for anisotropy, length_bias and neighbours (default: those of the "
+                   "pairs)")  # fmt: skip
+    p.add_argument("--neighbours", metavar="FILE",
+                   help="queries of neighbours, one a line (default: the first five sentences)")  # fmt: skip
+    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
+                   help="for plain encoders; a model that says how it is pooled keeps that")  # fmt: skip
+    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
+    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
+    return p
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the command and return what analyses.json holds."""
+    args = parser().parse_args(argv)
+    chosen = named(args.only, ANALYSES)
+    material = gather(chosen.values(), _pairs(args), args.data_dir, args.sentences, args.neighbours, args.above)
+    output = _folder(args.output) if args.output else None
+    # all before the first is measured: a model that cannot be read should not cost the others' time
+    loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
+    found: dict[str, Any] = {}
+    for label, (encoder, tokenizer) in loaded.items():
+        encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
+        average = pooling_named(TOKEN_AVERAGE).pool
+        subject = Subject(Remembered(encode), TokenAverages(encode, encoder.backbone, average))
+        start = time.perf_counter()
+        found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
+        logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
+    sys.stdout.write(table(found, chosen) + "\n")
+    sources = {name: material.name if analysis.needs_pairs else material.source for name, analysis in chosen.items()}
+    models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **found[label]}
+              for label, (encoder, _) in loaded.items()}  # fmt: skip
+    content = {"data": sources, "models": models}
+    if output:
+        write(output, content, list(chosen))
+    return content
+
+
+def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
+    """A Markdown table of the headline numbers: a line a number, a column a model."""
+    body = [["", *(label.replace("|", "\\|") for label in found)]]
+    for name, analysis in chosen.items():
+        for key, (title, form) in analysis.headlines.items():
+            values = [results[name][key] for results in found.values()]
+            body.append([title, *("none" if value is None else format(value, form) for value in values)])
+    return markdown(body)
+
+
+def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
+    """`analyses.json` and a picture of each analysis."""
+    (folder / "analyses.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name in names:
+        results = {label: model[name] for label, model in content["models"].items()}
+        PICTURES[name](results, content["data"][name], folder / f"{name}.png")
+    logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
+
+
+def _pairs(args: argparse.Namespace) -> StsTask:
+    return own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
+
+
+def _folder(path: str) -> Path:
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--output {path}: cannot be made a folder ({error.strerror})") from error
+    return folder
+
+
+def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:
+    plain = layout.read_modules(path, load_config(path)) is None
+    encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
+    return encoder, tokenizer
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,123 @@
+"""Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and NanoBEIR's thirteen.
+
+A set lies in DATA_DIR/beir/NAME: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`. Documents are title, space,
+text; ranking is by cosine, ties by order in the corpus; the 1000 best documents are kept, which is as far as `map`
+and `mrr` see. Queries without a positive judgement are left out, since nothing they retrieve is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from errors import BadInput
+from eval.beir_files import Corpus, read_corpus, read_qrels, read_queries
+from eval.metrics.retrieval import METRICS, per_query
+from eval.search import top_k
+from eval.shards import embedded
+from eval.task import Encoder, Options, Result, row
+
+RETRIEVED = 1000
+WHOLE = ""  # the one part of a set that has no parts
+PAPER14 = (  # InfoCSE, Table 3
+    "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs climate-fever "
+    "scifact hotpotqa fever"
+).split()
+NANO = (  # 50 queries each, drawn from sets of BEIR
+    "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO NanoNFCorpus NanoNQ "
+    "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
+).split()
+SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
+FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
+PARTS = {"cqadupstack": tuple(FORUMS)}
+
+
+@dataclass(frozen=True)
+class BeirSet:
+    """A corpus, and the queries with a positive judgement: id -> text, and id -> place of a document -> grade."""
+
+    corpus: Corpus
+    queries: dict[str, str]
+    grades: dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True)
+class BeirTask:
+    """One set.
+
+    Attributes:
+        name: the folder below DATA_DIR/beir.
+        split: which judgements, `qrels/SPLIT.tsv`.
+        parts: folders below it that are scored alone and averaged, as CQADupStack's forums.
+        without_own_id: drop the document that has the query's id, as BEIR does for its sets: queries of ArguAna and
+            Quora are documents themselves. Not for others, where ids may be running numbers: in CISI, documents
+            7 times relevant would vanish.
+        embeddings: folder in which the vectors of the documents stay; None for a temporary one.
+        device: where the search runs.
+    """
+
+    name: str
+    split: str = "test"
+    parts: tuple[str, ...] = (WHOLE,)
+    without_own_id: bool = False
+    embeddings: str | None = None
+    device: str = "cpu"
+
+    def load(self, data_dir: str | Path) -> dict[str, BeirSet]:
+        """The set, part by part, every line checked; BadInput with file and line."""
+        folder = Path(data_dir) / "beir" / self.name
+        return {part: read_set(folder / part, self.split) for part in self.parts}
+
+    def score(self, encode: Encoder, data_dir: str | Path) -> Result:
+        """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then every part's nDCG@10."""
+        values = {part: self._values(encode, part, one) for part, one in self.load(data_dir).items()}
+        total = sum(len(one[METRICS[0]]) for one in values.values())
+        how = "mean of queries" if len(values) == 1 else "mean of forums"
+        means = {metric: np.mean([one[metric].mean() for one in values.values()]) for metric in METRICS}
+        rows = [row(self.name, self.split, metric, how, total, mean) for metric, mean in means.items()]
+        for part, one in values.items():
+            if part != WHOLE:
+                ndcg = one[METRICS[0]]
+                rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
+        return Result(rows, {"value": np.concatenate([one[METRICS[0]] for one in values.values()]) / 100})
+
+    def _values(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
+        queries = encode(list(one.queries.values()))
+        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
+        with embedded(encode, one.corpus, queries.shape[1], folder) as shards:
+            _, found = top_k(queries, shards.blocks(), RETRIEVED + self.without_own_id, self.device)
+        grades = ({str(place): grade for place, grade in one.grades[query].items()} for query in one.queries)
+        return per_query(self._rankings(found, one), grades)
+
+    def _rankings(self, found: np.ndarray, one: BeirSet) -> Iterator[list[str]]:
+        """Places (Q, k) as strings; places instead of ids, so that no id is held for every retrieved document."""
+        own = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
+        for places, mine in zip(found.tolist(), own, strict=True):
+            yield [str(place) for place in places if place != mine][:RETRIEVED]
+
+
+def read_set(folder: Path, split: str) -> BeirSet:
+    """One folder in BEIR's format; BadInput with file and line."""
+    corpus, queries = read_corpus(folder / "corpus.jsonl"), read_queries(folder / "queries.jsonl")
+    path = folder / "qrels" / f"{split}.tsv"
+    qrels = read_qrels(path, queries, corpus)
+    grades = {query: qrels[query] for query in queries if max(qrels.get(query, {}).values(), default=0) > 0}
+    if not grades:
+        raise BadInput(f"{path}: no query has a positive judgement, so there is nothing to score")
+    return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
+
+
+def tasks(options: Options) -> tuple[BeirTask, ...]:
+    """The sets that `options.beir` names: folders below DATA_DIR/beir, `paper14` or `nano`; each once."""
+    names = dict.fromkeys(name for given in options.beir for name in SHORTHANDS.get(given, [given]))
+    for name in names:
+        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise BadInput(f"--beir '{name}' is not below DATA_DIR/beir; choose --data_dir and name a folder in it")
+    published, where = {*PAPER14, *NANO}, (options.embeddings, options.device)
+    return tuple(
+        BeirTask(name, options.split, PARTS.get(name, (WHOLE,)), name.split("/")[0] in published, *where)
+        for name in names
+    )

@@ -1,0 +1,111 @@
+"""`python -m eval.compare A B`: is the difference between two models, or to a published number, more than chance?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from errors import BadInput, run_command
+from eval.compare.examples import NO_EXAMPLES
+from eval.compare.scores import Key, Side, from_files
+from eval.compare.verdicts import Found, Line, compare
+from eval.published import PREFIX, load, published
+from eval.report import markdown, write_rows
+
+MEANING = {
+    "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
+    "models on these test pairs, not about the methods: one run each says nothing on seeds.",
+    "welch": "welch: t interval of the difference of two means over runs, on these test pairs.",
+    "prediction": "prediction: A less B, give or take what the runs of one side would show beside those of the other, "
+    "whose spread is known; inside means that seeds alone can explain the difference.",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m eval.compare`."""
+    p = argparse.ArgumentParser(
+        prog="python -m eval.compare",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compare two models, methods or published numbers, with 95 % intervals.",
+        epilog="A and B: a scores.json, several of them (one a seed) with commas between, or published:ID\n\n"
+        "examples:\n"
+        "  python -m eval.compare runs/infocse/scores.json runs/simcse/scores.json\n"
+        "  python -m eval.compare runs/s1/scores.json,runs/s2/scores.json published:simcse-bert-base\n"
+        "  python -m eval.compare --list",
+    )
+    p.add_argument("a", nargs="?", metavar="A")
+    p.add_argument("b", nargs="?", metavar="B")
+    p.add_argument("--resamples", type=int, default=1000, help="of the bootstrap, at least 100 (default: 1000)")
+    p.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: 0)")
+    p.add_argument("--output", help="write the rows to this JSON file")
+    p.add_argument("--list", action="store_true", help="list the published records")
+    return p
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return the rows it printed."""
+    args = parser().parse_args(argv)
+    if args.list:
+        sys.stdout.write(listing() + "\n")
+        return []
+    if not args.b:
+        raise BadInput("two sides are needed: python -m eval.compare A B (--help says what they can be)")
+    if args.resamples < 100 or args.seed < 0:
+        raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: at least 100 resamples, a seed from 0")
+    a, b = side(args.a), side(args.b)
+    lines = compare(a, b, args.resamples, args.seed, published)
+    sys.stdout.write(report(a, b, lines, args.resamples, args.seed) + "\n")
+    rows = [line.row() for line in lines]
+    if args.output:
+        write_rows(args.output, rows)
+    return rows
+
+
+def side(text: str) -> Side:
+    """`published:ID`, or one file of scores, or several with commas between."""
+    if text.startswith(PREFIX):
+        return published(text.removeprefix(PREFIX))
+    return from_files(text, [Path(part) for part in text.split(",")])
+
+
+def listing() -> str:
+    """A line for each published record."""
+    body = [["published:", "backbone", "runs", "STS Avg.", "source"]]
+    for name, record in load().items():
+        first = next(iter(record.scores.values()))
+        score = record.scores.get(Key("Avg.", "test", "test", "spearman"))
+        body.append([name, record.backbone, str(first.runs), str(score or "-"), first.source])
+    return markdown(body)
+
+
+def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
+    """Both sides, the table, what its intervals mean, what is missing."""
+    body = [["task", "A", "B", "difference", "95 % interval", "verdict"]]
+    body += [_cells(line) for line in lines if line.difference is not None]
+    parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
+    methods = {line.found.method for line in lines if isinstance(line.found, Found)}
+    parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
+    if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
+        parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
+    for words in ("missing in A", "missing in B"):
+        names = [str(line.key) for line in lines if line.found == words]
+        parts += [f"{words}: {', '.join(names)}"] if names else []
+    return "\n".join(parts)
+
+
+def _cells(line: Line) -> list[str]:
+    task = f"{line.key} against {line.against}" if line.against else str(line.key)
+    interval = "-" if isinstance(line.found, str) else f"{line.found.low:+.2f} to {line.found.high:+.2f}"
+    return [task, str(line.a), str(line.b), f"{line.difference:+.2f}", interval, line.verdict]
+
+
+def _about(name: str, side: Side, lines: list[Line]) -> str:
+    keys = {line.key for line in lines if line.difference is not None}
+    sources = dict.fromkeys(score.source for key, score in side.scores.items() if key in keys and score.source)
+    return f"{name}: " + "; ".join(filter(None, [side.label, *sources, side.note]))
+
+
+if __name__ == "__main__":
+    run_command(main)

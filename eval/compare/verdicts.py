@@ -1,0 +1,127 @@
+"""Two sides, figure by figure: the difference, its 95 % interval, and what may be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from errors import BadInput
+from eval.compare.examples import bootstrap
+from eval.compare.intervals import percentile, prediction, welch
+from eval.compare.scores import AVERAGE, Key, Score, Side
+
+ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A 95 % interval of A - B, and the method behind it: `bootstrap`, `welch` or `prediction`."""
+
+    low: float
+    high: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of both sides; `found` is an interval, or in words why there is none.
+
+    `a` and `b` are None where that side lacks the figure. `against` is the record that stands for a published single
+    run in this line, because it shows how far runs of its method spread.
+    """
+
+    key: Key
+    a: Score | None
+    b: Score | None
+    found: Found | str
+    against: str | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """A - B."""
+        return self.a.mean - self.b.mean if self.a and self.b else None
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if isinstance(self.found, str):
+            return self.found
+        return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
+
+    def row(self) -> dict:
+        """For a file of JSON rows."""
+        interval = {"low": None, "high": None, "method": None} if isinstance(self.found, str) else asdict(self.found)
+        sides = {}
+        for name, score in (("a", self.a), ("b", self.b)):
+            sides |= {name: score.mean, f"{name}_std": score.std, f"{name}_runs": score.runs} if score else {name: None}
+        rest = {"difference": self.difference, **interval, "verdict": self.verdict, "against": self.against}
+        return {**self.key._asdict(), **sides, **rest}
+
+
+def compare(
+    a: Side, b: Side, resamples: int = 1000, seed: int = 0, record: Callable[[str], Side] | None = None
+) -> list[Line]:
+    """Every figure that one of the sides shows, the missing ones last.
+
+    One file a side: paired bootstrap over the test examples. Several files a side: Welch's interval over runs. One
+    side with a known spread (published, or over our files against one of ours): prediction interval. Anything else:
+    no verdict.
+
+    Args:
+        a: one side.
+        b: the other.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+        record: id -> published record. Where a side is a published single run that points to a record of its method's
+            spread, the other side is compared with that record too, in lines of their own.
+
+    Raises:
+        BadInput: no figure in common, or two files scored on different test data.
+    """
+    keys = list(dict.fromkeys([*a.headline, *b.headline]))
+    shared = [key for key in keys if key in a.scores and key in b.scores]
+    if not shared:
+        names = [", ".join(map(str, side.headline)) for side in (a, b)]
+        raise BadInput(f"{a.label} and {b.label} have nothing in common: {names[0]} against {names[1]}")
+    resampled = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
+    lines = [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, resampled.get(key))) for key in shared]
+    if record and b.spread:
+        lines += _against(a, record(b.spread), shared, b.spread)
+    if record and a.spread:
+        lines += _against(record(a.spread), b, shared, a.spread)
+    for key in keys:
+        if key not in shared:
+            words = "missing in A" if key in b.scores else "missing in B"
+            lines.append(Line(key, a.scores.get(key), b.scores.get(key), words))
+    return lines
+
+
+def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
+    known = [key for key in keys if key in a.scores and key in b.scores]
+    return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in known]
+
+
+def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Found | str:
+    one, other = a.scores[key], b.scores[key]
+    if key.task == AVERAGE and a.averaged[key[1:]] != b.averaged[key[1:]]:
+        return "cannot say: averages over different tasks"
+    if one.examples and other.examples and one.examples != other.examples:
+        return f"cannot say: {one.examples} examples against {other.examples}"
+    if isinstance(resampled, str):
+        return resampled
+    if resampled is not None:
+        return Found(*percentile(resampled), "bootstrap")
+    return _over_runs(one, other, a.published, b.published)
+
+
+def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Found | str:
+    if a.std is not None and b.std is not None and a_published == b_published:
+        return Found(*welch(a, b), "welch")
+    # A published figure is never judged by the spread of our runs: it is its own method's that counts.
+    if b.std is not None and b_published >= a_published:
+        return Found(*prediction(a.mean - b.mean, b, a.runs), "prediction")
+    if a.std is not None and a_published >= b_published:
+        return Found(*prediction(a.mean - b.mean, a, b.runs), "prediction")
+    return "cannot say from one run" if 1 in (a.runs, b.runs) else "cannot say: no spread over the runs is known"

@@ -1,0 +1,69 @@
+"""nDCG@10, recall, average precision and reciprocal rank of rankings, all x 100, by trec_eval (pytrec_eval)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import datasets
+import evaluate
+import numpy as np
+import pytrec_eval
+
+# Our name: what to ask trec_eval for, and what it calls the answer.
+_MEASURES = {
+    "ndcg@10": ("ndcg_cut.10", "ndcg_cut_10"),
+    "recall@100": ("recall.100", "recall_100"),
+    "map": ("map", "map"),
+    "mrr": ("recip_rank", "recip_rank"),
+}
+METRICS = tuple(_MEASURES)
+
+
+def per_query(rankings: Iterable[Sequence[str]], judgements: Iterable[Mapping[str, int]]) -> dict[str, np.ndarray]:
+    """Every metric for every query, x 100.
+
+    The gain of a document is its grade and 0 for an unjudged one or a grade below 1; the discount of rank r is
+    log2(r + 1). Recall, average precision and reciprocal rank call any grade from 1 relevant. `map` and `mrr` see
+    as much of a ranking as is given.
+
+    Args:
+        rankings: for each query, ids of retrieved documents, best first, no id twice.
+        judgements: for each query, document id -> grade; at least one is positive.
+
+    Returns:
+        Metric name -> (Q,) float64, from 0 to 100.
+    """
+    asked = {measure for measure, _ in _MEASURES.values()}
+    answers = []
+    for ranking, grades in zip(rankings, judgements, strict=True):
+        # One query at a time: the run of all would be queries x 1000 Python objects. Falling scores, because
+        # trec_eval sorts by score and breaks ties by id, which would replace the order given.
+        run = {document: float(len(ranking) - rank) for rank, document in enumerate(ranking)}
+        if len(run) != len(ranking):
+            raise ValueError("a document is retrieved twice for one query")
+        judged = {document: max(0, int(grade)) for document, grade in grades.items()}
+        answers.append(pytrec_eval.RelevanceEvaluator({"q": judged}, asked).evaluate({"q": run})["q"])
+    return {
+        name: 100 * np.array([answer[key] for answer in answers], dtype=np.float64)
+        for name, (_, key) in _MEASURES.items()
+    }
+
+
+class Retrieval(evaluate.Metric):
+    """`compute(predictions=rankings, references=judgements)` -> means of queries of every metric in `METRICS`.
+
+    A ranking is a list of document ids, best first; judgements are a list of {"id": document id, "grade": integer}.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        text, number = datasets.Value("string"), datasets.Value("int32")
+        return evaluate.MetricInfo(
+            description="trec_eval's nDCG@10, recall@100, average precision, reciprocal rank; means of queries x 100.",
+            citation="",
+            inputs_description="predictions: ids of documents, best first; references: [{'id': ..., 'grade': ...}].",
+            features=datasets.Features({"predictions": [text], "references": [{"id": text, "grade": number}]}),
+        )
+
+    def _compute(self, predictions, references) -> dict[str, float]:
+        judgements = [{one["id"]: one["grade"] for one in judged} for judged in references]
+        return {name: float(values.mean()) for name, values in per_query(predictions, judgements).items()}

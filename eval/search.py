@@ -1,0 +1,75 @@
+"""Exact nearest neighbours by cosine, in blocks: a corpus of any size against all queries in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+QUERIES, DOCUMENTS = 1024, 8192  # the largest matrix of scores: 32 MiB in float32, with its keys about 200
+_LOW = 0xFFFF_FFFF
+
+
+def in_blocks(vectors: np.ndarray, size: int = DOCUMENTS) -> Iterator[tuple[int, np.ndarray]]:
+    """Cut an array or memory map (N, D) into (first row, rows)."""
+    for start in range(0, len(vectors), size):
+        yield start, vectors[start : start + size]
+
+
+@torch.no_grad()
+def top_k(
+    queries: np.ndarray,
+    blocks: Iterable[tuple[int, np.ndarray]],
+    k: int,
+    device: str | torch.device = "cpu",
+    largest: tuple[int, int] = (QUERIES, DOCUMENTS),
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k documents of highest cosine for every query, best first; of equal ones the lower index first.
+
+    Args:
+        queries: (Q, D), of any length; a zero vector has cosine 0 with everything.
+        blocks: documents as (index of the first, (B, D)), in any order and of any size, each index once, < 2 ** 32.
+        k: how many; all where there are fewer.
+        device: where products are computed.
+        largest: queries and documents of one product, which bound the memory.
+
+    Returns:
+        Cosines float32 and indices int64, both (Q, min(k, N)). Cosines are rounded as a float32 product rounds them;
+        documents tie where those are equal.
+    """
+    asked = _unit(queries, device).split(largest[0])
+    best = [torch.empty(len(part), 0, dtype=torch.int64, device=device) for part in asked]
+    for first, block in blocks:
+        for start, rows in in_blocks(block, largest[1]):
+            documents = _unit(rows, device)
+            for i, part in enumerate(asked):
+                keys = torch.cat([best[i], _keys(part @ documents.T, first + start)], dim=1)
+                best[i] = keys.topk(min(k, keys.shape[1])).values
+    keys = torch.cat(best).cpu() if best else torch.empty(0, 0, dtype=torch.int64)
+    return _cosines(keys).numpy(), (_LOW - (keys & _LOW)).numpy()
+
+
+def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
+    """Rows of length 1, (N, D) float32; a copy, because a memory map is neither writable nor meant to stay."""
+    return torch.nn.functional.normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device), dim=1)
+
+
+def _keys(scores: Tensor, first: int) -> Tensor:
+    """(Q, B) float32 -> int64 in the order of (score, lower index), all distinct, so that `topk` has no ties to break.
+
+    Overwrites `scores`: at this size every copy counts.
+    """
+    bits = _turned(scores.add_(0.0).view(torch.int32))  # + 0.0: -0.0 equals 0.0, but its bits do not
+    index = torch.arange(first, first + scores.shape[1], device=scores.device)
+    return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
+
+
+def _cosines(keys: Tensor) -> Tensor:
+    return _turned((keys >> 32).int()).view(torch.float32)
+
+
+def _turned(bits: Tensor) -> Tensor:
+    """The bits of floats, read as integers, rise with them, but fall where negative: turn those round, in place."""
+    return bits.bitwise_xor_((bits >> 31) & 0x7FFF_FFFF)

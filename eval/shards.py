@@ -1,0 +1,143 @@
+"""Vectors of a large corpus on disk, in shards that are whole or not there, so that a stopped run can go on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from errors import BadInput
+from eval.beir_files import Corpus
+from eval.task import Encoder
+
+logger = logging.getLogger(__name__)
+DOCUMENTS = 50_000  # in a shard: the texts held at once, and the most that a stopped run loses
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The vectors of one corpus in a folder.
+
+    Attributes:
+        folder: holds `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
+        documents: how many there are in all.
+        width: entries of a vector.
+        size: documents in a shard.
+    """
+
+    folder: Path
+    documents: int
+    width: int
+    size: int
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(index of the first document, memory-mapped vectors), one shard mapped at a time."""
+        for number in range(self._count):
+            yield number * self.size, self._open(number)
+
+    def fill(self, encode: Encoder, corpus: Corpus) -> None:
+        """Encode the shards that are not there; those that are must have the right shape."""
+        missing = [number for number in range(self._count) if not self._path(number).is_file()]
+        for number in set(range(self._count)) - set(missing):
+            self._open(number)
+        if len(missing) < self._count:
+            logger.info("%s: %d of %d shards are there", self.folder, self._count - len(missing), self._count)
+        for number in missing:
+            start = number * self.size
+            self._write(number, encode(corpus.texts(start, min(start + self.size, self.documents))))
+
+    @property
+    def _count(self) -> int:
+        return -(-self.documents // self.size)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"shard-{number:05}.npy"
+
+    def _open(self, number: int) -> np.ndarray:
+        path = self._path(number)
+        try:
+            vectors = np.load(path, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInput(f"{path}: not a whole shard ({error}); remove it, and it is computed again") from error
+        shape = (min(self.size, self.documents - number * self.size), self.width)
+        if vectors.shape != shape or vectors.dtype != np.float32:
+            found = f"{vectors.dtype} {vectors.shape}, expected float32 {shape}"
+            raise BadInput(f"{path}: holds {found}; remove it, and it is computed again")
+        return vectors
+
+    def _write(self, number: int, vectors: np.ndarray) -> None:
+        path = self._path(number)
+        with _writing(path) as part, part.open("wb") as file:
+            np.save(file, vectors.astype(np.float32, copy=False))
+
+
+@contextmanager
+def embedded(
+    encode: Encoder, corpus: Corpus, width: int, folder: Path | None = None, size: int = DOCUMENTS
+) -> Iterator[Shards]:
+    """All vectors of a corpus, computed as far as they are not in `folder` yet.
+
+    Args:
+        encode: texts -> (N, width); with a folder it must also have `identity`, which names whatever decides the
+            vectors besides the text, and `max_length`.
+        corpus: the documents.
+        width: entries of a vector.
+        folder: where shards stay for the next run; None keeps them in a temporary folder while they are used.
+        size: documents in a shard.
+
+    Raises:
+        BadInput: the folder belongs to another corpus, model or setting, or holds a shard that is not whole.
+    """
+    if folder is None:
+        with TemporaryDirectory(prefix="embeddings-") as temporary:
+            yield _filled(Shards(Path(temporary), len(corpus), width, size), encode, corpus)
+    else:
+        manifest = {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
+                    "max_length": encode.max_length, "shard_size": size}  # fmt: skip
+        _claim(folder, manifest)
+        yield _filled(Shards(folder, len(corpus), width, size), encode, corpus)
+
+
+def _filled(shards: Shards, encode: Encoder, corpus: Corpus) -> Shards:
+    shards.fill(encode, corpus)
+    return shards
+
+
+def _claim(folder: Path, manifest: dict) -> None:
+    """Write what the folder is for, or refuse one that is for something else."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        if next(folder.glob("shard-*.npy"), None):
+            raise BadInput(f"{folder}: holds shards but no {MANIFEST}, so whose they are is unknown; choose another")
+        with _writing(path) as part:
+            part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differing = [name for name in manifest if found.get(name) != manifest[name]]
+    except (OSError, ValueError, AttributeError) as error:
+        raise BadInput(f"{path}: cannot be read as a manifest ({error}); choose another folder") from error
+    if differing:
+        what = "; ".join(f"{name} {found.get(name)}, now {manifest[name]}" for name in differing)
+        raise BadInput(f"{folder}: its embeddings are of something else ({what}); choose another folder or remove it")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Path]:
+    """A path to write to that becomes `path` when all of it is there."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise BadInput(
+            f"{path}: cannot be written ({error.strerror}); choose another --embeddings, or TMPDIR without it"
+        ) from error

@@ -1,0 +1,131 @@
+"""The command on the tiny models: every file it promises, and one clear line for what it cannot use."""
+
+import json
+import runpy
+import sys
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from errors import BadInput
+from eval.analyse.__main__ import main
+from eval.analyse.analyses import ANALYSES
+from eval.encode import Encode
+from eval.sts import merged, own_pairs, spearman
+from models.encoder import load_encoder
+from report.pictures import PICTURES
+
+PLAIN = ["--pooling", "avg"]
+
+
+@pytest.fixture(scope="module")
+def data_dir(sentences, tmp_path_factory):
+    """A file like STS-B's test set: 1,379 pairs in SentEval's columns."""
+    root = tmp_path_factory.mktemp("corpora")
+    folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    rows = [f"main\tnews\t2015\t{i}\t{i % 26 / 5:.1f}\t{sentences[i % 300]}\t{sentences[i * 7 % 290]}\n"
+            for i in range(1379)]  # fmt: skip
+    (folder / "sts-test.csv").write_text("".join(rows), encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def ran(tiny_bert, tiny_roberta, data_dir, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analyses") / "new"
+    models = [f"$one$ & only={tiny_bert}", str(tiny_roberta)]
+    return main([*models, *PLAIN, "--data_dir", str(data_dir), "--output", str(folder)]), folder
+
+
+def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
+    returned, folder = ran
+    assert list(ANALYSES) == list(PICTURES)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["analyses.json", *(f"{n}.png" for n in ANALYSES)])
+    content = json.loads((folder / "analyses.json").read_text(encoding="utf-8"))
+    assert content == returned
+    assert list(content["models"]) == ["$one$ & only", tiny_roberta.name]
+    assert content["data"] == dict.fromkeys(ANALYSES, "STS-B test")
+    for model in content["models"].values():
+        assert list(model) == ["pooling", "max_length", *ANALYSES]
+        assert (model["pooling"], model["max_length"]) == ("avg", 64)
+        for name, analysis in ANALYSES.items():
+            assert all(np.isfinite(model[name][key]) for key in analysis.headlines)
+    for name in ANALYSES:
+        pixels = matplotlib.image.imread(folder / f"{name}.png")
+        assert min(pixels.shape[:2]) > 600 and pixels.std() > 0.02, "something is drawn"
+
+
+def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
+    found = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--only", "cosine_by_gold"])
+    (model,) = found["models"].values()
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
+    expected = spearman(Encode(encoder, tokenizer, encoder.max_length), pairs)
+    assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
+    assert found["data"] == {"cosine_by_gold": "pairs file"}
+    header, _, *lines = capsys.readouterr().out.splitlines()
+    assert header.split("|")[2].strip() == tiny_bert.name
+    assert [line.split("|")[2].strip() for line in lines] == [
+        f"{expected:.2f}",
+        f"{model['cosine_by_gold']['gap']:.3f}",
+    ]
+
+
+def test_own_sentences_need_no_pairs(tiny_bert, text_file, sentences, tmp_path):
+    queries = tmp_path / "queries.txt"
+    queries.write_text(f"  {sentences[4]}\n\nwhat does a $5 teacher $ paint?\n{sentences[4]}\n", encoding="utf-8")
+    files = ["--sentences", str(text_file), "--neighbours", str(queries), "--data_dir", "nowhere"]
+    only = ["--only", "neighbours", "anisotropy", "length_bias"]
+    found = main([str(tiny_bert), *PLAIN, *files, *only, "--output", str(tmp_path)])
+    (model,) = found["models"].values()
+    assert list(found["data"]) == ["anisotropy", "length_bias", "neighbours"]
+    assert set(found["data"].values()) == {"sentences.txt"}
+    assert model["anisotropy"]["sentences"] == model["length_bias"]["sentences"] == 300
+    asked = model["neighbours"]["queries"]
+    assert [one["query"] for one in asked] == [sentences[4], "what does a $5 teacher $ paint?"]
+    for one in asked:
+        values = [near["cosine"] for near in one["neighbours"]]
+        assert len(values) == 5 and values == sorted(values, reverse=True)
+        assert one["query"] not in [near["sentence"] for near in one["neighbours"]]
+    assert len(list(tmp_path.glob("*.png"))) == 3
+
+
+def test_a_pooling_is_only_for_models_that_do_not_say_theirs(tiny_bert, dev_file, tmp_path):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
+    encoder.save(str(tmp_path / "run"), tokenizer)
+    models = [str(tiny_bert), str(tmp_path / "run")]
+    found = main([*models, *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--max_length", "9"])
+    assert [(m["pooling"], m["max_length"]) for m in found["models"].values()] == [("avg", 9), ("cls_before_pooler", 9)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--only", "anisotropy", "beauty"], "analysis 'beauty' is unknown; choose from: alignment_uniformity, "),
+        (["--data_dir", "nowhere"], r"nowhere/senteval/.*sts-test\.csv: cannot be read"),
+        (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
+        (["--sentences", "EMPTY", "--only", "anisotropy"], r"EMPTY: 1 distinct sentences, .* at least 2 needed"),
+        (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read"),
+        (["--neighbours", "BLANK", "--dev_file", "DEV"], r"BLANK: 0 distinct sentences, .* at least 1 needed"),
+        (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
+        (["--dev_file", "DEV"], "does not say how its token vectors become a sentence vector; give --pooling"),
+        (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot be made a folder"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(flags, message, tiny_bert, dev_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "EMPTY").write_text("the same\n\nthe  same\n")
+    (tmp_path / "BLANK").write_text("\n \n")
+    with pytest.raises(BadInput, match=message):
+        main([str(tiny_bert), *(str(dev_file) if flag == "DEV" else flag for flag in flags)])
+
+
+def test_the_command_prints_one_line_for_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["eval.analyse", "model", "--only", "beauty"])
+    monkeypatch.delitem(sys.modules, "eval.analyse.__main__")  # run anew, as -m does
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_module("eval.analyse", run_name="__main__")
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: analysis 'beauty' is unknown") and error.count("\n") == 1

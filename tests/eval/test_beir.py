@@ -1,0 +1,286 @@
+import math
+
+import numpy as np
+import pytest
+
+import eval.beir
+from errors import BadInput
+from eval.beir import FORUMS, NANO, PAPER14, BeirTask
+from eval.beir_files import read_corpus, read_queries
+from eval.metrics.retrieval import METRICS, per_query
+from eval.task import Options
+from eval.tasks import tasks_named
+
+WIDTH = 12
+
+
+def encode(texts):
+    """A vector that only the text decides; the empty text has the zero vector."""
+    seeds = [len(text) + sum(map(ord, text)) for text in texts]
+    rows = [[math.sin(seed * (i + 1)) if seed else 0.0 for i in range(WIDTH)] for seed in seeds]
+    return np.array(rows, dtype=np.float32)
+
+
+def dcg(gains):
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+
+
+def by_hand(ranking, grades):
+    """nDCG@10 with linear gain, recall@100, average precision and reciprocal rank of one query, by their formulas."""
+    gains = [max(0, grades.get(document, 0)) for document in ranking]
+    ideal = sorted((max(0, grade) for grade in grades.values()), reverse=True)
+    relevant = sum(grade > 0 for grade in grades.values())
+    precisions, first, hits = 0.0, 0.0, 0
+    for rank, gain in enumerate(gains, start=1):
+        if gain > 0:
+            hits += 1
+            precisions += hits / rank
+            first = first or 1 / rank
+    recall = sum(gain > 0 for gain in gains[:100]) / relevant
+    return [100 * x for x in (dcg(gains[:10]) / dcg(ideal[:10]), recall, precisions / relevant, first)]
+
+
+def expected(one, without_own_id=False, kept=1000):
+    """Every query's four figures by a sort of all cosines."""
+    names, values = list(one.documents), []
+    vectors = encode(one.texts()).astype(np.float64)
+    norms = np.linalg.norm(vectors, axis=1)
+    for query, text in one.queries.items():
+        grades = one.grades.get(query, {})
+        if not any(grade > 0 for grade in grades.values()):
+            continue
+        asked = encode([text])[0].astype(np.float64)
+        cosine = [vectors[i] @ asked / norms[i] if norms[i] else 0.0 for i in range(len(names))]
+        ranking = [names[i] for i in sorted(range(len(names)), key=lambda i: (-round(cosine[i], 6), i))]
+        values.append(by_hand([n for n in ranking if not (without_own_id and n == query)][:kept], grades))
+    return np.array(values)
+
+
+def test_a_set_scores_what_slow_loops_score(beir):
+    result = BeirTask("small").score(encode, beir.root)
+    values = expected(beir)
+    assert values.shape == (4, 4) and values.mean(0).min() > 0 and len(np.unique(values)) > 8
+    assert [row["metric"] for row in result.rows] == ["ndcg@10", "recall@100", "map", "mrr"] == list(METRICS)
+    assert [row["value"] for row in result.rows] == pytest.approx(values.mean(0).tolist(), abs=1e-9)
+    assert 100 * result.items["value"] == pytest.approx(values[:, 0], abs=1e-9)
+    row = result.rows[0]
+    del row["value"], row["metric"]
+    assert row == {"task": "small", "split": "test", "mode": "test", "aggregation": "mean of queries", "n": 4}
+
+
+def test_metrics_on_long_rankings_equal_the_formulas():
+    rng = np.random.default_rng(2)
+    rankings, judgements = [], []
+    for _ in range(20):
+        names = [f"d{i}" for i in rng.permutation(400)]
+        rankings.append(names[: rng.integers(0, 300)])
+        judgements.append({name: int(rng.integers(-2, 4)) for name in rng.permutation(names)[:60]})
+    found = per_query(rankings, judgements)
+    values = np.array([by_hand(*pair) for pair in zip(rankings, judgements, strict=True)])
+    assert np.stack([found[name] for name in METRICS], axis=1) == pytest.approx(values, abs=1e-4)  # map is a float32
+
+
+def test_an_equal_score_keeps_the_order_given():
+    for ranking in (["a", "b"], ["b", "a"]):
+        assert per_query([ranking], [{"b": 1}])["mrr"] == [100 / (1 + ranking.index("b"))]
+    with pytest.raises(ValueError, match="twice"):
+        per_query([["a", "a"]], [{"a": 1}])
+
+
+def test_only_the_best_documents_are_kept(beir, monkeypatch):
+    monkeypatch.setattr(eval.beir, "RETRIEVED", 3)
+    rows = BeirTask("small").score(encode, beir.root).rows
+    assert [row["value"] for row in rows] == pytest.approx(expected(beir, kept=3).mean(0).tolist(), abs=1e-9)
+    assert expected(beir, kept=3).mean(0)[2] < expected(beir).mean(0)[2]
+
+
+def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(beir):
+    beir.queries = {f"d{i}": beir.documents[f"d{i}"] for i in (1, 2, 5)}
+    beir.grades = {"d1": {"d9": 1, "d1": 1}, "d2": {"d8": 2}, "d5": {"d30": 1}}
+    beir.write()
+    plain, dropped = (
+        BeirTask("small", without_own_id=drop).score(encode, beir.root).items["value"] * 100 for drop in (False, True)
+    )
+    assert plain == pytest.approx(expected(beir)[:, 0], abs=1e-9)
+    assert dropped == pytest.approx(expected(beir, without_own_id=True)[:, 0], abs=1e-9)
+    assert dropped[0] < plain[0] and (dropped[1:] >= plain[1:]).all()
+
+
+def test_parts_are_scored_alone_and_averaged(beir, beir_folder, tmp_path):
+    parts = [beir_folder(tmp_path, f"whole/{name}") for name in ("one", "two")]
+    parts[1].queries = dict(list(parts[1].queries.items())[:2])
+    parts[1].grades = {"q0": {"d0": 1}, "q1": {"d20": 1}}
+    parts[1].write()
+    result = BeirTask("whole", parts=("one", "two")).score(encode, tmp_path)
+    values = [expected(part) for part in parts]
+    means = np.mean([one.mean(0) for one in values], axis=0)
+    assert [row["value"] for row in result.rows[:4]] == pytest.approx(means.tolist(), abs=1e-9)
+    assert {(row["aggregation"], row["n"]) for row in result.rows[:4]} == {("mean of forums", 6)}
+    assert [(row["aggregation"], row["n"]) for row in result.rows[4:]] == [("forum one", 4), ("forum two", 2)]
+    assert [row["value"] for row in result.rows[4:]] == pytest.approx([one[:, 0].mean() for one in values], abs=1e-9)
+    assert 100 * result.items["value"] == pytest.approx(np.concatenate(values)[:, 0], abs=1e-9)
+
+
+class Named:
+    identity, max_length = "named", 9
+
+    def __init__(self):
+        self.texts = 0
+
+    def __call__(self, texts):
+        self.texts += len(texts)
+        return encode(texts)
+
+
+def test_kept_embeddings_are_used_again(beir, tmp_path):
+    task = BeirTask("small", embeddings=str(tmp_path / "kept"))
+    first, second = Named(), Named()
+    rows = task.score(first, beir.root).rows
+    assert task.score(second, beir.root).rows == rows == BeirTask("small").score(encode, beir.root).rows
+    assert (first.texts, second.texts) == (44, 4)
+    assert (tmp_path / "kept" / "small" / "manifest.json").is_file()
+
+
+def test_title_and_text_are_joined_and_empty_documents_counted(beir):
+    corpus = read_corpus(beir.folder / "corpus.jsonl")
+    assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [f"title 0 {beir.documents['d0']}",
+                                                                        beir.documents["d1"]]  # fmt: skip
+    assert corpus.texts(7, 9) == beir.texts()[7:9]
+    assert (len(corpus), corpus.empty, corpus.texts(3, 4)) == (40, 1, [""])
+    assert corpus.index_of(["d39", "none", "d0"]) == [39, None, 0]
+
+
+def test_only_a_line_feed_ends_a_line(beir):
+    path = beir.folder / "queries.jsonl"
+    path.write_bytes('\ufeff{"_id": "a", "text": "one\u2028two\x85three"}\r\n{"_id": "b", "text": "\\u00e9"}'.encode())
+    assert read_queries(path) == {"a": "one\u2028two\x85three", "b": "é"}
+
+
+def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):
+    values = BeirTask("small").score(encode, beir.root).items["value"]
+    for path in (*beir.folder.glob("*.jsonl"), beir.folder / "qrels" / "test.tsv"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert BeirTask("small").score(encode, beir.root).items["value"].tolist() == values.tolist()
+
+
+LINES = {
+    "not valid JSON": b'{"_id": "d1", "text": "x\n',
+    "not valid JSON, a cut or damaged": b"\n",
+    "not valid JSON, a cut": b"[" * 200_000 + b"\n",
+    "not a JSON object": b'["d1", "x"]\n',
+    "no field '_id'": b'{"id": "d1", "text": "x"}\n',
+    "no field 'text'": b'{"_id": "d1", "title": "x"}\n',
+    "'_id' is int": b'{"_id": 1, "text": "x"}\n',
+    "'text' is NoneType": b'{"_id": "d1", "text": null}\n',
+    "'text' is float": b'{"_id": "d1", "text": NaN}\n',
+    "'title' is list": b'{"_id": "d1", "text": "x", "title": []}\n',
+    "'_id' is empty": b'{"_id": "", "text": "x"}\n',
+    "not UTF-8": '{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"),
+    "'text' has half a surrogate pair": b'{"_id": "d1", "text": "\\ud800"}\n',
+    "id '{first}' stands in": b'{"_id": "{first}", "text": "x"}\n',
+}
+
+
+def refused(beir):
+    with pytest.raises(BadInput) as caught:
+        BeirTask("small").score(None, beir.root)  # refused before anything is encoded
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("file", "first"), [("corpus", "d0"), ("queries", "q0")])
+@pytest.mark.parametrize("said", LINES)
+def test_a_bad_line_is_refused_with_its_place(beir, file, first, said):
+    path = beir.folder / f"{file}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = LINES[said].replace(b"{first}", first.encode())
+    path.write_bytes(b"".join(lines))
+    message = refused(beir)
+    assert message.startswith(f"{path}:3: {said.format(first=first)}") and ";" in message
+
+
+@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_a_missing_empty_or_cut_file_is_refused(beir, file):
+    path = beir.folder / file
+    content = path.read_bytes()
+    last = content.count(b"\n")
+    path.write_bytes(content[:-4])
+    assert refused(beir).startswith(f"{path}:{last}: ")
+    path.write_bytes(b"")
+    assert refused(beir).startswith(f"{path}:1: the file is empty; ")
+    path.unlink()
+    assert refused(beir).startswith(f"{path}: cannot be read (No such file or directory); ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("q0\td1", "2 columns; query-id, corpus-id, score are needed"),
+        ("q0\td1\t1\t1", "4 columns"),
+        ("q0 d1 1", "1 columns"),
+        ("", "1 columns"),
+        ("q0\td1\t1.0", "'1.0' is not an integer score"),
+        ("q0\td1\tnan", "'nan' is not an integer score"),
+        ("q0\td1\t", "'' is not an integer score"),
+        ("q0\td1\t1000000000", "'1000000000' is not an integer score from -999 to 999"),
+        ("q0\td1\t\u0661", "'\u0661' is not an integer score"),
+        ("q9\td1\t1", "query 'q9' is not among the queries"),
+        ("q0\td99\t1", "document 'd99' is not in "),
+        ("q0\td0\t1", "query 'q0' and document 'd0' are judged twice"),
+        (b"q0\td\xf6\t1", "not UTF-8"),
+    ],
+)
+def test_a_bad_judgement_is_refused_with_its_line(beir, line, said):
+    path = beir.folder / "qrels" / "test.tsv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
+    path.write_bytes(b"".join(lines))
+    assert refused(beir).startswith(f"{path}:4: {said}")
+
+
+def test_bad_headers_and_judgements_without_content_are_refused(beir):
+    path = beir.folder / "qrels" / "test.tsv"
+    content = path.read_text()
+    for header in ("query-id\tcorpus-id\tgrade\n", "q0\td0\t1\n", "query-id corpus-id score\n"):
+        path.write_text(header + content.split("\n", 1)[1])
+        assert refused(beir).startswith(f"{path}:1: the header must be 'query-id corpus-id score'")
+    path.write_text("query-id\tcorpus-id\tscore\n")
+    assert refused(beir).startswith(f"{path}:1: no judgements")
+    path.write_text("query-id\tcorpus-id\tscore\nq0\td1\t0\nq1\td1\t-2\n")
+    assert refused(beir).startswith(f"{path}: no query has a positive judgement")
+    path.write_text(content.rstrip("\n"))
+    assert "the line does not end" in refused(beir)
+
+
+def test_sets_are_chosen_by_name_and_shorthand():
+    def named(*names, split="test"):
+        return tasks_named(["beir"], Options(split, beir=names, embeddings="kept"))
+
+    assert [task.name for task in named("paper14")] == PAPER14 and len(PAPER14) == 14
+    assert [task.name for task in named("nano", "NanoNQ", "own")] == [*NANO, "own"] and len(NANO) == 13
+    own, nano, cqa, forum = named("own", "NanoQuoraRetrieval", "cqadupstack", "cqadupstack/tex", split="dev")
+    assert [task.without_own_id for task in (own, nano, cqa, forum)] == [False, True, True, True]
+    assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == own.parts == ("",)
+    assert {(task.split, task.embeddings) for task in (own, cqa)} == {("dev", "kept")}
+    assert tasks_named(["Own"], Options(beir=("own",))) == [BeirTask("own")]
+
+
+def test_without_names_only_beir_itself_is_refused():
+    assert tasks_named(["STS-B"], Options())
+    with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):
+        tasks_named(["beir"], Options())
+    for name in ("/etc", "../other", "a/../../b", ""):
+        with pytest.raises(BadInput, match="is not below DATA_DIR/beir"):
+            tasks_named(["beir"], Options(beir=(name,)))
+
+
+def test_the_metric_loads_by_its_path():
+    import evaluate
+
+    metric = evaluate.load("eval/metrics/retrieval.py")
+    rankings = [["a", "b", "c"], ["x"]]
+    judged = [[{"id": "b", "grade": 2}, {"id": "z", "grade": 1}], [{"id": "x", "grade": 1}]]
+    values = [by_hand(ranking, {one["id"]: one["grade"] for one in part})
+              for ranking, part in zip(rankings, judged, strict=True)]  # fmt: skip
+    found = metric.compute(predictions=rankings, references=judged)
+    assert found == pytest.approx(dict(zip(METRICS, np.mean(values, axis=0), strict=True)), abs=1e-9)

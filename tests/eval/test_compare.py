@@ -1,0 +1,340 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr, t
+
+import eval.compare.__main__ as command
+from errors import BadInput
+from eval.compare.examples import draws_of
+from eval.compare.intervals import percentile, prediction, resampled_differences, welch
+from eval.compare.scores import Key, Score, from_files
+from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
+from eval.published import published
+from eval.report import items_path, rows_of, write_rows, write_scores
+from eval.sts import StsTask, correlation
+from eval.task import Result, row
+
+SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
+AVERAGE = Key("Avg.", "test", "test", "spearman")
+
+
+def scored(folder, name, similarities, golds):
+    """A file of scores as `python -m eval --output` writes it, from the cosines of every task."""
+    results = {}
+    for task, similarity in similarities.items():
+        value = correlation(similarity, golds[task])
+        rows = [row(task, "test", "spearman", "single", len(similarity), value),
+                row(task, "test", "pearson", "single", len(similarity), 1.0)]  # fmt: skip
+        results[StsTask(task, "test", None, None)] = Result(rows, {"similarity": similarity, "gold": golds[task]})
+    path = folder / name / "scores.json"
+    write_scores_new(path, results)
+    return path
+
+
+def write_scores_new(path, results):
+    path.parent.mkdir()
+    write_scores(path, results, rows_of(results, path.parent.name, None))
+
+
+def of_values(folder, name, values, split="test"):
+    """A file without examples: task -> Spearman."""
+    results = {StsTask(task, split, None, None): Result([row(task, split, "spearman", "all", 100, value)])
+               for task, value in values.items()}  # fmt: skip
+    path = folder / f"{name}.json"
+    write_rows(path, rows_of(results, name, None))
+    return path
+
+
+def side(*paths):
+    return from_files(",".join(map(str, paths)), paths)
+
+
+def verdicts(lines):
+    return {str(line.key): line.verdict for line in lines}
+
+
+@pytest.fixture
+def pairs():
+    """Two tasks, noisy copies of the gold scores: `good` is far better than `bad`, `other` as good as `good`."""
+    rng = np.random.default_rng(5)
+    golds = {"STS12": rng.integers(0, 26, 300) / 5, "STS13": rng.integers(0, 26, 200) / 5}
+    noisy = lambda noise: {task: gold + noise * rng.normal(size=len(gold)) for task, gold in golds.items()}  # noqa: E731
+    return golds, noisy(1.0), noisy(1.0), noisy(4.0)
+
+
+def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
+    rng = np.random.default_rng(1)
+    gold = rng.integers(0, 4, 40) / 2
+    one, other = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
+    monkeypatch.setattr("eval.compare.intervals.CELLS", 150)  # several parts
+    items = [{"similarity": similarity, "gold": gold} for similarity in (one, other)]
+    found = resampled_differences(*items, 50, np.random.default_rng(3))
+    slow = []
+    for index in np.random.default_rng(3).integers(40, size=(50, 40)):
+        first, second = (spearmanr(similarity[index], gold[index]).statistic for similarity in (one, other))
+        slow.append(100 * (first - second))
+    assert np.allclose(found, slow, atol=1e-10)
+    assert percentile(found) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])))
+
+
+def test_single_values_are_averaged_and_a_constant_has_no_correlation():
+    one, other = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.5])
+    found = resampled_differences({"value": one}, {"value": other}, 20, np.random.default_rng(0))
+    index = np.random.default_rng(0).integers(4, size=(20, 4))
+    assert np.allclose(found, 100 * (one - other)[index].mean(1))
+    flat = {"similarity": np.ones(4), "gold": one}
+    assert resampled_differences(flat, flat, 20, np.random.default_rng(0)).tolist() == [0.0] * 20
+
+
+def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
+    rng, covered, trials = np.random.default_rng(0), 0, 200
+    for _ in range(trials):
+        ability = rng.normal(size=200)  # what both models share
+        one, other = ((ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0))
+        low, high = percentile(resampled_differences({"value": one}, {"value": other}, 300, rng))
+        covered += low <= 100 * (0.5 * (1 + math.erf(0.5 / 2)) - 0.5) <= high  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
+    assert 0.90 <= covered / trials <= 0.99
+
+
+def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp_path):
+    golds, good, other, _ = pairs
+    a, b = side(scored(tmp_path, "a", good, golds)), side(scored(tmp_path, "b", other, golds))
+    line = compare(a, b, 100, seed=4)[-1]
+    draws = []
+    for task, gold in golds.items():
+        rng = draws_of(Key(task, "test", "test", "spearman"), 4)
+        draws.append([100 * (spearmanr(good[task][i], gold[i]).statistic - spearmanr(other[task][i], gold[i]).statistic)
+                      for i in rng.integers(len(gold), size=(100, len(gold)))])  # fmt: skip
+    assert line.key == AVERAGE
+    assert (line.found.low, line.found.high) == pytest.approx(tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5])))
+    assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
+
+
+def test_two_files_get_a_verdict_a_task(pairs, tmp_path):
+    golds, good, other, bad = pairs
+    a, b, c = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", bad), ("c", other)))
+    assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
+    assert verdicts(compare(side(b), side(a), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], BELOW)
+    assert verdicts(compare(side(a), side(c), 200))["Avg."] == INSIDE
+
+
+def test_identical_files_show_no_difference_at_all(pairs, tmp_path):
+    golds, good, *_ = pairs
+    a, b = (scored(tmp_path, name, good, golds) for name in "ab")
+    for line in compare(side(a), side(b), 100):
+        assert (line.difference, line.found.low, line.found.high, line.verdict) == (0.0, 0.0, 0.0, INSIDE)
+
+
+def test_without_examples_nothing_is_said(pairs, tmp_path):
+    golds, good, other, _ = pairs
+    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+    items_path(b).unlink()
+    assert set(verdicts(compare(side(a), side(b), 100)).values()) == {"cannot say: no examples of B"}
+    rows = json.loads(a.read_text())
+    rows[0]["value"] += 1
+    write_rows(a, rows)
+    said = verdicts(compare(side(a), side(scored(tmp_path, "c", other, golds)), 100))
+    assert said["STS12"].startswith("cannot say: the examples of A give")
+    assert said["STS13"] == INSIDE and said["Avg."] == said["STS12"]
+
+
+@pytest.mark.parametrize("change", ["gold", "length", "kind"])
+def test_files_scored_on_other_data_are_refused(pairs, tmp_path, change):
+    golds, good, other, _ = pairs
+    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+    if change == "length":
+        rows = json.loads(b.read_text())
+        write_rows(b, [{**one, "n": 299} if one["task"] == "STS12" else one for one in rows])
+    with np.load(items_path(b)) as archive:
+        items = dict(archive)
+    if change == "gold":
+        items["STS12|test|test|gold"] = items["STS12|test|test|gold"][::-1]
+    if change == "kind":
+        del items["STS12|test|test|gold"]
+        items["STS12|test|test|value"] = items.pop("STS12|test|test|similarity")
+    np.savez(items_path(b), **items)
+    with pytest.raises(BadInput, match=r"STS12: .*different examples"):
+        compare(side(a), side(b), 100)
+
+
+def test_intervals_over_runs_are_the_textbook_ones():
+    low, high = welch(Score(70.0, 4, 2.0), Score(68.0, 4, 2.0))  # equal spread and n: 2n - 2 degrees of freedom
+    half = t.ppf(0.975, 6) * 2.0 * math.sqrt(2 / 4)
+    assert (low, high) == pytest.approx((2 - half, 2 + half))
+    assert welch(Score(70.0, 2, 0.0), Score(70.0, 2, 0.0)) == (0.0, 0.0)
+    low, high = prediction(1.14, Score(75.11, 50, 0.84), 1)
+    half = 2.009575 * 0.84 * math.sqrt(1 / 50 + 1)  # t(0.975, 49) from a table
+    assert (low, high) == pytest.approx((1.14 - half, 1.14 + half), abs=1e-5)
+
+
+def test_several_seeds_a_side_get_welchs_interval(tmp_path):
+    def runs(*values):
+        return side(*(of_values(tmp_path, f"{values[0]}-{i}", {"STS-B": value}) for i, value in enumerate(values)))
+
+    (line,) = compare(runs(70.0, 71.0, 72.0), runs(60.0, 62.0, 61.0))
+    assert (line.a, line.found.method, line.verdict) == (Score(71.0, 3, 1.0, examples=100), "welch", ABOVE)
+    assert verdicts(compare(runs(65.0, 73.0), runs(66.0, 71.0))) == {"STS-B": INSIDE}
+    (line,) = compare(runs(60.5), runs(70.5, 71.5, 72.5))
+    assert (line.found.method, line.verdict) == ("prediction", BELOW)
+
+
+@pytest.mark.parametrize(("average", "verdict"), [(76.5, INSIDE), (78.0, ABOVE), (72.0, BELOW)])
+def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, average, verdict):
+    ours = side(of_values(tmp_path, "ours", dict.fromkeys(SEVEN, average)))
+    spread = published("simcse-bert-base-50-seeds")
+    lines = compare(ours, spread)
+    assert verdicts(lines)["Avg."] == verdict and verdicts(lines)["STS12"] == "missing in B"
+    opposite = {ABOVE: BELOW, BELOW: ABOVE, INSIDE: INSIDE}[verdict]
+    assert verdicts(compare(spread, ours))["Avg."] == opposite
+    one_run = compare(ours, published("simcse-bert-base"), record=published)
+    averages = [(line.b.mean, line.against, line.verdict) for line in one_run if line.key == AVERAGE]
+    assert averages == [(76.25, None, "cannot say from one run"), (75.11, "simcse-bert-base-50-seeds", verdict)]
+    turned = compare(published("simcse-bert-base"), ours, record=published)
+    assert [line.verdict for line in turned if line.key == AVERAGE] == ["cannot say from one run", opposite]
+
+
+def test_several_runs_of_ours_share_the_published_spread(tmp_path):
+    ours = side(*(of_values(tmp_path, f"run{i}", dict.fromkeys(SEVEN, 76.0 + i)) for i in range(3)))
+    (line,) = [line for line in compare(ours, published("simcse-bert-base-50-seeds")) if line.key == AVERAGE]
+    half = t.ppf(0.975, 49) * 0.84 * math.sqrt(1 / 50 + 1 / 3)
+    assert (line.found.low, line.found.high) == pytest.approx((77 - 75.11 - half, 77 - 75.11 + half))
+    assert {line.verdict for line in compare(ours, published("infocse-bert-base")) if line.b and line.a} == {
+        "cannot say from one run"
+    }
+    said = verdicts(compare(published("mirror-bert-base"), ours))
+    assert said["Avg."] == "cannot say: no spread over the runs is known"
+
+
+def test_published_numbers_can_stand_on_both_sides():
+    lines = compare(published("simcse-bert-base"), published("simcse-bert-base-50-seeds"))
+    assert verdicts(lines)["Avg."] == INSIDE
+    lines = compare(published("s-simcse-sd-bert-base"), published("simcse-bert-base-50-seeds"))
+    assert verdicts(lines)["Avg."] == ABOVE and lines[0].found.method == "welch"
+
+
+def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compared(tmp_path):
+    ours = side(of_values(tmp_path, "ours", {"STS12": 70.0, "STS13": 80.0}))
+    assert verdicts(compare(ours, published("simcse-bert-base-50-seeds")))["Avg."] == (
+        "cannot say: averages over different tasks"
+    )
+    other = side(of_values(tmp_path, "other", {"STS12": 70.0, "STS14": 80.0}))
+    lines = verdicts(compare(ours, other))
+    assert lines["Avg."] == "cannot say: averages over different tasks"
+    assert (lines["STS13"], lines["STS14"]) == ("missing in B", "missing in A")
+    result = Result([{**row("STS-B retrieval", "test", f"recall@{k}", "queries", 97, 80.0)} for k in (1, 5, 10)])
+    write_rows(tmp_path / "r.json", rows_of({StsTask("STS-B retrieval", "test", None, None): result}, "r", None))
+    ours = side(tmp_path / "r.json")
+    said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
+    assert said["STS-B retrieval recall@1"] == "cannot say: 97 examples against 194"
+    said = verdicts(compare(ours, published("infocse-bert-base")))
+    assert said["STS-B retrieval recall@5"] == "cannot say from one run"  # found though it is no headline of ours
+
+
+def test_nothing_in_common_is_refused(tmp_path):
+    a = side(of_values(tmp_path, "a", {"STS12": 70.0}))
+    b = side(of_values(tmp_path, "b", {"STS12": 70.0}, split="dev"))
+    with pytest.raises(BadInput, match="nothing in common: STS12 against STS12 dev"):
+        compare(a, b)
+
+
+GOOD = {
+    "task": "STS12",
+    "split": "test",
+    "mode": "test",
+    "metric": "spearman",
+    "aggregation": "all",
+    "n": 9,
+    "value": 1.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "no JSON"),
+        (b"\xff", "no JSON"),
+        ("{}", "a list of rows"),
+        ("[]", "a list of rows"),
+        ("[1]", "a list of rows"),
+        ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1 has no word as 'metric'"),
+        ([GOOD, {**GOOD, "task": 3}], "row 2 has no word as 'task'"),
+        ([{**GOOD, "n": "9"}], "number of examples"),
+        ([{**GOOD, "value": math.nan}], "the value nan"),
+        ([{**GOOD, "value": None}], "the value None"),
+        ([{**GOOD, "value": True}], "the value True"),
+        ([GOOD, GOOD], "two rows for STS12"),
+        (None, "cannot be read"),
+    ],
+)
+def test_what_is_no_file_of_scores_is_refused(tmp_path, content, said):
+    path = tmp_path / "scores.json"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(BadInput) as caught:
+        side(path)
+    assert str(caught.value).startswith(str(path)) and said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path, items: path.write_bytes(b"no archive"),
+        lambda path, items: path.write_bytes(path.read_bytes()[:200]),
+        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [math.nan] * 300}),
+        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [1.0]}),
+        lambda path, items: np.savez(path, **{**items, "STS12|test|test|other": [1.0] * 300}),
+        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": ["x"] * 300}),
+        lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": np.array([None] * 300)}),
+    ],
+)
+def test_damaged_examples_are_refused(pairs, tmp_path, damage):
+    golds, good, other, _ = pairs
+    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+    with np.load(items_path(a)) as archive:
+        items = dict(archive)
+    damage(items_path(a), items)
+    with pytest.raises(BadInput, match=r"a/scores\.items\.npz: .*score the model again"):
+        compare(side(a), side(b), 100)
+
+
+def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
+    a = of_values(tmp_path, "a", {"STS12": 70.0, "STS13": 70.0})
+    with pytest.raises(BadInput, match="given twice"):
+        side(a, a)
+    with pytest.raises(BadInput, match=r"b\.json: .* not as in .*a\.json"):
+        side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
+
+
+def test_the_command_prints_a_table_and_writes_rows(pairs, tmp_path, capsys):
+    golds, good, other, _ = pairs
+    a, b = (str(scored(tmp_path, name, one, golds)) for name, one in (("a", good), ("{b}", other)))
+    rows = command.main([a, b, "--resamples", "100", "--output", str(tmp_path / "out.json")])
+    out = capsys.readouterr().out
+    assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
+    assert "100 resamples" in out and "one run each says nothing on seeds" in out
+    assert json.loads((tmp_path / "out.json").read_text()) == rows
+    assert rows[0]["a"] - rows[0]["b"] == rows[0]["difference"] and rows[0]["low"] < rows[0]["high"]
+    command.main([f"{a},{b}", "published:simcse-bert-base"])
+    out = capsys.readouterr().out
+    assert "cannot say: averages over different tasks" in out and "missing in A: STS14, STS15" in out
+    assert "B: published:simcse-bert-base; InfoCSE (arXiv 2210.06432), table 2" in out
+    command.main(["--list"])
+    assert "| infocse-bert-base " in capsys.readouterr().out
+
+
+def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
+    a, b = (str(of_values(tmp_path, name, {"STS12": 70.0})) for name in "ab")
+    command.main([a, b])
+    assert "`python -m eval MODEL --output FILE.json` writes them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["a.json"], ["a.json", "b.json", "--resamples", "10"], ["a", "b", "--seed", "-1"]]
+)
+def test_a_command_without_two_sides_or_with_impossible_numbers_is_refused(argv):
+    with pytest.raises(BadInput):
+        command.main(argv)

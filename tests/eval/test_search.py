@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from eval.search import in_blocks, top_k
+
+
+def sorted_by_hand(queries, documents, k):
+    """Cosines of all pairs, then a full stable sort of each row: equal ones stay in order of index."""
+
+    def unit(vectors):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.where(norms > 0, vectors / np.where(norms > 0, norms, 1), 0).astype(np.float32)
+
+    scores = unit(queries) @ unit(documents).T
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+def axes(rng, count, width=8):
+    """Vectors along one axis or none: every cosine is exactly -1, 0 or 1, so nearly all documents tie."""
+    vectors = np.zeros((count, width), dtype=np.float32)
+    for vector in vectors[: count - 2]:
+        vector[rng.integers(width)] = rng.choice([-2.0, 0.5, 4.0])
+    return vectors
+
+
+@pytest.mark.parametrize("k", [1, 7, 40, 100])
+@pytest.mark.parametrize("size", [1, 13, 40, 1000])
+def test_ties_go_to_the_lower_index_in_every_division(k, size):
+    rng = np.random.default_rng(3)
+    queries, documents = axes(rng, 9), axes(rng, 40)
+    expected_scores, expected = sorted_by_hand(queries, documents, k)
+    assert len(np.unique(expected_scores)) <= 3 and expected.shape == (9, min(k, 40))
+    for largest in [(1, 1), (4, 6), (9, 40)]:
+        scores, found = top_k(queries, in_blocks(documents, size), k, largest=largest)
+        assert found.tolist() == expected.tolist()
+        assert scores.tolist() == expected_scores.tolist()
+        assert (scores.dtype, found.dtype) == (np.float32, np.int64)
+
+
+def test_cosines_of_both_signs_are_in_order_and_lengths_do_not_count():
+    rng = np.random.default_rng(5)
+    queries, documents = rng.normal(size=(6, 16)), rng.normal(size=(300, 16)) * rng.uniform(0.1, 9, size=(300, 1))
+    expected_scores, expected = sorted_by_hand(queries, documents, 300)
+    assert expected_scores[0, 0] > 0.5 and expected_scores[0, -1] < -0.5
+    scores, found = top_k(queries, in_blocks(documents, 37), 300, largest=(4, 50))
+    assert found.tolist() == expected.tolist()
+    assert scores == pytest.approx(expected_scores, abs=1e-6)
+
+
+def test_blocks_may_come_in_any_order_and_from_a_memory_map(tmp_path):
+    rng = np.random.default_rng(7)
+    queries, documents = axes(rng, 5), axes(rng, 30)
+    np.save(tmp_path / "documents.npy", documents)
+    mapped = np.load(tmp_path / "documents.npy", mmap_mode="r")
+    expected = sorted_by_hand(queries, documents, 10)[1].tolist()
+    assert top_k(queries, reversed(list(in_blocks(mapped, 7))), 10)[1].tolist() == expected
+
+
+def test_no_product_is_larger_than_allowed(monkeypatch):
+    import eval.search
+
+    shapes, keys = [], eval.search._keys
+
+    def watched(scores, first):
+        shapes.append(tuple(scores.shape))
+        return keys(scores, first)
+
+    monkeypatch.setattr(eval.search, "_keys", watched)
+    documents = np.eye(100, 4, dtype=np.float32)
+    top_k(np.ones((10, 4), dtype=np.float32), [(0, documents)], 3, largest=(4, 30))
+    assert set(shapes) == {(q, d) for q in (4, 2) for d in (30, 10)}
+    assert sum(q * d for q, d in shapes) == 1000
+
+
+def test_without_documents_or_queries_there_is_nothing():
+    assert top_k(np.ones((3, 4)), [], 5)[1].shape == (3, 0)
+    assert top_k(np.ones((0, 4)), [(0, np.ones((2, 4)))], 5)[1].size == 0
