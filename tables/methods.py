@@ -1,0 +1,61 @@
+"""`python -m tables.methods`: write the README's method table anew from models/objectives and configs.
+
+A method is a file; its line says the first sentence of the file, the configurations that name it, and the published
+STS averages of the systems in eval/published.yaml that bear the configurations' names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+from eval.report import markdown
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- methods: made by `python -m tables.methods` -->", "<!-- end of methods -->"
+
+
+def table() -> str:
+    """The table as Markdown."""
+    rows = [["method", "file", "configurations", "published STS average"]]
+    for path in sorted((ROOT / "models" / "objectives").glob("*.py")):
+        if path.stem not in ("__init__", "base"):
+            configs = sorted(config.stem for config in (ROOT / "configs").glob("*.yaml") if _method(config) == path.stem)
+            named = ", ".join(f"`{name}`" for name in configs)
+            rows.append([_title(path), f"`models/objectives/{path.name}`", named, _published(configs)])
+    return markdown(rows)
+
+
+def _title(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0].split(":")[0].split(" (")[0]
+
+
+def _method(config: Path) -> str | None:
+    return yaml.safe_load(config.read_text(encoding="utf-8")).get("method")
+
+
+def _published(configs: list[str]) -> str:
+    records = yaml.safe_load((ROOT / "eval" / "published.yaml").read_text(encoding="utf-8"))["records"]
+    found = []
+    for name in configs:
+        for block in (records.get(name) or {}).get("scores", []):
+            average = block.get("values", {}).get("Avg.")
+            if average is not None and block.get("metric") == "spearman":
+                found.append(f"{average:.2f} {name.split('-', 1)[1]}")
+    return ", ".join(found) or "-"
+
+
+def rewritten(readme: str) -> str:
+    """The README with the table between its marks made anew."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", readme)
+
+
+if __name__ == "__main__":
+    path = ROOT / "README.md"
+    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(table() + "\n")
