@@ -47,7 +47,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
     if head is None:
         logger.info("the %d layers of the auxiliary head are new", model_args.head_layers)
         head = new_head(backbone_of(lm), model_args.head_layers)
-    return AuxiliaryMaskedLM(lm, head, model_args.skip_from)
+    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed)
 
 
 def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments):
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> None:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks))
-    description = plan(model, args, len(blocks), {"masking": masking, "skip_from": model_args.skip_from})
+    description = plan(model, args, len(blocks), {"masking": masking, "packed": model.packed})
     if data_args.dry_run:
         dry_run(trainer, description)
         return

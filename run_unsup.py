@@ -18,6 +18,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import torch
 from transformers import set_seed
 
 import models.objectives
@@ -34,6 +35,7 @@ from eval.tasks import tasks_named
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
 from models.heads import projection_named
+from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
 from trainer import EmbeddingTrainer
@@ -49,19 +51,21 @@ def load_method(name: str | None):
     return importlib.import_module(f"models.objectives.{name}")
 
 
-def build_model(method, method_args, model_args: ModelArguments, tokenizer) -> EncoderForTraining:
-    """Encoder, projection head and objectives from a checkpoint."""
+def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False) -> EncoderForTraining:
+    """Encoder, projection head and objectives from a checkpoint; with `bf16`, what never learns is held in it."""
     source = model_args.model_name_or_path
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
     length = usable_length(config, tokenizer)
     kept = pooling_named(model_args.pooling).keeps_head
-    encoder = SentenceEncoder(backbone, model_args.pooling, None, length)
+    encoder = SentenceEncoder(backbone, model_args.pooling, None, length, use_packing(config, model_args.packed))
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
     objectives = method.build(method_args, encoder, projection, source)
+    for objective in objectives if bf16 else []:
+        objective.hold_frozen(torch.bfloat16)
     if not any(objective.reads_projection for objective in objectives):
         projection = None  # a head that no loss reaches has no gradient
     encoder.head = projection if kept else None
@@ -157,10 +161,15 @@ def main(argv: list[str] | None = None) -> None:
     if start.finished:
         return
     set_seed(args.seed)
-    model = build_model(method, method_args, model_args, tokenizer)
+    model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model.config, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev)
-    facts = {"method": model_args.method, "views": len(collator.views), "masking": collator.masking}
+    facts = {
+        "method": model_args.method,
+        "packed": model.encoder.packed,
+        "views": len(collator.views),
+        "masking": collator.masking,
+    }
     description = plan(model, args, len(corpus), facts | {"pooling": model_args.pooling})
     if data_args.dry_run:
         dry_run(trainer, description)

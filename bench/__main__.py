@@ -14,6 +14,8 @@ from eval.report import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
+    "memory": "peak memory of a training step against the published computation",
+    "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",
 }
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run one subject, print its table, write its rows."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     subjects = parser.add_subparsers(dest="subject", required=True)
-    for name, title in SUBJECTS.items():
+    for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
         sub.add_argument("--runs", type=int, default=1, help="repetitions; medians are shown")
         sub.add_argument("--threads", type=int, default=1, help="of torch; one makes CPU times comparable")

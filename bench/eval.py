@@ -43,7 +43,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     return made
 
 
-Pair = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]]]
+Pair = tuple[Callable[[int], dict[str, float]], Callable[[int], dict[str, float]]]
 
 
 def _score(tasks, encode: Encode, data_dir: Path) -> dict[str, float]:
@@ -52,24 +52,24 @@ def _score(tasks, encode: Encode, data_dir: Path) -> dict[str, float]:
 
 def _stsb_dev(plain, ours, data_dir: Path) -> Pair:
     pairs = merged(STS_DEV[0].load(data_dir))
-    return lambda: {"STS-B": plain_eval.spearman(plain, pairs)}, lambda: _score(STS_DEV[:1], ours, data_dir)
+    return lambda _: {"STS-B": plain_eval.spearman(plain, pairs)}, lambda _: _score(STS_DEV[:1], ours, data_dir)
 
 
 def _in_training(plain, ours, data_dir: Path) -> Pair:
     """What runs every 125 steps: SimCSE's code encodes all of STS-B and SICK-R, ours STS-B dev."""
 
-    def slow() -> dict[str, float]:
+    def slow(_: int) -> dict[str, float]:
         return {name: plain_eval.every_split(plain, data_dir, name)["dev"] for name in ("STS-B", "SICK-R")}
 
-    return slow, lambda: _score(STS_DEV[:1], ours, data_dir)
+    return slow, lambda _: _score(STS_DEV[:1], ours, data_dir)
 
 
 def _seven(plain, ours, data_dir: Path) -> Pair:
-    def slow() -> dict[str, float]:
+    def slow(_: int) -> dict[str, float]:
         years = {task.name: plain_eval.spearman(plain, merged(task.load(data_dir))) for task in STS_TEST[:5]}
         return years | {name: plain_eval.every_split(plain, data_dir, name)["test"] for name in ("STS-B", "SICK-R")}
 
-    return slow, lambda: _score(STS_TEST, ours, data_dir)
+    return slow, lambda _: _score(STS_TEST, ours, data_dir)
 
 
 _PARTS = {"STS-B dev": _stsb_dev, "in-training evaluation": _in_training, "seven test sets": _seven}

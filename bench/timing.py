@@ -22,14 +22,21 @@ class Timed:
         return self.plain_ms / self.ours_ms
 
 
-def alternate(plain: Callable[[], object], ours: Callable[[], object], runs: int) -> Timed:
-    """Call both `runs` times, alternating; CPU time of the whole process, all threads added up."""
-    spent: dict[str, list[float]] = {"plain": [], "ours": []}
+def alternate(plain: Callable[[int], object], ours: Callable[[int], object], runs: int, warm_up: bool = False) -> Timed:
+    """Call both with 0, 1, ... `runs` - 1, alternating; CPU time of the whole process, all threads added up.
+
+    With `warm_up` both are called with -1 before, unmeasured.
+    """
+    sides = {"plain": plain, "ours": ours}
+    if warm_up:
+        for call in sides.values():
+            call(-1)
+    spent: dict[str, list[float]] = {name: [] for name in sides}
     returned = {}
-    for _ in range(runs):
-        for name, call in (("plain", plain), ("ours", ours)):
+    for number in range(runs):
+        for name, call in sides.items():
             start = time.process_time()
-            returned[name] = call()
+            returned[name] = call(number)
             spent[name].append(1000 * (time.process_time() - start))
     plain_ms, ours_ms = (statistics.median(spent[name]) for name in ("plain", "ours"))
     return Timed(plain_ms, ours_ms, returned["plain"], returned["ours"])

@@ -35,11 +35,11 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row; an accuracy that differs in a digit is an error."""
     x, y = generated(args.rows, args.dimension)
 
-    def ours() -> tuple[float, float]:
+    def ours(_: int) -> tuple[float, float]:
         outcome = Judge(x, y, args.mode, outer=args.outer).nested()
         return outcome.dev, outcome.test
 
-    timed = alternate(lambda: plain_transfer.nested(MODES[args.mode], x, y, args.outer), ours, args.runs)
+    timed = alternate(lambda _: plain_transfer.nested(MODES[args.mode], x, y, args.outer), ours, args.runs)
     if timed.plain != timed.ours:
         raise ProjectError(f"accuracies differ: plain {timed.plain}, ours {timed.ours}")
     dev, test = timed.ours

@@ -22,6 +22,7 @@ from transformers.masking_utils import create_bidirectional_mask
 
 from errors import BadInput
 from models.encoder import load_config, load_strictly
+from models.packed import Packing
 from views import IGNORED
 
 HEAD_FILE = "aux_head.safetensors"
@@ -89,7 +90,7 @@ def run_layers(layers: nn.ModuleList, states: Tensor, attention_mask: Tensor, co
 
 
 class LowerLayers(nn.Module):
-    """A copy of the embeddings and the first `skip_from` layers: ids (B, L) -> states (B, L, H)."""
+    """A copy of the embeddings and the first `skip_from` layers: ids (B, L) -> states (B, L, H), or packed."""
 
     def __init__(self, backbone: PreTrainedModel, skip_from: int) -> None:
         super().__init__()
@@ -98,8 +99,19 @@ class LowerLayers(nn.Module):
         self.embeddings = copy.deepcopy(backbone.embeddings)
         self.layers = copy.deepcopy(backbone.encoder.layer[:skip_from])
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | Packing) -> Tensor:
+        if isinstance(attention_mask, Packing):
+            return attention_mask.run(self.layers, attention_mask.embed(self.embeddings, input_ids))
         return run_layers(self.layers, self.embeddings(input_ids=input_ids), attention_mask, self.config)
+
+    def hold(self, dtype: torch.dtype) -> None:
+        """Keep the matrices of frozen layers in the type to which autocast would cast them in every step.
+
+        Under autocast to that type the states stay the same to the bit: norms, embeddings and sums are not touched.
+        """
+        for part in self.layers.modules():
+            if isinstance(part, nn.Linear):
+                part.to(dtype)
 
 
 class VocabularyHead(nn.Module):

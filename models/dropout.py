@@ -27,10 +27,27 @@ def rates_of(rates: Tensor | None) -> Iterator[None]:
         _RATES.reset(token)
 
 
+def running_rates() -> Tensor | None:
+    """The rates of the forward pass that is running, or None."""
+    return _RATES.get()
+
+
 def drop(x: Tensor, rates: Tensor) -> Tensor:
     """Dropout with rates that broadcast to x."""
     keep = 1 - rates
     return x * (torch.rand(x.shape, device=x.device) < keep) / keep.to(x.dtype)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor, scaling: float) -> Tensor:
+    """Scaled dot-product attention whose weights are dropped at a rate a sentence.
+
+    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1).
+    """
+    scores = query @ key.transpose(2, 3) * scaling
+    if keys is not None:
+        scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
+    weights = scores.float().softmax(-1).to(value.dtype)
+    return drop(weights, rates) @ value
 
 
 class SampledDropout(nn.Dropout):

@@ -13,7 +13,11 @@ from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
 from models import layout
+from models.dropout import exchange_dropout, rates_of
+from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.pooling import pooling_named
+from models.rows import rounded
+from views import IGNORED
 
 
 @contextmanager
@@ -46,35 +50,79 @@ class SentenceEncoder(PreTrainedModel):
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special ones included, at which texts are cut when they are encoded.
+        packed: compute real tokens only, see `models.packed`; the same vectors, for families it knows.
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(
-        self, backbone: PreTrainedModel, pooling: str, head: nn.Module | None = None, max_length: int = 512
+        self,
+        backbone: PreTrainedModel,
+        pooling: str,
+        head: nn.Module | None = None,
+        max_length: int = 512,
+        packed: bool = False,
     ) -> None:
         super().__init__(backbone.config)
         self.backbone = backbone
         self.pooling = pooling
         self.head = head
         self.max_length = max_length
+        self.packed = packed
         self._pooling = pooling_named(pooling)
+        if packed:
+            make_packable(backbone)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> EncoderOutput:
-        """(B, L) ids and mask -> pooled vectors before the head and the first token's state."""
-        output = self.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
-        )
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None) -> EncoderOutput:
+        """(B, L) ids and mask -> pooled vectors before the head and the first token's state.
+
+        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`.
+        """
+        if self.packed:
+            return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask)
+        with rates_of(None if rates is None else rates.view(-1, 1, 1)):
+            output = self.backbone(
+                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
+            )
         states = output.hidden_states if self._pooling.all_layers else [output.last_hidden_state]
         return EncoderOutput(self._pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
 
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The last layer's states of every token, (B, L, H)."""
-        return self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+    def _forward_packed(self, input_ids: Tensor, packing: Packing, attention_mask: Tensor) -> EncoderOutput:
+        """The same without padding, and in the last layer for the first tokens only where nothing else is read."""
+        layers = self.backbone.encoder.layer
+        # (1, N, H), token i at packing.row[i], packing.position[i]: where a view would change embeddings.
+        states = packing.embed(self.backbone.embeddings, input_ids)
+        if self._pooling.only_first:
+            cls = packing.run(layers, states, packing.first)[0]
+            return EncoderOutput(cls, cls)
+        every = [states]
+        for layer in layers:
+            every.append(packing.run([layer], every[-1]))
+        kept = every if self._pooling.all_layers else every[-1:]
+        pooled = self._pooling.pool([packing.unpack(states) for states in kept], attention_mask)
+        return EncoderOutput(pooled, packing.at(every[-1], packing.first)[0])
+
+    def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer's states at the labelled tokens and some others, and the labels: (M, H), (M,)."""
+        if self.packed:
+            packing = Packing.of(attention_mask)
+            tokens, targets = packing.labelled(labels)
+            states = packing.embed(self.backbone.embeddings, input_ids)
+            return packing.run(self.backbone.encoder.layer, states, tokens)[0], targets
+        states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        chosen = rounded((labels != IGNORED).flatten(), True)
+        return states.flatten(0, 1)[chosen], labels.flatten()[chosen]
+
+    def sample_dropout(self) -> None:
+        """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
+        if self.config.model_type not in FAMILIES:
+            raise BadInput(f"sampled dropout knows the layers of {', '.join(FAMILIES)}, not '{self.config.model_type}'")
+        exchange_dropout(self.backbone)
+        make_packable(self.backbone)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
@@ -173,4 +221,5 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         described = layout.Described(pooling, [], described.max_length if described else None)
     length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
     head = nn.Sequential(*described.head) if described.head else None
-    return SentenceEncoder(load_backbone(path, config), described.pooling, head, length), tokenizer
+    packed = use_packing(config, True)
+    return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed), tokenizer

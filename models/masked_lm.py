@@ -22,7 +22,9 @@ from models.auxiliary import (
 )
 from models.collectives import mean_over_tokens
 from models.encoder import quiet
+from models.packed import Packing, make_packable
 from models.training import TrainingOutput
+from models.vocabulary_loss import packed_token_loss
 
 
 class AuxiliaryMaskedLM(PreTrainedModel):
@@ -35,18 +37,22 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         lm: a `*ForMaskedLM` of a known family.
         head: the auxiliary layers.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
+        packed: compute real tokens only, and the last layers and the logits at masked ones, see `models.packed`.
     """
 
     # `num_items_in_batch` normalises over accumulation steps and processes (Trainer's own mechanism).
     accepts_loss_kwargs = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
-    def __init__(self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int) -> None:
+    def __init__(self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False) -> None:
         super().__init__(lm.config)
         check_depth(lm.config, skip_from)
         self.lm = lm
         self.c_head = head
         self.skip_from = skip_from
+        self.packed = packed
+        if packed:
+            make_packable(lm)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -60,10 +66,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         Without `num_items_in_batch` the loss is the mean over the masked tokens of all processes; with it, the sum
         of this process over that number, which the Trainer scales.
         """
-        late, head_states = self._states(input_ids, attention_mask)
-        output = self.lm.get_submodule(family_of(self.config).output)
-        mlm, count = masked_token_loss(output, late, labels)
-        aux, _ = masked_token_loss(output, head_states, labels)
+        mlm, aux, count = self._losses(input_ids, attention_mask, labels)
         if num_items_in_batch is None:
             loss = mean_over_tokens(mlm + aux, count)
         else:
@@ -71,26 +74,49 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         means = {"mlm": mlm.detach() / count.clamp(min=1), "aux_mlm": aux.detach() / count.clamp(min=1)}
         return TrainingOutput(loss=loss, terms=means)
 
-    def _states(self, input_ids: Tensor, attention_mask: Tensor, shuffle_cls: bool = False) -> tuple[Tensor, Tensor]:
+    def _losses(
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, shuffle_cls: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of the two losses, and the number of labelled tokens; `shuffle_cls` gives rows each other's [CLS]."""
+        if self.packed:
+            return self._packed_losses(input_ids, attention_mask, labels, shuffle_cls)
         states = backbone_of(self.lm)(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True
         ).hidden_states
         cls = states[-1][:, 0].roll(1, 0) if shuffle_cls else states[-1][:, 0]
         head = run_layers(self.c_head, head_input(cls, states[self.skip_from]), attention_mask, self.config)
-        return states[-1], head
+        output = self.lm.get_submodule(family_of(self.config).output)
+        mlm, count = masked_token_loss(output, states[-1], labels)
+        return mlm, masked_token_loss(output, head, labels)[0], count
+
+    def _packed_losses(
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, shuffle_cls: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same on real tokens; the last layers for the [CLS] and the labelled tokens, all that is read."""
+        packing, backbone, family = Packing.of(attention_mask), backbone_of(self.lm), family_of(self.config)
+        tokens, targets = packing.labelled(labels)
+        lower = packing.embed(backbone.embeddings, input_ids)
+        lower = packing.run(backbone.encoder.layer[: self.skip_from], lower)
+        read = torch.cat([packing.first, tokens]).unique()  # rising
+        states = packing.run(backbone.encoder.layer[self.skip_from :], lower, read)
+        cls, late = (packing.at(states, torch.searchsorted(read, part)) for part in (packing.first, tokens))
+        cls = cls[0]
+        head = packing.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
+        head = packing.run(self.c_head, head, tokens)
+        output = self.lm.get_submodule(family.output)
+        transform, decoder = family.transform(output), output.decoder
+        mlm, count = packed_token_loss(transform, decoder, late, targets)
+        return mlm, packed_token_loss(transform, decoder, head, targets)[0], count
 
     @torch.no_grad()
     def probe(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, float]:
         """Losses on one batch in evaluation mode, and the auxiliary loss when each row sees another row's [CLS]."""
         was_training = self.training
         self.eval()
-        output = self.lm.get_submodule(family_of(self.config).output)
-        late, head = self._states(input_ids, attention_mask)
-        _, foreign = self._states(input_ids, attention_mask, shuffle_cls=True)
-        seen = {}
-        for name, states in (("mlm", late), ("aux_mlm", head), ("aux_mlm_shuffled_cls", foreign)):
-            total, count = masked_token_loss(output, states, labels)
-            seen[name] = float(total / count.clamp(min=1))
+        mlm, aux, count = self._losses(input_ids, attention_mask, labels)
+        _, foreign, _ = self._losses(input_ids, attention_mask, labels, shuffle_cls=True)
+        sums = {"mlm": mlm, "aux_mlm": aux, "aux_mlm_shuffled_cls": foreign}
+        seen = {name: float(total / count.clamp(min=1)) for name, total in sums.items()}
         self.train(was_training)
         return seen
 

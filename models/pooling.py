@@ -40,12 +40,13 @@ class Pooling:
     pool: Callable[[Sequence[Tensor], Tensor], Tensor]
     all_layers: bool = False  # False: only the last hidden state is needed
     keeps_head: bool = False  # the projection head of training belongs to the vector (pooling `cls`)
+    only_first: bool = False  # reads nothing but the first token of the last layer
     module: str | None = None  # sentence-transformers' name of the same pooling, None where it has none
 
 
 POOLINGS = {
-    "cls": Pooling(_first, keeps_head=True, module="cls"),
-    "cls_before_pooler": Pooling(_first, module="cls"),
+    "cls": Pooling(_first, keeps_head=True, only_first=True, module="cls"),
+    "cls_before_pooler": Pooling(_first, only_first=True, module="cls"),
     "avg": Pooling(_mean_of(-1), module="mean"),
     "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
     "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import yaml
 
+from eval.compare.scores import Key
+from eval.published import load
 from eval.report import markdown
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +26,7 @@ def table() -> str:
     rows = [["method", "file", "configurations", "published STS average"]]
     for path in sorted((ROOT / "models" / "objectives").glob("*.py")):
         if path.stem not in ("__init__", "base"):
-            configs = sorted(config.stem for config in (ROOT / "configs").glob("*.yaml") if _method(config) == path.stem)
+            configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
             named = ", ".join(f"`{name}`" for name in configs)
             rows.append([_title(path), f"`models/objectives/{path.name}`", named, _published(configs)])
     return markdown(rows)
@@ -39,14 +41,9 @@ def _method(config: Path) -> str | None:
 
 
 def _published(configs: list[str]) -> str:
-    records = yaml.safe_load((ROOT / "eval" / "published.yaml").read_text(encoding="utf-8"))["records"]
-    found = []
-    for name in configs:
-        for block in (records.get(name) or {}).get("scores", []):
-            average = block.get("values", {}).get("Avg.")
-            if average is not None and block.get("metric") == "spearman":
-                found.append(f"{average:.2f} {name.split('-', 1)[1]}")
-    return ", ".join(found) or "-"
+    key, records = Key("Avg.", "test", "test", "spearman"), load()
+    found = [(name, records[name].scores.get(key)) for name in configs if name in records]
+    return ", ".join(f"{score.mean:.2f} ({name})" for name, score in found if score) or "-"
 
 
 def rewritten(readme: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 
@@ -68,6 +69,9 @@ class Objective(nn.Module):
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """What else is worth seeing at an evaluation, without gradient and on this process alone."""
         return {}
+
+    def hold_frozen(self, dtype: torch.dtype) -> None:
+        """Called once after building when training under autocast to `dtype`: what never learns may be cast now."""
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""

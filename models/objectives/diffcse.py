@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from errors import BadInput
-from models.auxiliary import family_of, run_layers
+from models.auxiliary import family_of, head_input, run_layers
 from models.collectives import local_rows, mean_over_tokens
 from models.encoder import SentenceEncoder, load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
+from models.packed import Packing
 from views import IGNORED, Masking, View
 
 ROWS = 16  # sentences whose logits exist at the same time
@@ -93,21 +94,30 @@ class ReplacedTokens(Objective):
         return self
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = local_rows(encoded.projected) if self.reads_projection else encoded.pooled
+        vectors = (local_rows(encoded.projected) if self.reads_projection else encoded.pooled).flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
         if not self.args.pad_as_negative:
             labels = labels.masked_fill(mask == 0, IGNORED)
-        logits = self.head(self.detect(vectors.flatten(0, 1), rewritten, mask)).float()  # (T, L, 2)
-        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+        if encoded.encoder.packed and not self.args.pad_as_negative:
+            packing = Packing.of(mask)
+            states, labels = self._detect_packed(vectors, rewritten, packing), packing.pack_labels(labels)
+        else:
+            states = self._detect(vectors, rewritten, mask)
+        logits = self.head(states).float()
+        total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
 
-    def detect(self, vectors: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    def _detect(self, vectors: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """States of the discriminator, the vectors (T, H) standing for the first token's embedding: (T, L, H)."""
-        embedded = self.discriminator.embeddings(input_ids=ids)
-        states = torch.cat([vectors.to(embedded.dtype).unsqueeze(1), embedded[:, 1:]], dim=1)
+        states = head_input(vectors, self.discriminator.embeddings(input_ids=ids))
         return run_layers(self.discriminator.encoder.layer, states, mask, self.discriminator.config)
+
+    def _detect_packed(self, vectors: Tensor, ids: Tensor, packing: Packing) -> Tensor:
+        """The same of real tokens, (1, N, H)."""
+        states = packing.with_first(packing.embed(self.discriminator.embeddings, ids), vectors)
+        return packing.run(self.discriminator.encoder.layer, states)
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:

@@ -22,6 +22,8 @@ from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
+from models.packed import Packing, make_packable
+from models.vocabulary_loss import packed_token_loss
 from views import Masking, View
 
 
@@ -81,6 +83,7 @@ class AuxiliaryMLM(Objective):
         detach: freeze `lower`.
         frozen_eval: with `detach`, keep `lower` without dropout.
         views: which views' [CLS] and twins are used.
+        packed: compute real tokens only, and the last layer and the logits at masked ones, see `models.packed`.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class AuxiliaryMLM(Objective):
         detach: bool,
         frozen_eval: bool,
         views: tuple[int, ...],
+        packed: bool = False,
     ) -> None:
         super().__init__()
         self.lower = lower.requires_grad_(not detach)
@@ -101,12 +105,17 @@ class AuxiliaryMLM(Objective):
         self.detach = detach
         self.frozen_eval = frozen_eval
         self.views = views
+        self.packed = packed
 
     def train(self, mode: bool = True) -> AuxiliaryMLM:
         super().train(mode)
         if self.detach and self.frozen_eval:
             self.lower.eval()
         return self
+
+    def hold_frozen(self, dtype: torch.dtype) -> None:
+        if self.detach:
+            self.lower.hold(dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[list(self.views)], batch)
@@ -122,12 +131,17 @@ class AuxiliaryMLM(Objective):
         return seen
 
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        mask = batch.attention_mask[list(self.views)].flatten(0, 1)  # (T, L)
+        cls, labels = cls.flatten(0, 1), batch.masked_labels.flatten(0, 1)  # (T, H), (T, L)
+        mask = batch.attention_mask[list(self.views)].flatten(0, 1)
+        mask = Packing.of(mask) if self.packed else mask
         with torch.no_grad() if self.detach else nullcontext():
-            lower = self.lower(batch.masked_input_ids.flatten(0, 1), mask)  # (T, L, H)
-        states = auxiliary.head_input(cls.flatten(0, 1), lower)
-        states = auxiliary.run_layers(self.c_head, states, mask, self.lower.config)
-        return auxiliary.masked_token_loss(self.output, states, batch.masked_labels.flatten(0, 1))
+            lower = self.lower(batch.masked_input_ids.flatten(0, 1), mask)  # (T, L, H), or (1, N, H) packed
+        if self.packed:
+            tokens, targets = mask.labelled(labels)
+            states = mask.run(self.c_head, mask.with_first(lower, cls), tokens)
+            return packed_token_loss(self.output.transform, self.output.decoder, states, targets)
+        states = auxiliary.run_layers(self.c_head, auxiliary.head_input(cls, lower), mask, self.lower.config)
+        return auxiliary.masked_token_loss(self.output, states, labels)
 
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
@@ -142,13 +156,17 @@ def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | Non
     if args.aux_weight:
         # With the encoder's configuration, so that the copies have the dropout of this run.
         lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
+        if encoder.packed:
+            make_packable(lm)
         backbone = auxiliary.backbone_of(lm)
         lower = auxiliary.LowerLayers(backbone, args.skip_from)
         head = _head(args, lm.config, backbone, source)
         output = auxiliary.VocabularyHead(lm)
         [twins] = masking(args)
         objectives.append(
-            AuxiliaryMLM(lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, twins.views)
+            AuxiliaryMLM(
+                lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, twins.views, encoder.packed
+            )
         )
     if not objectives:
         raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from errors import BadInput
-from models.auxiliary import VocabularyHead, load_masked_lm, masked_token_loss
+from models.auxiliary import VocabularyHead, load_masked_lm
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
+from models.vocabulary_loss import packed_token_loss
 from views import Masking, View
 
 
@@ -48,8 +49,8 @@ class MaskedTokens(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         ids, mask = batch.masked_input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        states = encoded.encoder.token_states(ids, mask)
-        total, count = masked_token_loss(self.output, states, batch.masked_labels.flatten(0, 1))
+        states, targets = encoded.encoder.token_states(ids, mask, batch.masked_labels.flatten(0, 1))
+        total, count = packed_token_loss(self.output.transform, self.output.decoder, states[None], targets)
         return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
 
 

@@ -61,8 +61,9 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_f
         {"num_train_epochs": 3, "max_steps": -1, "per_device_train_batch_size": 100, "save_steps": 4},
         {"dataloader_num_workers": 1},
         {"bf16": "true"},
+        {"packed": "false"},
     ],
-    ids=["infocse", "simcse", "accumulation", "second epoch", "worker", "bf16"],
+    ids=["infocse", "simcse", "accumulation", "second epoch", "worker", "bf16", "padded"],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path, flags):
     run_unsup.main(unsup("whole", **flags))

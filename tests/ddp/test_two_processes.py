@@ -25,21 +25,21 @@ from models.training import EncoderForTraining
 ROWS = 8
 
 
-def stage_two(folder, method, args, projection):
+def stage_two(folder, method, args, projection, packed=False):
     config = load_config(folder)
     set_dropout(config, 0.0)
     torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64)
-    objectives = method.build(args, encoder, folder)
-    return EncoderForTraining(encoder, projection_named(projection, config.hidden_size, 0.3), objectives).train()
+    encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64, packed)
+    head = projection_named(projection, config.hidden_size, 0.3)
+    return EncoderForTraining(encoder, head, method.build(args, encoder, head, folder)).train()
 
 
-def stage_one(folder):
+def stage_one(folder, packed=False):
     config = load_config(folder)
     set_dropout(config, 0.0)
     torch.manual_seed(1)
     lm = load_masked_lm(folder, config)
-    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).train()
+    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
 
 
 CASES = {
@@ -50,7 +50,11 @@ CASES = {
     "infocse, aux_weight 1": lambda folder: stage_two(
         folder, infocse, infocse.Arguments(aux_init="random", skip_from=2, aux_weight=1.0), "batch_norm"
     ),
+    "infocse, packed": lambda folder: stage_two(
+        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2, aux_weight=1.0), "linear_tanh", True
+    ),
     "stage 1": stage_one,
+    "stage 1, packed": lambda folder: stage_one(folder, True),
 }
 
 
@@ -67,7 +71,7 @@ def make_batch(case):
     counts = [(labels[:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]
     assert counts[0] > 1.5 * counts[1] > 0
     masked = torch.where(chosen, 5, ids)
-    if case == "stage 1":
+    if case.startswith("stage 1"):
         return {"input_ids": masked[0], "attention_mask": mask[0], "labels": labels[0]}
     batch = {"input_ids": ids, "attention_mask": mask}
     return batch if case == "simcse" else batch | {"masked_input_ids": masked, "masked_labels": labels}

@@ -43,7 +43,7 @@ def test_repeated_subwords_stand_beside_themselves():
     for seed in range(2000):
         made = runs(IDS, seed)
         assert undo(made.tolist()) == IDS.tolist()
-        values, counts = np.unique(made, return_counts=True)
+        _, counts = np.unique(made, return_counts=True)
         assert counts.max() <= 2
         places += counts - 1
     assert places.min() > 0.7 * places.mean()  # every place is as likely

@@ -67,7 +67,7 @@ def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
 
 
 def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
-    encoder, projection = parts
+    encoder, _ = parts
     ids, mask = torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)), torch.ones(4, 7).long()
     for mode in ("train", "eval"):
         slow = MomentumEncoder(encoder, None, 0.99, mode, "copy").train()

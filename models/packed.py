@@ -1,0 +1,196 @@
+"""A batch without its padding: a backbone's own layers on the real tokens only.
+
+The sentences of a batch lie behind each other in one row, (1, N, H). Embeddings, projections, feed-forward and
+norms know no sentence, so they run on that row as they are; attention alone spreads its queries, keys and values over
+the padded grid again, under the function registered here with transformers. A layer may compute its output at some
+tokens only, from the keys and values of all.
+
+Dropout draws its masks over other shapes than in the padded call: the same distribution, another stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from models.dropout import attend, rates_of, running_rates
+from models.rows import collect, rounded, spread
+from views import IGNORED
+
+logger = logging.getLogger(__name__)
+NAME = "packed"
+FAMILIES = ("bert", "roberta")  # whose layers take [states, mask] and keep their parts under BERT's names
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the N tokens of a packed batch stand in the padded grid of B rows and `length` columns.
+
+    Beside the real tokens it holds as many padding positions as make N a round number (see `models.rows`). As in the
+    padded call they attend and are not attended to, and no loss or pooling reads them.
+
+    Attributes:
+        batch, columns: B, and L of the mask it was made from.
+        length: columns of the grid: L rounded up to a multiple of 8.
+        slots: the place of each token in the flattened grid, rising, (N,).
+        queries: the same of the tokens that attend; `slots`, or a part of them.
+        first: the index of each sentence's first token among the N, (B,).
+        keys: which places are attended to, (B, 1, 1, length), or None where all are.
+        rates: dropout rates of the sentences, (B,), see `models.dropout`; None for the modules' own.
+    """
+
+    batch: int
+    columns: int
+    length: int
+    slots: Tensor
+    queries: Tensor
+    first: Tensor
+    keys: Tensor | None
+    rates: Tensor | None = None
+
+    @classmethod
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packing:
+        """From the mask of the padded batch, (B, L), and each sentence's dropout rate, (B,)."""
+        batch, columns = attention_mask.shape
+        length = -(-columns // 8) * 8
+        grid = F.pad(attention_mask.bool(), (0, length - columns))
+        kept = grid.clone()
+        kept[:, 0] = True  # also where the padding is on the left
+        kept = rounded(kept.flatten(), True)
+        slots = kept.nonzero().squeeze(1)
+        first = kept.cumsum(0).view(batch, length)[:, 0] - 1
+        keys = None if bool(grid.all()) else grid.view(batch, 1, 1, length)
+        return cls(batch, columns, length, slots, slots, first, keys, rates)
+
+    @property
+    def row(self) -> Tensor:
+        """The sentence of each token, (N,)."""
+        return self.slots // self.length
+
+    @property
+    def position(self) -> Tensor:
+        """Its column in the padded batch, (N,); filled-in columns count as the last one."""
+        return (self.slots % self.length).clamp(max=self.columns - 1)
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """Integers of the padded batch, (B, L) -> (N,)."""
+        return padded[self.row, self.position]
+
+    def pack_labels(self, labels: Tensor) -> Tensor:
+        """Labels of the padded batch, (B, L) -> (N,); filled-in columns carry none."""
+        return self.pack(labels).masked_fill(self.slots % self.length >= self.columns, IGNORED)
+
+    def unpack(self, states: Tensor) -> Tensor:
+        """States (1, N, H) -> (B, L, H), zeros where no token is."""
+        grid = spread(states[0], self.slots, self.batch * self.length)
+        return grid.view(self.batch, self.length, -1)[:, : self.columns]
+
+    def at(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """The states of some different tokens, (1, N, H) -> (1, number of tokens, H)."""
+        return collect(states[0], tokens).unsqueeze(0)
+
+    def with_first(self, states: Tensor, cls: Tensor) -> Tensor:
+        """[h ; M > 0]: states (1, N, H) with the sentence vectors (B, H) in the place of the first tokens."""
+        return states.index_copy(1, self.first, cls.to(states.dtype).unsqueeze(0))
+
+    def labelled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens that carry a label, and some others, never first ones, to a round number: indices, labels (M,)."""
+        packed = self.pack_labels(labels)
+        spare = torch.ones_like(packed, dtype=torch.bool).index_fill_(0, self.first, False)
+        chosen = rounded(packed != IGNORED, spare).nonzero().squeeze(1)
+        return chosen, packed[chosen]
+
+    def embed(self, embeddings: nn.Module, input_ids: Tensor) -> Tensor:
+        """Ids (B, L) -> embeddings of the packed tokens, (1, N, H)."""
+        if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from behind the padding index
+            positions = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
+            positions = self.pack(positions)
+        else:
+            positions = self.position
+        with self._sampled():
+            return embeddings(input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
+
+    def _sampled(self, tokens: Tensor | None = None):
+        """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
+        if self.rates is None:
+            return rates_of(None)
+        return rates_of(self.rates[self.row if tokens is None else self.row[tokens]].view(1, -1, 1))
+
+    def run(self, layers: nn.ModuleList, states: Tensor, only: Tensor | None = None) -> Tensor:
+        """Transformer layers in order, (1, N, H) -> (1, N, H), or the last one's output at the tokens `only`."""
+        with self._sampled():
+            for layer in layers if only is None else layers[:-1]:
+                states = layer(states, self)
+        return states if only is None else self._run_at(layers[-1], states, only)
+
+    def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
+        """One layer's output at some tokens: `layer.forward` with queries and all that follows for these alone."""
+        attention, chosen = layer.attention.self, self.at(states, tokens)
+
+        def heads(x: Tensor) -> Tensor:
+            return x.view(1, x.shape[1], attention.num_attention_heads, -1).transpose(1, 2)
+
+        mixed, _ = packed_attention(
+            attention,
+            heads(attention.query(chosen)),
+            heads(attention.key(states)),
+            heads(attention.value(states)),
+            replace(self, queries=self.slots[tokens]),
+            dropout=attention.dropout.p if attention.training else 0.0,
+            scaling=attention.scaling,
+        )
+        with self._sampled(tokens):
+            return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(2), chosen))
+
+
+def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
+    """Attention within the sentences of a packed batch; transformers' own `sdpa` where the mask is no Packing.
+
+    Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
+    """
+    if not isinstance(attention_mask, Packing):
+        rates = running_rates() if module.training else None
+        if rates is None:
+            return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+        mixed = attend(query, key, value, attention_mask, rates.unsqueeze(-1).nan_to_num(dropout), scaling)
+        return mixed.transpose(1, 2), None
+    packing, (_, heads, _, width) = attention_mask, key.shape
+    size = packing.batch * packing.length
+
+    def grid(x: Tensor, places: Tensor) -> Tensor:
+        rows = x.transpose(1, 2).reshape(-1, heads * width)
+        return spread(rows, places, size).view(packing.batch, packing.length, heads, width).transpose(1, 2)
+
+    query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
+    if packing.rates is None or not module.training:
+        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout, scale=scaling)
+    else:
+        mixed = attend(query, key, value, packing.keys, packing.rates.view(-1, 1, 1, 1).nan_to_num(dropout), scaling)
+    rows = mixed.transpose(1, 2).reshape(size, heads * width)
+    return collect(rows, packing.queries).view(1, -1, heads, width), None
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the same model
+
+
+def make_packable(model: PreTrainedModel) -> None:
+    """Let the layers of a model of a known family take a Packing for a mask; its padded call stays as it was."""
+    if model.config.model_type not in FAMILIES:
+        raise ValueError(f"packing knows the layers of {', '.join(FAMILIES)}, not of '{model.config.model_type}'")
+    model.set_attn_implementation(NAME)
+
+
+def use_packing(config, wanted: bool) -> bool:
+    """Whether a model runs packed; a family that cannot is said, and runs padded."""
+    if wanted and config.model_type not in FAMILIES:
+        logger.info("%s: runs padded; packing knows %s", config.model_type, ", ".join(FAMILIES))
+        return False
+    return wanted

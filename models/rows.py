@@ -1,0 +1,59 @@
+"""Rows of a matrix to other places and back, and how many of them to compute."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def filled(count: int) -> int:
+    """`count` rounded up by at most a sixteenth, to one of sixteen values between two powers of two.
+
+    oneDNN keeps a primitive for every shape it has seen: with a new number of tokens in every step, bfloat16 training
+    on a CPU would grow by tens of megabytes a step.
+    """
+    step = max(8, 1 << max(0, count.bit_length() - 5))
+    return -(-max(count, 1) // step) * step
+
+
+def rounded(chosen: Tensor, spare: Tensor | bool) -> Tensor:
+    """A mask (N,) with as many of its first gaps, where they are spare, closed as make the chosen a round number."""
+    count = int(chosen.sum())
+    missing, gaps = filled(count) - count, ~chosen & spare
+    return chosen | (gaps & (gaps.cumsum(0) <= missing))
+
+
+def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
+    """Rows (N, W) to their different places among `size` rows, zeros elsewhere."""
+    return _Spread.apply(rows, places, size)
+
+
+def collect(rows: Tensor, places: Tensor) -> Tensor:
+    """The rows at different places, (size, W) -> (N, W); the adjoint of `spread`."""
+    return _Collect.apply(rows, places)
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows: Tensor, places: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(places)
+        return rows.new_zeros(size, rows.shape[1]).index_copy_(0, places, rows)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        return gradient.index_select(0, *ctx.saved_tensors), None, None
+
+
+class _Collect(torch.autograd.Function):
+    """Indexing, with a backward that copies: places differ, so nothing has to be added up."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.size = len(rows)
+        return rows.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        (places,) = ctx.saved_tensors
+        return gradient.new_zeros(ctx.size, gradient.shape[1]).index_copy_(0, places, gradient), None

@@ -1,0 +1,279 @@
+"""Packed equals padded: losses, gradients, vectors; and dropout keeps its rate."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lifecycle import set_dropout
+from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
+from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.heads import projection_named
+from models.masked_lm import AuxiliaryMaskedLM
+from models.objectives import infocse, simcse
+from models.packed import Packing, make_packable, use_packing
+from models.pooling import POOLINGS
+from models.rows import filled
+from models.training import EncoderForTraining
+
+INFO = {"aux_init": "random", "skip_from": 2}
+METHODS = {
+    "simcse": (simcse, simcse.Arguments()),
+    "infocse": (infocse, infocse.Arguments(**INFO)),
+    "infocse, aux_weight 1": (infocse, infocse.Arguments(aux_weight=1.0, **INFO)),
+    "first view": (infocse, infocse.Arguments(aux_weight=1.0, aux_views="first", **INFO)),
+    "no detach": (infocse, infocse.Arguments(aux_weight=1.0, aux_detach=False, **INFO)),
+}
+LENGTHS = {
+    "random": [2, 7, 11, 3, 9, 5, 13, 4],
+    "one token": [1, 1, 6, 2],
+    "all of one token": [1, 1, 1],
+    "one length": [8, 8, 8, 8],
+    "longest": [64, 3, 40, 17],
+}
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def folder(request):
+    return str(request.getfixturevalue(request.param))
+
+
+def config_without_dropout(folder):
+    config = load_config(folder)
+    set_dropout(config, 0.0)
+    return config
+
+
+def stage_two(folder, packed, method="infocse, aux_weight 1", pooling="cls_before_pooler", dropout=0.0):
+    """With the linear-tanh head: batch norm over a few rows multiplies rounding more than the tolerance allows."""
+    module, args = METHODS[method]
+    config = config_without_dropout(folder)
+    set_dropout(config, dropout)
+    torch.manual_seed(1)
+    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
+    projection = projection_named("linear_tanh", config.hidden_size, 0.1)
+    objectives = module.build(args, encoder, projection, folder)
+    return EncoderForTraining(encoder, projection, objectives).train()
+
+
+def stage_one(folder, packed):
+    config = config_without_dropout(folder)
+    torch.manual_seed(1)
+    lm = load_masked_lm(folder, config)
+    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
+
+
+def make_batch(folder, lengths, method="infocse", seed=3):
+    config = load_config(folder)
+    generator = torch.Generator().manual_seed(seed)
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long().expand(2, -1, -1)
+    ids = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
+    ids = torch.where(mask == 1, ids, config.pad_token_id)
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
+    chosen[:, :, 0] = False
+    batch = {"input_ids": ids, "attention_mask": mask.contiguous()}
+    twins = {"masked_input_ids": torch.where(chosen, 7, ids), "masked_labels": torch.where(chosen, ids, -100)}
+    if method == "first view":
+        twins = {name: value[:1] for name, value in twins.items()}
+    return batch if method == "simcse" else batch | twins
+
+
+def one_view(batch):
+    return {
+        "input_ids": batch["masked_input_ids"][0],
+        "attention_mask": batch["attention_mask"][0],
+        "labels": batch["masked_labels"][0],
+    }
+
+
+def measured(model, batch):
+    output = model(**batch)
+    output.loss.backward()
+    return output, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_equal(padded, packed, batch):
+    one, gradients = measured(padded, batch)
+    two, others = measured(packed, batch)
+    assert two.loss.item() == pytest.approx(one.loss.item(), rel=1e-5, abs=1e-6)
+    for name, value in one.terms.items():
+        assert two.terms[name].item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6)
+    assert gradients.keys() == others.keys()
+    whole = torch.cat([g.flatten() for g in gradients.values()]).norm()
+    assert whole > 1e-3
+    for name, g in gradients.items():
+        assert (g - others[name]).norm() <= 1e-5 * g.norm() + 1e-7 * whole, name
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("lengths", ["random", "longest"])
+def test_losses_and_gradients_equal_the_padded_ones(folder, method, lengths):
+    batch = make_batch(folder, LENGTHS[lengths], method)
+    assert_equal(stage_two(folder, False, method), stage_two(folder, True, method), batch)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
+def test_every_pooling_at_every_length(folder, lengths, pooling):
+    batch = make_batch(folder, LENGTHS[lengths])
+    vectors = []
+    for packed in (False, True):
+        model = stage_two(folder, packed, pooling=pooling).eval()
+        encoded = model.encoder(batch["input_ids"][0], batch["attention_mask"][0])
+        (encoded.pooled * torch.arange(32)).sum().backward()
+        gradients = [p.grad for p in model.encoder.parameters()]
+        vectors.append((encoded.pooled, encoded.cls, gradients))
+    (pooled, cls, gradients), (other_pooled, other_cls, others) = vectors
+    assert (pooled - other_pooled).abs().max() < 1e-5
+    assert (cls - other_cls).abs().max() < 1e-5
+    assert pooled.std() > 0.1
+    whole = torch.cat([g.flatten() for g in gradients]).norm()
+    for g, other in zip(gradients, others, strict=True):
+        assert (g - other).norm() <= 1e-5 * g.norm() + 1e-6 * whole
+
+
+@pytest.mark.parametrize("lengths", ["random", "one token", "one length", "longest"])
+def test_stage_one_equals_the_padded_call(folder, lengths):
+    batch = one_view(make_batch(folder, LENGTHS[lengths]))
+    assert (batch["labels"] != -100).any()
+    assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
+    probed = [stage_one(folder, packed).probe(**batch) for packed in (False, True)]
+    assert probed[0].keys() == probed[1].keys()
+    assert all(probed[1][name] == pytest.approx(value, rel=1e-5) for name, value in probed[0].items())
+
+
+def test_a_label_on_the_first_token_is_no_exception(folder):
+    batch = one_view(make_batch(folder, LENGTHS["random"]))
+    batch["labels"][:3, 0] = torch.tensor([11, 12, 13])
+    assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
+
+
+def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_parameter(folder):
+    batch = make_batch(folder, LENGTHS["random"])
+    batch["masked_labels"].fill_(-100)
+    model = stage_two(folder, True)
+    output, gradients = measured(model, batch)
+    assert output.terms["aux_mlm"].item() == 0
+    assert set(gradients) == {name for name, p in model.named_parameters() if p.requires_grad}
+
+
+def test_probe_of_the_packed_model_equals_the_padded_one(folder):
+    batch = make_batch(folder, LENGTHS["random"])
+    padded, packed = (stage_two(folder, packed).probe(**batch) for packed in (False, True))
+    assert padded.keys() == packed.keys()
+    assert all(packed[name] == pytest.approx(value, rel=1e-4, abs=1e-5) for name, value in padded.items())
+
+
+def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
+    """Both round to 8 bits in another order: within 2 % in the loss, and a gradient of the same direction."""
+    batch, seen = make_batch(folder, LENGTHS["random"]), []
+    for packed in (False, True):
+        model = stage_two(folder, packed)
+        model.objectives[1].hold_frozen(torch.bfloat16)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(**batch).loss
+        loss.backward()
+        assert all(p.grad.dtype == torch.float32 for p in model.parameters() if p.grad is not None)
+        gradient = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        seen.append((loss.item(), torch.cat(gradient)))
+    assert seen[1][0] == pytest.approx(seen[0][0], rel=0.02)
+    assert F.cosine_similarity(seen[0][1], seen[1][1], dim=0) > 0.98
+
+
+def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
+    lower = LowerLayers(backbone_of(load_masked_lm(folder)), 2).eval()
+    batch = make_batch(folder, LENGTHS["random"])
+    ids, mask = batch["input_ids"][0], batch["attention_mask"][0]
+    states = []
+    for held in (False, True):
+        if held:
+            lower.hold(torch.bfloat16)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            states.append(lower(ids, mask))
+    assert torch.equal(*states)
+    kinds = {value.dtype for value in lower.layers.state_dict().values()}
+    assert kinds == {torch.bfloat16, torch.float32}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_dropout_keeps_its_rate(tiny_bert, packed, monkeypatch):
+    """Share of dropped attention weights and hidden units, within four standard deviations of a binomial.
+
+    One-hot values make attention's output its weights; what is real is counted, padding is not.
+    """
+    rate, lengths = 0.2, [16] * 40 + [9] * 40
+    seen = {"hidden": [0, 0]}
+    drop = F.dropout
+
+    def counted(x, p=0.5, training=True, inplace=False):
+        out = drop(x, p, training, inplace)
+        seen["hidden"][0] += int(((out == 0) & (x != 0)).sum())
+        seen["hidden"][1] += int((x != 0).sum())
+        return out
+
+    monkeypatch.setattr(F, "dropout", counted)
+    model = stage_two(str(tiny_bert), packed, "simcse", "avg", rate)
+    model(**make_batch(str(tiny_bert), lengths, "simcse"))
+    dropped, count = seen["hidden"]
+    assert count > 100_000
+    assert abs(dropped - rate * count) < 4 * (rate * (1 - rate) * count) ** 0.5
+
+    dropped, count = attention_dropped(model.encoder.backbone, packed, lengths, rate)
+    assert abs(dropped - rate * count) < 4 * (rate * (1 - rate) * count) ** 0.5
+
+
+def attention_dropped(backbone, packed, lengths, rate):
+    """Zeros among the attention weights of real pairs, and the number of such pairs."""
+    from models.packed import packed_attention
+
+    torch.manual_seed(0)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    key = torch.randn(len(lengths), 1, max(lengths), 16)
+    value = torch.eye(16).expand(len(lengths), 1, 16, 16)
+    attention = backbone.encoder.layer[0].attention.self
+    if not packed:
+        weights, _ = packed_attention(attention, key, key, value, mask[:, None, None], dropout=rate, scaling=0.1)
+        weights = weights[mask][:, 0]
+    else:
+        packing = Packing.of(mask.long())
+        row = [x.transpose(1, 2)[packing.row, packing.position][None].transpose(1, 2) for x in (key, key, value)]
+        weights, _ = packed_attention(attention, *row, packing, dropout=rate, scaling=0.1)
+        weights = weights[0, mask[packing.row, packing.position], 0]
+    allowed = torch.repeat_interleave(mask, torch.tensor(lengths), dim=0)
+    assert (weights[~allowed] == 0).all()
+    return int((weights[allowed] == 0).sum()), int(allowed.sum())
+
+
+def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
+    generator = torch.Generator().manual_seed(0)
+    sizes = set()
+    for _ in range(50):
+        lengths = torch.randint(3, 33, (128,), generator=generator)
+        mask = (torch.arange(32) < lengths[:, None]).long()
+        packing = Packing.of(mask)
+        sizes.add(len(packing.slots))
+        real = mask[packing.row, packing.position] == 1
+        assert real.sum() == mask.sum()
+        assert (packing.position[packing.first] == 0).all()
+        assert packing.row[packing.first].tolist() == list(range(128))
+    assert len(sizes) <= 6
+    for count in range(1, 5000):
+        assert count <= filled(count) <= max(8, count * 17 / 16 + 8)
+    assert len({filled(count) for count in range(1024, 2048)}) <= 17
+
+
+def test_the_padded_call_of_a_packable_model_is_what_it_was(folder):
+    batch = make_batch(folder, LENGTHS["random"])
+    plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
+    make_packable(packable)
+    inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
+    assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)
+
+
+def test_other_families_run_padded_and_it_is_said(caplog):
+    from transformers import BertConfig, DistilBertConfig
+
+    assert use_packing(BertConfig(), True)
+    assert not use_packing(BertConfig(), False)
+    with caplog.at_level("INFO"):
+        assert not use_packing(DistilBertConfig(), True)
+    assert "distilbert: runs padded" in caplog.text
