@@ -66,8 +66,6 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     objectives = method.build(method_args, encoder, projection, source)
     for objective in objectives if bf16 else []:
         objective.hold_frozen(torch.bfloat16)
-    if not any(objective.reads_projection for objective in objectives):
-        projection = None  # a head that no loss reaches has no gradient
     encoder.head = projection if kept else None
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 

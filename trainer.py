@@ -116,8 +116,10 @@ class EmbeddingTrainer(Trainer):
         return seen | ({} if self.dev is None else dict([self.dev()]))
 
     def _issue_warnings_after_load(self, load_result) -> None:
-        """A resumed model must be whole; tied tensors are stored once."""
-        missing = set(load_result.missing_keys) - set(self.model.all_tied_weights_keys)
+        """A resumed model must be whole; tensors that share their memory are stored once."""
+        state, absent = self.model.state_dict(), set(load_result.missing_keys)
+        loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
+        missing = {name for name in absent if state[name].data_ptr() not in loaded}
         if missing or load_result.unexpected_keys:
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")

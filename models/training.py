@@ -41,7 +41,8 @@ class EncoderForTraining(PreTrainedModel):
     def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
         super().__init__(encoder.config)
         self.encoder = encoder
-        self.projection = projection
+        read = any(objective.reads_projection for objective in objectives)
+        self.projection = projection if read else None  # a head that no loss reaches would never get a gradient
         self.objectives = nn.ModuleList(objectives)
         self.post_init()
 

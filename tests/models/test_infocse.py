@@ -13,6 +13,7 @@ from models.encoder import SentenceEncoder, load_backbone, load_config, load_tok
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
+from models.objectives.base import Batch
 from models.training import EncoderForTraining
 
 ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
@@ -112,15 +113,10 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
 def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
     """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
     model, batch = build(stage_one), make_batch(stage_one)
-    encoded = model._encode(EncoderBatch(batch))
+    encoded = model._encode(Batch(**batch))
     encoded.cls = encoded.cls.detach()
-    auxiliary_of(model)(encoded, EncoderBatch(batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(encoded, Batch(**batch))["aux_mlm"].value.backward()
     assert all(p.grad is None for p in model.encoder.parameters())
-
-
-class EncoderBatch:
-    def __init__(self, batch):
-        self.__dict__.update(batch)
 
 
 def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
@@ -188,7 +184,7 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
         captured.append(output)
 
     model.encoder.backbone.register_forward_hook(keep)
-    auxiliary_of(model)(model._encode(EncoderBatch(batch)), EncoderBatch(batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(model._encode(Batch(**batch)), Batch(**batch))["aux_mlm"].value.backward()
     gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
     assert gradient[0, :, 0].abs().max() > 0
     assert gradient[1].abs().max() == 0
