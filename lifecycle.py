@@ -155,7 +155,7 @@ def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str,
 def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     """One batch through model and losses; prints the plan and the raw terms."""
     size = trainer.args.per_device_train_batch_size
-    batch = trainer.data_collator([(0, i) for i in range(size)])
+    batch = trainer.data_collator([(0, i, 0) for i in range(size)])
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
     trainer.model.train()
     batch = {name: value.to(trainer.args.device) for name, value in batch.items()}

@@ -60,14 +60,12 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     length = usable_length(config, tokenizer)
     kept = pooling_named(model_args.pooling).keeps_head
     encoder = SentenceEncoder(backbone, model_args.pooling, None, length, use_packing(config, model_args.packed))
-    objectives = method.build(method_args, encoder, source)
-    for objective in objectives if bf16 else []:
-        objective.hold_frozen(torch.bfloat16)
-    projection = None
-    if any(objective.reads_projection for objective in objectives):
-        projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
+    projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
+    objectives = method.build(method_args, encoder, projection, source)
+    for objective in objectives if bf16 else []:
+        objective.hold_frozen(torch.bfloat16)
     encoder.head = projection if kept else None
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 

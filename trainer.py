@@ -48,14 +48,14 @@ class EmbeddingTrainer(Trainer):
             raise BadInput(
                 f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
             )
-        self.sampler = KeyedSampler(args.seed, count)
+        self.sampler = KeyedSampler(args.seed, count, args.per_device_train_batch_size * args.world_size)
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
         super().__init__(
             model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
         )
-        self._probe = collator([(-1, i) for i in range(min(count, 128))])
+        self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
         self.add_callback(_Steps(self.sampler, model))
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
         set_seed(args.seed, device_specific=True)
@@ -116,8 +116,10 @@ class EmbeddingTrainer(Trainer):
         return seen | ({} if self.dev is None else dict([self.dev()]))
 
     def _issue_warnings_after_load(self, load_result) -> None:
-        """A resumed model must be whole; tied tensors are stored once."""
-        missing = set(load_result.missing_keys) - set(self.model.all_tied_weights_keys)
+        """A resumed model must be whole; tensors that share their memory are stored once."""
+        state, absent = self.model.state_dict(), set(load_result.missing_keys)
+        loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
+        missing = {name for name in absent if state[name].data_ptr() not in loaded}
         if missing or load_result.unexpected_keys:
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")

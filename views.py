@@ -15,15 +15,30 @@ IGNORED = -100  # label of a position that carries no loss
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Dropout rates as random numbers.
+
+    Attributes:
+        quantile: a pure function: uniform numbers in [0, 1) of any shape -> rates of that shape.
+        per_sentence: a rate a sentence; else one for all sentences of a view in a step.
+    """
+
+    quantile: Callable[[np.ndarray], np.ndarray]
+    per_sentence: bool
+
+
+@dataclass(frozen=True)
 class View:
     """One copy of a sentence.
 
     Attributes:
-        edit: a pure function (token ids without special tokens, generator) -> token ids, applied by the collator;
-            None leaves the sentence as it is, so that two views differ by dropout alone.
+        edit: a pure function (token ids without special tokens, which of them start a word, generator) -> token ids,
+            applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone.
+        dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
     """
 
-    edit: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None = None
+    edit: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray] | None = None
+    dropout: Rates | None = None
 
 
 @dataclass(frozen=True)
@@ -36,9 +51,13 @@ class Masking:
             section 3.1); `mask` replaces all.
         whole_words: choose words, and with a word all of its pieces.
         views: the copies that get a masked twin, by position.
+        name: what the batch calls the twins: `NAME_input_ids`, `NAME_labels`.
+        uniforms: also draw a number in [0, 1) for every position, `NAME_uniforms`, for a generator that samples.
     """
 
     rate: float
     recipe: Literal["bert", "mask"] = "bert"
     whole_words: bool = False
     views: tuple[int, ...] = (0,)
+    name: str = "masked"
+    uniforms: bool = False

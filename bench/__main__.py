@@ -14,6 +14,7 @@ from eval.report import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
+    "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
     "memory": "peak memory of a training step against the published computation",
     "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
@@ -45,8 +46,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
     torch.set_num_threads(args.threads)
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
                "threads": args.threads}  # fmt: skip
-    rows = [{**row, **machine} for row in importlib.import_module(f"bench.{args.subject}").rows(args)]
-    sys.stdout.write(table(rows) + "\n")
+    subject = importlib.import_module(f"bench.{args.subject}")
+    rows = [{**row, **machine} for row in subject.rows(args)]
+    sys.stdout.write(getattr(subject, "table", table)(rows) + "\n")
     if args.output:
         write_rows(args.output, rows)
     return rows

@@ -53,11 +53,12 @@ class Collator:
         views: one entry a view; with rows of several sentences view i shows sentence i.
         max_length: tokens of a sentence, special ones included; the rest is cut off.
         seed: of all draws.
-        masking: which views get a masked twin, or None.
+        masking: which views get a masked twin; several twins have different names.
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
-        masked_input_ids, masked_labels: (number of masked views, B, L), only with `masking`.
+        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
+        dropout_rates: (V, B), only where a view draws its dropout; NaN for a view that keeps the backbone's.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Collator:
         views: Sequence[View],
         max_length: int,
         seed: int,
-        masking: Masking | None = None,
+        masking: Sequence[Masking] = (),
     ) -> None:
         self.corpus = corpus
         self.frame = Frame.of(tokenizer)
@@ -76,17 +77,20 @@ class Collator:
         self.views = list(views)
         self.max_length = max_length
         self.seed = seed
-        self.masking = masking
-        self._starts = word_starts(tokenizer) if masking and masking.whole_words else None
+        self.masking = tuple(masking)
+        words = any(view.edit for view in self.views) or any(each.whole_words for each in self.masking)
+        self._starts = word_starts(tokenizer) if words else None
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
-        epochs, indices = np.array(batch, dtype=np.int64).T
+        epochs, indices, steps = np.array(batch, dtype=np.int64).T
         ids, mask = self._framed(self._sentences(epochs, indices))
         shape = (len(self.views), len(indices), ids.shape[1])
         made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         made = {name: value.reshape(shape) for name, value in made.items()}
-        if self.masking is not None:
-            made |= self._masked(made["input_ids"], mask.reshape(shape), epochs, indices)
+        for masking in self.masking:
+            made |= self._masked(masking, made["input_ids"], mask.reshape(shape), epochs, indices)
+        if any(view.dropout for view in self.views):
+            made["dropout_rates"] = self._rates(epochs, indices, steps)
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
@@ -99,7 +103,7 @@ class Collator:
             if view.edit is not None:
                 keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
                 pairs = zip(sentences, keyed, strict=True)
-                sentences = [view.edit(ids, draws.generator(key))[:longest] for ids, key in pairs]
+                sentences = [view.edit(ids, self._starts[ids], draws.generator(key))[:longest] for ids, key in pairs]
             rows += sentences
         return rows
 
@@ -116,17 +120,29 @@ class Collator:
             ids[np.arange(len(rows)), start + lengths + offset] = token
         return ids, position < lengths[:, None] + self.frame.size
 
+    def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Dropout rates of every view and sentence, (V, B) float32."""
+        made = np.full((len(self.views), len(indices)), np.nan, dtype=np.float32)
+        for number, view in enumerate(self.views):
+            if view.dropout is not None:
+                counted = indices if view.dropout.per_sentence else steps
+                keyed = draws.keys(self.seed, epochs, counted, f"dropout {number}")
+                made[number] = view.dropout.quantile(draws.uniforms(keyed, 1)[:, 0])
+        return made
+
     def _masked(
-        self, ids: np.ndarray, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray
+        self, masking: Masking, ids: np.ndarray, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray
     ) -> dict[str, np.ndarray]:
-        masking, made = self.masking, []
+        made, numbers = [], []
+        stream = "" if masking.name == "masked" else f"{masking.name} "
         for view in masking.views:
             # A stream a purpose, not one stream cut in two: the numbers of a sentence must not depend on how long
             # the longest sentence of its batch is.
-            select, replace = (
-                draws.uniforms(draws.keys(self.seed, epochs, indices, f"{purpose} {view}"), ids.shape[-1])
-                for purpose in ("mask", "replace")
+            select, replace, free = (
+                draws.uniforms(draws.keys(self.seed, epochs, indices, f"{stream}{purpose} {view}"), ids.shape[-1])
+                for purpose in ("mask", "replace", "uniform")
             )
+            numbers.append(free.astype(np.float32))
             maskable = self._maskable(mask[view])
             if masking.whole_words:
                 chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)
@@ -134,7 +150,8 @@ class Collator:
                 chosen = choose_tokens(maskable, masking.rate, select)
             made.append(corrupt(ids[view], chosen, masking.recipe, self.frame.mask, self.frame.vocabulary, replace))
         masked, labels = zip(*made, strict=True)
-        return {"masked_input_ids": np.stack(masked), "masked_labels": np.stack(labels)}
+        found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
+        return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
     def _maskable(self, mask: np.ndarray) -> np.ndarray:
         """Real tokens that are not special, (B, L)."""
@@ -147,7 +164,7 @@ class MaskedCollator:
     """The masked twin alone, as one view: input_ids, attention_mask, labels (B, L), for masked language models."""
 
     def __init__(self, corpus: Corpus, tokenizer, max_length: int, seed: int, masking: Masking) -> None:
-        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, masking)
+        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, [masking])
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         made = self._collate(batch)

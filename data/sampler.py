@@ -8,15 +8,23 @@ from torch.utils.data import Dataset, Sampler
 
 from data import draws
 
-Key = tuple[int, int]
+Key = tuple[int, int, int]  # epoch, index of the example, step of the epoch whose batch it belongs to
 
 
 class KeyedSampler(Sampler):
-    """Yields (epoch, index) pairs in the order of a permutation keyed by (seed, epoch)."""
+    """Yields keys in the order of a permutation keyed by (seed, epoch).
 
-    def __init__(self, seed: int, count: int) -> None:
+    Args:
+        seed: of the permutation.
+        count: examples.
+        batch_size: examples of all processes in one forward; counts the steps, so that what is drawn for a whole
+            batch is the same in every process.
+    """
+
+    def __init__(self, seed: int, count: int, batch_size: int) -> None:
         self.seed = seed
         self.count = count
+        self.batch_size = batch_size
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -26,8 +34,8 @@ class KeyedSampler(Sampler):
         return self.count
 
     def __iter__(self) -> Iterator[Key]:
-        for index in draws.permutation(self.seed, self.epoch, self.count):
-            yield self.epoch, int(index)
+        for place, index in enumerate(draws.permutation(self.seed, self.epoch, self.count)):
+            yield self.epoch, int(index), place // self.batch_size
 
 
 class Keys(Dataset):

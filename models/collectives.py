@@ -22,6 +22,21 @@ def gather_with_gradient(local: Tensor) -> Tensor:
     return local if world_size() == 1 else torch.cat(all_gather(local.contiguous()), dim=1)
 
 
+@torch.no_grad()
+def gather_rows(local: Tensor) -> Tensor:
+    """Rows of all processes in their order, without gradient: (B, D) -> (N, D)."""
+    if world_size() == 1:
+        return local
+    parts = [torch.empty_like(local) for _ in range(world_size())]
+    dist.all_gather(parts, local.contiguous())
+    return torch.cat(parts)
+
+
+def local_rows(everyone: Tensor) -> Tensor:
+    """This process's part of gathered rows, (V, N, D) -> (V, B, D)."""
+    return everyone if world_size() == 1 else everyone.chunk(world_size(), dim=1)[dist.get_rank()]
+
+
 def mean_over_tokens(total: Tensor, count: Tensor) -> Tensor:
     """Sum of local token losses over the number of tokens of all processes, scaled so that DDP's average is exact.
 

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def info_nce(query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None) -> Tensor:
+def info_nce(
+    query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None, own_negative_weight: float = 0.0
+) -> Tensor:
     """Cross entropy of picking each query's own key among all keys and extra negatives.
 
     loss = mean_i -log( exp(s(q_i, k_i)) / sum_c exp(s(q_i, c)) ),  s(a, b) = cos(a, b) / temperature
@@ -17,6 +19,8 @@ def info_nce(query: Tensor, key: Tensor, temperature: float, negatives: Tensor |
         key: the other view, row i belongs to query i, (N, D).
         temperature: tau in the papers.
         negatives: rows that match no query, (M, D).
+        own_negative_weight: added to the logit of query i and negative i, where M = N: the logarithm of alpha in
+            SimCSE's equation 8.
 
     Computed in float32 whatever the autocast state: at tau = 0.05 half precision is too coarse for cosines near 1.
 
@@ -26,6 +30,8 @@ def info_nce(query: Tensor, key: Tensor, temperature: float, negatives: Tensor |
         candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
         query, candidates = F.normalize(query.float(), dim=-1), F.normalize(candidates.float(), dim=-1)
         logits = query @ candidates.T / temperature  # (N, N + M)
+        if own_negative_weight:
+            logits[:, len(key) :].diagonal().add_(own_negative_weight)
     return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 

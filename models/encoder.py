@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import copy
 import inspect
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
 from models import layout
-from models.packed import Packing, make_packable, use_packing
+from models.dropout import exchange_dropout, rates_of
+from models.loading import load_strictly, quiet
+from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.pooling import pooling_named
-
-
-@contextmanager
-def quiet():
-    """Keep transformers' loading report back: what it would say is checked, and refused where it matters."""
-    level = transformers_logging.get_verbosity()
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bar:
-            transformers_logging.enable_progress_bar()
+from models.rows import rounded
+from views import IGNORED
 
 
 class EncoderOutput(NamedTuple):
@@ -74,13 +61,17 @@ class SentenceEncoder(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> EncoderOutput:
-        """(B, L) ids and mask -> pooled vectors before the head and the first token's state."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None) -> EncoderOutput:
+        """(B, L) ids and mask -> pooled vectors before the head and the first token's state.
+
+        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`.
+        """
         if self.packed:
-            return self._forward_packed(input_ids, Packing.of(attention_mask), attention_mask)
-        output = self.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
-        )
+            return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask)
+        with rates_of(None if rates is None else rates.view(-1, 1, 1)):
+            output = self.backbone(
+                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
+            )
         states = output.hidden_states if self._pooling.all_layers else [output.last_hidden_state]
         return EncoderOutput(self._pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
 
@@ -98,6 +89,24 @@ class SentenceEncoder(PreTrainedModel):
         kept = every if self._pooling.all_layers else every[-1:]
         pooled = self._pooling.pool([packing.unpack(states) for states in kept], attention_mask)
         return EncoderOutput(pooled, packing.at(every[-1], packing.first)[0])
+
+    def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer's states at the labelled tokens and some others, and the labels: (M, H), (M,)."""
+        if self.packed:
+            packing = Packing.of(attention_mask)
+            tokens, targets = packing.labelled(labels)
+            states = packing.embed(self.backbone.embeddings, input_ids)
+            return packing.run(self.backbone.encoder.layer, states, tokens)[0], targets
+        states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        chosen = rounded((labels != IGNORED).flatten(), True)
+        return states.flatten(0, 1)[chosen], labels.flatten()[chosen]
+
+    def sample_dropout(self) -> None:
+        """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
+        if self.config.model_type not in FAMILIES:
+            raise BadInput(f"sampled dropout knows the layers of {', '.join(FAMILIES)}, not '{self.config.model_type}'")
+        exchange_dropout(self.backbone)
+        make_packable(self.backbone)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
@@ -131,23 +140,6 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
     extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
     return load_strictly(AutoModel, path, config, **extra)
-
-
-def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
-    """`kind.from_pretrained` with every tensor from the file; BadInput names what is missing."""
-    try:
-        with quiet():
-            model, info = kind.from_pretrained(
-                path, config=config, output_loading_info=True, trust_remote_code=False, **extra
-            )
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}") from error
-    if info["missing_keys"]:
-        raise BadInput(
-            f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "
-            f"{sorted(info['missing_keys'])[0]}; weights are never drawn at random in their place"
-        )
-    return model
 
 
 def load_config(path: str):

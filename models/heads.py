@@ -92,3 +92,8 @@ def projection_named(name: str, width: int, init_std: float) -> nn.Module | None
     if name not in PROJECTIONS:
         raise BadInput(f"projection '{name}' is unknown; choose from: none, {', '.join(PROJECTIONS)}")
     return PROJECTIONS[name](width, init_std)
+
+
+def project(head: nn.Module | None, vectors: Tensor) -> Tensor:
+    """(V, N, H) -> (V, N, D): all views through the head together, so that batch statistics are of both; float32."""
+    return vectors if head is None else head(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)

@@ -21,7 +21,7 @@ from models.auxiliary import (
     run_layers,
 )
 from models.collectives import mean_over_tokens
-from models.encoder import quiet
+from models.loading import quiet
 from models.packed import Packing, make_packable
 from models.training import TrainingOutput
 from models.vocabulary_loss import packed_token_loss

@@ -20,6 +20,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from models.dropout import attend, rates_of, running_rates
 from models.rows import collect, rounded, spread
 from views import IGNORED
 
@@ -42,6 +43,7 @@ class Packing:
         queries: the same of the tokens that attend; `slots`, or a part of them.
         first: the index of each sentence's first token among the N, (B,).
         keys: which places are attended to, (B, 1, 1, length), or None where all are.
+        rates: dropout rates of the sentences, (B,), see `models.dropout`; None for the modules' own.
     """
 
     batch: int
@@ -51,10 +53,11 @@ class Packing:
     queries: Tensor
     first: Tensor
     keys: Tensor | None
+    rates: Tensor | None = None
 
     @classmethod
-    def of(cls, attention_mask: Tensor) -> Packing:
-        """From the mask of the padded batch, (B, L)."""
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packing:
+        """From the mask of the padded batch, (B, L), and each sentence's dropout rate, (B,)."""
         batch, columns = attention_mask.shape
         length = -(-columns // 8) * 8
         grid = F.pad(attention_mask.bool(), (0, length - columns))
@@ -64,7 +67,7 @@ class Packing:
         slots = kept.nonzero().squeeze(1)
         first = kept.cumsum(0).view(batch, length)[:, 0] - 1
         keys = None if bool(grid.all()) else grid.view(batch, 1, 1, length)
-        return cls(batch, columns, length, slots, slots, first, keys)
+        return cls(batch, columns, length, slots, slots, first, keys, rates)
 
     @property
     def row(self) -> Tensor:
@@ -79,6 +82,10 @@ class Packing:
     def pack(self, padded: Tensor) -> Tensor:
         """Integers of the padded batch, (B, L) -> (N,)."""
         return padded[self.row, self.position]
+
+    def pack_labels(self, labels: Tensor) -> Tensor:
+        """Labels of the padded batch, (B, L) -> (N,); filled-in columns carry none."""
+        return self.pack(labels).masked_fill(self.slots % self.length >= self.columns, IGNORED)
 
     def unpack(self, states: Tensor) -> Tensor:
         """States (1, N, H) -> (B, L, H), zeros where no token is."""
@@ -95,8 +102,7 @@ class Packing:
 
     def labelled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that carry a label, and some others, never first ones, to a round number: indices, labels (M,)."""
-        packed = self.pack(labels)
-        packed = packed.masked_fill(self.slots % self.length >= self.columns, IGNORED)
+        packed = self.pack_labels(labels)
         spare = torch.ones_like(packed, dtype=torch.bool).index_fill_(0, self.first, False)
         chosen = rounded(packed != IGNORED, spare).nonzero().squeeze(1)
         return chosen, packed[chosen]
@@ -108,12 +114,20 @@ class Packing:
             positions = self.pack(positions)
         else:
             positions = self.position
-        return embeddings(input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
+        with self._sampled():
+            return embeddings(input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
+
+    def _sampled(self, tokens: Tensor | None = None):
+        """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
+        if self.rates is None:
+            return rates_of(None)
+        return rates_of(self.rates[self.row if tokens is None else self.row[tokens]].view(1, -1, 1))
 
     def run(self, layers: nn.ModuleList, states: Tensor, only: Tensor | None = None) -> Tensor:
         """Transformer layers in order, (1, N, H) -> (1, N, H), or the last one's output at the tokens `only`."""
-        for layer in layers if only is None else layers[:-1]:
-            states = layer(states, self)
+        with self._sampled():
+            for layer in layers if only is None else layers[:-1]:
+                states = layer(states, self)
         return states if only is None else self._run_at(layers[-1], states, only)
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
@@ -132,7 +146,8 @@ class Packing:
             dropout=attention.dropout.p if attention.training else 0.0,
             scaling=attention.scaling,
         )
-        return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(2), chosen))
+        with self._sampled(tokens):
+            return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(2), chosen))
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
@@ -141,7 +156,11 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
     """
     if not isinstance(attention_mask, Packing):
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+        rates = running_rates() if module.training else None
+        if rates is None:
+            return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+        mixed = attend(query, key, value, attention_mask, rates.unsqueeze(-1).nan_to_num(dropout), scaling)
+        return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
     size = packing.batch * packing.length
 
@@ -150,7 +169,10 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
         return spread(rows, places, size).view(packing.batch, packing.length, heads, width).transpose(1, 2)
 
     query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
-    mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout, scale=scaling)
+    if packing.rates is None or not module.training:
+        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout, scale=scaling)
+    else:
+        mixed = attend(query, key, value, packing.keys, packing.rates.view(-1, 1, 1, 1).nan_to_num(dropout), scaling)
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
     return collect(rows, packing.queries).view(1, -1, heads, width), None
 

@@ -13,6 +13,7 @@ from transformers.utils import ModelOutput
 from models.collectives import gather_with_gradient
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
+from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective
 
 
@@ -40,12 +41,18 @@ class EncoderForTraining(PreTrainedModel):
     def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
         super().__init__(encoder.config)
         self.encoder = encoder
-        self.projection = projection
+        read = any(objective.reads_projection for objective in objectives)
+        self.projection = projection if read else None  # a head that no loss reaches would never get a gradient
         self.objectives = nn.ModuleList(objectives)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
+
+    @property
+    def head(self) -> nn.Module | None:
+        """The projection head: the encoder's own where it keeps one."""
+        return self.encoder.head if self.encoder.head is not None else self.projection
 
     def forward(
         self,
@@ -53,9 +60,14 @@ class EncoderForTraining(PreTrainedModel):
         attention_mask: Tensor,
         masked_input_ids: Tensor | None = None,
         masked_labels: Tensor | None = None,
+        rtd_input_ids: Tensor | None = None,
+        rtd_labels: Tensor | None = None,
+        rtd_uniforms: Tensor | None = None,
+        dropout_rates: Tensor | None = None,
     ) -> TrainingOutput:
         """One training step's loss; shapes as in `models.objectives.base.Batch`."""
-        batch = Batch(input_ids, attention_mask, masked_input_ids, masked_labels)
+        twins = (masked_input_ids, masked_labels, rtd_input_ids, rtd_labels, rtd_uniforms)
+        batch = Batch(input_ids, attention_mask, *twins, dropout_rates)
         encoded = self._encode(batch)
         encoded.projected = self._project(encoded.pooled)
         loss, values = torch.zeros((), device=input_ids.device), {}
@@ -68,9 +80,10 @@ class EncoderForTraining(PreTrainedModel):
     def _encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
         views, count = batch.input_ids.shape[:2]
-        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1))
+        rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
+        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates)
         pooled, cls = (vectors.view(views, count, -1) for vectors in output)
-        return Encoded(pooled, cls, None)
+        return Encoded(pooled, cls, None, self.encoder, self.head)
 
     def _project(self, pooled: Tensor) -> Tensor | None:
         """Gather, then project, so that batch statistics are those of all processes; in float32."""
@@ -78,8 +91,7 @@ class EncoderForTraining(PreTrainedModel):
             return None
         with torch.autocast(pooled.device.type, enabled=False):
             everyone = gather_with_gradient(pooled.float())  # (V, N, H)
-            head = self.encoder.head if self.encoder.head is not None else self.projection
-            return everyone if head is None else head(everyone.flatten(0, 1)).view(*everyone.shape[:2], -1)
+            return project(self.head, everyone)
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
@@ -97,4 +109,4 @@ class EncoderForTraining(PreTrainedModel):
     def after_step(self) -> None:
         """Tell the objectives that the optimizer has stepped."""
         for objective in self.objectives:
-            objective.after_step(self.encoder)
+            objective.after_step(self.encoder, self.head)

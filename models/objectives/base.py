@@ -11,17 +11,23 @@ from torch import Tensor, nn
 
 @dataclass
 class Batch:
-    """A batch as the collator made it.
+    """A batch as the collator made it; None where the method asks for no such thing.
 
     Attributes:
         input_ids, attention_mask: (V, B, L).
-        masked_input_ids, masked_labels: (number of masked views, B, L), or None where the method masks nothing.
+        masked_input_ids, masked_labels: twins for masked language models, (number of masked views, B, L).
+        rtd_input_ids, rtd_labels, rtd_uniforms: twins for replaced token detection, likewise.
+        dropout_rates: (V, B); NaN keeps the backbone's own rate.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
     masked_input_ids: Tensor | None = None
     masked_labels: Tensor | None = None
+    rtd_input_ids: Tensor | None = None
+    rtd_labels: Tensor | None = None
+    rtd_uniforms: Tensor | None = None
+    dropout_rates: Tensor | None = None
 
 
 @dataclass
@@ -33,11 +39,15 @@ class Encoded:
         cls: last hidden state of the first token, (V, B, H).
         projected: vectors of all processes behind the projection head, with gradient, (V, N, D); None where no
             objective reads them.
+        encoder: what made them, for objectives that show it other tokens.
+        projection: the head, None without one.
     """
 
     pooled: Tensor
     cls: Tensor
     projected: Tensor | None
+    encoder: nn.Module
+    projection: nn.Module | None
 
 
 class Term(NamedTuple):
@@ -63,5 +73,5 @@ class Objective(nn.Module):
     def hold_frozen(self, dtype: torch.dtype) -> None:
         """Called once after building when training under autocast to `dtype`: what never learns may be cast now."""
 
-    def after_step(self, encoder: nn.Module) -> None:
+    def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""

@@ -63,13 +63,13 @@ def views(args: Arguments) -> list[View]:
     return [View(), View()]
 
 
-def masking(args: Arguments) -> Masking | None:
+def masking(args: Arguments) -> tuple[Masking, ...]:
     """A masked twin of one or both views; none when its loss has no weight."""
     if args.aux_weight == 0:
-        return None
+        return ()
     if not 0 < args.mask_rate < 1:
         raise BadInput(f"--mask_rate {args.mask_rate}: a share between 0 and 1 is needed")
-    return Masking(args.mask_rate, args.mask_recipe, views=(0, 1) if args.aux_views == "both" else (0,))
+    return (Masking(args.mask_rate, args.mask_recipe, views=(0, 1) if args.aux_views == "both" else (0,)),)
 
 
 class AuxiliaryMLM(Objective):
@@ -144,7 +144,7 @@ class AuxiliaryMLM(Objective):
         return auxiliary.masked_token_loss(self.output, states, labels)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, source: str) -> list[Objective]:
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """Contrastive and auxiliary objective; a term of weight 0 is not built.
 
     Raises:
@@ -152,7 +152,7 @@ def build(args: Arguments, encoder: SentenceEncoder, source: str) -> list[Object
     """
     objectives: list[Objective] = []
     if args.contrastive_weight:
-        objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight))
+        objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
     if args.aux_weight:
         # With the encoder's configuration, so that the copies have the dropout of this run.
         lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
@@ -162,10 +162,10 @@ def build(args: Arguments, encoder: SentenceEncoder, source: str) -> list[Object
         lower = auxiliary.LowerLayers(backbone, args.skip_from)
         head = _head(args, lm.config, backbone, source)
         output = auxiliary.VocabularyHead(lm)
-        chosen = masking(args).views
+        [twins] = masking(args)
         objectives.append(
             AuxiliaryMLM(
-                lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, chosen, encoder.packed
+                lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, twins.views, encoder.packed
             )
         )
     if not objectives:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torch import nn
+
 from errors import BadInput
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
@@ -23,6 +25,10 @@ class Arguments:
     temperature: float = field(
         default=0.05, metadata={"help": "tau: cosines are divided by it (SimCSE section 3 and Table D.1)"}
     )
+    hard_negative_weight: float = field(
+        default=0.0,
+        metadata={"help": "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE B)"},
+    )
 
 
 def views(args: Arguments) -> list[View]:
@@ -30,9 +36,15 @@ def views(args: Arguments) -> list[View]:
     return [View(), View()]
 
 
-def masking(args: Arguments) -> Masking | None:
+def masking(args: Arguments) -> tuple[Masking, ...]:
     """Nothing is masked."""
-    return None
+    return ()
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse what cosines cannot be divided by."""
+    if not temperature > 0:
+        raise BadInput(f"--temperature {temperature}: must be above 0")
 
 
 class Contrastive(Objective):
@@ -40,19 +52,20 @@ class Contrastive(Objective):
 
     reads_projection = True
 
-    def __init__(self, temperature: float, weight: float = 1.0) -> None:
+    def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise BadInput(f"--temperature {temperature}: must be above 0")
+        check_temperature(temperature)
         self.temperature = temperature
         self.weight = weight
+        self.hard_negative_weight = hard_negative_weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         query, key, *negatives = encoded.projected.unbind(0)
         hard = negatives[0] if negatives else None
-        return {"contrastive": Term(info_nce(query, key, self.temperature, hard), self.weight)}
+        own = self.hard_negative_weight if negatives else 0.0
+        return {"contrastive": Term(info_nce(query, key, self.temperature, hard, own), self.weight)}
 
 
-def build(args: Arguments, encoder: SentenceEncoder, source: str) -> list[Objective]:
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """The objectives of the method; `source` is the checkpoint the encoder came from."""
-    return [Contrastive(args.temperature)]
+    return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]

@@ -42,8 +42,12 @@ def unsup(stage_one_folder, text_file, dev_file, tmp_path):
             "use_cpu": "true",
             "disable_tqdm": "true",
         }
-        if method == "infocse":
+        if method in ("infocse", "infocse_rtd"):
             values |= {"aux_weight": 0.1, "skip_from": 2}
+        if method in ("diffcse", "infocse_rtd"):
+            values |= {"generator": stage_one_folder, "rtd_weight": 0.1}
+        if method in ("moco", "esimcse"):
+            values |= {"queue_size": 20, "momentum": 0.9}
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments

@@ -203,7 +203,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "simsce"}, "choose one of infocse, simcse"),
+        ({"method": "simsce"}, "choose one of diffcse, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
         ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),
         ({"pooling": "max"}, "pooling 'max' is unknown"),

@@ -8,7 +8,7 @@ from data.collator import Collator, Frame, MaskedCollator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput
-from views import IGNORED, Masking, View
+from views import IGNORED, Masking, Rates, View
 
 FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())
@@ -26,22 +26,22 @@ def corpus(tokenizer, text_file, tmp_path):
 
 
 def collator(corpus, tokenizer, views=TWO, max_length=32, seed=42, masking=None):
-    return Collator(corpus, tokenizer, views, max_length, seed, masking)
+    return Collator(corpus, tokenizer, views, max_length, seed, [masking] if masking else [])
 
 
 def batch_of(*indices, epoch=0):
-    return [(epoch, index) for index in indices]
+    return [(epoch, index, 0) for index in indices]
 
 
 def equal(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def reverse(ids, rng):
+def reverse(ids, starts, rng):
     return ids[::-1]
 
 
-def repeat_some(ids, rng):
+def repeat_some(ids, starts, rng):
     return np.repeat(ids, 1 + (rng.random(len(ids)) < 0.3))
 
 
@@ -181,7 +181,7 @@ def test_batches_do_not_depend_on_the_workers(request, family, text_file, tmp_pa
     collate = collator(corpus, tokenizer, [View(), View(repeat_some)], masking=BOTH)
     found = []
     for workers in (0, 1, 2):
-        sampler = KeyedSampler(42, len(corpus))
+        sampler = KeyedSampler(42, len(corpus), 8)
         sampler.set_epoch(1)
         found.append(list(DataLoader(Keys(300), 64, sampler=sampler, collate_fn=collate, num_workers=workers)))
     assert len(found[0]) == 5
@@ -230,7 +230,7 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(corpus, to
         real = made["attention_mask"][1, 1].bool()
         ids = corpus.sentence(7, 0, 62)
         key = draws.keys(5, np.array([epoch]), np.array([7]), "edit 1")[0]
-        expected = repeat_some(ids, draws.generator(key))[:62].tolist()
+        expected = repeat_some(ids, None, draws.generator(key))[:62].tolist()
         assert made["input_ids"][1, 1][real].tolist()[1:-1] == expected
         seen.append(tuple(expected))
     assert len(set(seen)) == 4
@@ -242,7 +242,7 @@ def test_two_edited_views_are_drawn_apart(corpus, tokenizer):
 
 
 def test_an_edited_view_is_cut_to_the_length_and_lengthens_the_batch(corpus, tokenizer):
-    longer = [View(), View(lambda ids, rng: np.repeat(ids, 3))]
+    longer = [View(), View(lambda ids, starts, rng: np.repeat(ids, 3))]
     made = collator(corpus, tokenizer, longer, max_length=40)(batch_of(0, 1))
     assert made["input_ids"].shape == (2, 2, 40)
     assert (made["attention_mask"][1].sum(1) == 40).all()
@@ -260,10 +260,43 @@ def test_the_masked_collator_is_the_masked_twin_alone(corpus, tokenizer):
     masking = Masking(0.15, whole_words=True)
     batch = batch_of(*range(20), epoch=2)
     made = MaskedCollator(corpus, tokenizer, 32, 9, masking)(batch)
-    whole = Collator(corpus, tokenizer, [View()], 32, 9, masking)(batch)
+    whole = Collator(corpus, tokenizer, [View()], 32, 9, [masking])(batch)
     assert made.keys() == {"input_ids", "attention_mask", "labels"}
     assert torch.equal(made["input_ids"], whole["masked_input_ids"][0])
     assert torch.equal(made["labels"], whole["masked_labels"][0])
     assert torch.equal(made["attention_mask"], whole["attention_mask"][0])
     restored = torch.where(made["labels"] == IGNORED, made["input_ids"], made["labels"])
     assert torch.equal(restored, whole["input_ids"][0])
+
+
+def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(corpus, tokenizer):
+    both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd", uniforms=True)]
+    made = Collator(corpus, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
+    alone = collator(corpus, tokenizer, masking=both[0])(batch_of(*range(60)))
+    for name, value in alone.items():
+        assert torch.equal(made[name], value), "a second twin must not change the first"
+    assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels", "rtd_uniforms"}
+    maskable = made["attention_mask"].sum() - 2 * 2 * 60
+    assert (made["rtd_labels"] != IGNORED).sum() / maskable == pytest.approx(0.3, abs=0.04)
+    assert (made["rtd_labels"] != made["masked_labels"]).any()
+    uniforms = made["rtd_uniforms"]
+    assert uniforms.shape == made["input_ids"].shape and uniforms.dtype == torch.float32
+    assert 0 <= uniforms.min() and uniforms.max() < 1
+    assert uniforms.mean() == pytest.approx(0.5, abs=0.02)
+    assert not torch.equal(uniforms[0], uniforms[1])
+
+
+def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
+    def rates(per_sentence, keys):
+        views = [View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence)), View()]
+        return Collator(corpus, tokenizer, views, 32, 42)(keys)["dropout_rates"]
+
+    each = rates(True, batch_of(*range(50)))
+    assert each.shape == (2, 50) and each[1].isnan().all()
+    assert 0.1 <= each[0].min() and each[0].max() < 0.3 and len(each[0].unique()) == 50
+    assert torch.equal(rates(True, batch_of(9, 3))[0], each[0, [9, 3]]), "the sentence's own, whatever the batch"
+    steps = [rates(False, [(0, i, step) for i in range(4)])[0] for step in range(20)]
+    assert all(len(step.unique()) == 1 for step in steps)
+    assert len({float(step[0]) for step in steps}) == 20
+    assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)])[0], steps[3][:2]), "the same in every process of a step"
+    assert "dropout_rates" not in collator(corpus, tokenizer)(batch_of(1))

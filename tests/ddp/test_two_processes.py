@@ -1,6 +1,7 @@
 """Two gloo processes equal one: loss, gradients and batch statistics (DESIGN: several processes)."""
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -19,10 +20,12 @@ from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import infocse, simcse
+from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
 from models.training import EncoderForTraining
 
 ROWS = 8
+# Not forked from here: a child forked while a library's thread holds a lock waits for it forever.
+multiprocessing.set_forkserver_preload(["models.training", "models.masked_lm", "safetensors.torch"])
 
 
 def stage_two(folder, method, args, projection, packed=False):
@@ -30,8 +33,8 @@ def stage_two(folder, method, args, projection, packed=False):
     set_dropout(config, 0.0)
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64, packed)
-    objectives = method.build(args, encoder, folder)
-    return EncoderForTraining(encoder, projection_named(projection, config.hidden_size, 0.3), objectives).train()
+    head = projection_named(projection, config.hidden_size, 0.3)
+    return EncoderForTraining(encoder, head, method.build(args, encoder, head, folder)).train()
 
 
 def stage_one(folder, packed=False):
@@ -42,20 +45,33 @@ def stage_one(folder, packed=False):
     return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
 
 
-CASES = {
-    "simcse": lambda folder: stage_two(folder, simcse, simcse.Arguments(), "linear_tanh"),
-    "infocse": lambda folder: stage_two(
-        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2), "batch_norm"
-    ),
-    "infocse, aux_weight 1": lambda folder: stage_two(
-        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2, aux_weight=1.0), "batch_norm"
-    ),
-    "infocse, packed": lambda folder: stage_two(
-        folder, infocse, infocse.Arguments(aux_init="random", skip_from=2, aux_weight=1.0), "linear_tanh", True
-    ),
-    "stage 1": stage_one,
-    "stage 1, packed": lambda folder: stage_one(folder, True),
+INFO = {"aux_init": "random", "skip_from": 2}
+QUEUE = {"queue_size": 11, "momentum": 0.5, "momentum_mode": "eval"}
+METHODS = {  # method, arguments, projection, what its batch holds beside the sentences
+    "simcse": (simcse, {}, "linear_tanh", ()),
+    "infocse": (infocse, INFO, "batch_norm", ("masked",)),
+    "infocse, aux_weight 1": (infocse, INFO | {"aux_weight": 1.0}, "batch_norm", ("masked",)),
+    "infocse, packed": (infocse, INFO | {"aux_weight": 1.0}, "linear_tanh", ("masked",)),
+    "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh", ("masked",)),
+    "simcse_mlm, packed": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh", ("masked",)),
+    "s_simcse": (s_simcse, {}, "linear_tanh", ("rates",)),
+    "moco": (moco, QUEUE, "linear_tanh", ()),
+    "moco, no head": (moco, QUEUE | {"queue_head": "none"}, "linear_tanh", ()),
+    "esimcse": (esimcse, QUEUE, "linear_tanh", ()),
+    "diffcse": (diffcse, {"rtd_weight": 1.0}, "batch_norm", ("rtd",)),
+    "diffcse, packed": (diffcse, {"rtd_weight": 1.0}, "linear_tanh", ("rtd",)),
+    "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
 }
+STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
+CASES = [*METHODS, *STAGE_ONE]
+
+
+def build(case, folder):
+    if case in STAGE_ONE:
+        return stage_one(folder, STAGE_ONE[case])
+    method, options, projection, _ = METHODS[case]
+    generator = {"generator": folder, "generator_dropout": False} if method in (diffcse, infocse_rtd) else {}
+    return stage_two(folder, method, method.Arguments(**options, **generator), projection, case.endswith("packed"))
 
 
 def make_batch(case):
@@ -74,15 +90,27 @@ def make_batch(case):
     if case.startswith("stage 1"):
         return {"input_ids": masked[0], "attention_mask": mask[0], "labels": labels[0]}
     batch = {"input_ids": ids, "attention_mask": mask}
-    return batch if case == "simcse" else batch | {"masked_input_ids": masked, "masked_labels": labels}
+    for name in METHODS[case][3]:
+        twins = {f"{name}_input_ids": masked, f"{name}_labels": labels}
+        batch |= twins if name != "rates" else {"dropout_rates": torch.zeros(2, ROWS)}
+    return batch
 
 
 def shard(batch, rank):
-    dim = {2: 0, 3: 1}
-    return {name: value.chunk(2, dim[value.dim()])[rank].contiguous() for name, value in batch.items()}
+    dim = 0 if "labels" in batch else 1  # stage 1 has one view
+    return {name: value.chunk(2, dim)[rank].contiguous() for name, value in batch.items()}
 
 
 def measure(model, wrapped, batch):
+    """Loss, gradients and buffers of a step; methods with a queue take one step before, so that it holds something."""
+    if any(name.endswith("queue.pushed") for name, _ in model.named_buffers()):
+        wrapped(**batch).loss.backward()
+        generator = torch.Generator().manual_seed(6)
+        with torch.no_grad():
+            for p in model.parameters():
+                p += 0.01 * torch.randn(p.shape, generator=generator) * p.requires_grad
+        model.after_step()
+        model.zero_grad(set_to_none=True)
     loss = wrapped(**batch).loss
     loss.backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -96,12 +124,13 @@ def worker(rank, case, folder, out, detached):
     assert dist.get_world_size() == 2
     if detached:
         models.training.gather_with_gradient = gather_without_gradient
-    model = CASES[case](folder)
+    model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     loss, gradients, buffers = measure(model, wrapped, shard(make_batch(case), rank))
     dist.all_reduce(loss)
     torch.save((loss / 2, gradients, buffers), f"{out}/{rank}.pt")
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # gloo's threads are not always joined when the process group is taken down, and then this would hang
 
 
 def gather_without_gradient(local):
@@ -114,7 +143,7 @@ def gather_without_gradient(local):
 
 def run_two(case, folder, out, detached=False):
     out.mkdir()
-    mp.start_processes(worker, (case, folder, str(out), detached), nprocs=2, start_method="fork")
+    mp.start_processes(worker, (case, folder, str(out), detached), nprocs=2, start_method="forkserver")
     return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
@@ -126,7 +155,7 @@ def worst_ratio(one, two):
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_equal_one(case, tiny_bert, tmp_path):
-    model = CASES[case](str(tiny_bert))
+    model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batch(case))
     two = run_two(case, str(tiny_bert), tmp_path / "two")
     for other_loss, other_gradients, other_buffers in two:
@@ -140,7 +169,7 @@ def test_two_processes_equal_one(case, tiny_bert, tmp_path):
 
 def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
     case = "simcse"
-    model = CASES[case](str(tiny_bert))
+    model = build(case, str(tiny_bert))
     _, gradients, _ = measure(model, model, make_batch(case))
     two = run_two(case, str(tiny_bert), tmp_path / "two", detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100

@@ -13,6 +13,7 @@ from models.encoder import SentenceEncoder, load_backbone, load_config, load_tok
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
+from models.objectives.base import Batch
 from models.training import EncoderForTraining
 
 ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
@@ -36,8 +37,8 @@ def build(folder, args=ARGS, dropout=0.0, pooling="cls_before_pooler", projectio
     set_dropout(config, dropout)
     torch.manual_seed(11)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64)
-    objectives = method.build(args, encoder, folder)
     head = projection_named(projection, config.hidden_size, 0.3)
+    objectives = method.build(args, encoder, head, folder)
     return EncoderForTraining(encoder, head, objectives).train()
 
 
@@ -112,15 +113,10 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
 def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
     """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
     model, batch = build(stage_one), make_batch(stage_one)
-    encoded = model._encode(EncoderBatch(batch))
+    encoded = model._encode(Batch(**batch))
     encoded.cls = encoded.cls.detach()
-    auxiliary_of(model)(encoded, EncoderBatch(batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(encoded, Batch(**batch))["aux_mlm"].value.backward()
     assert all(p.grad is None for p in model.encoder.parameters())
-
-
-class EncoderBatch:
-    def __init__(self, batch):
-        self.__dict__.update(batch)
 
 
 def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
@@ -136,7 +132,7 @@ def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
             model(**plain).loss.backward()
             optimizer.step()
         both.append(model.state_dict())
-    assert infocse.masking(infocse.Arguments(aux_weight=0.0)) is None
+    assert infocse.masking(infocse.Arguments(aux_weight=0.0)) == ()
     assert both[0].keys() == both[1].keys()
     assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
 
@@ -178,7 +174,7 @@ def test_frozen_layers_have_dropout_only_when_asked(stage_one):
 
 def test_one_masked_view_uses_that_views_vector(stage_one):
     args = replace(ARGS, aux_views="first")
-    assert infocse.masking(args).views == (0,)
+    assert infocse.masking(args)[0].views == (0,)
     model, batch = build(stage_one, args), make_batch(stage_one)
     batch["masked_input_ids"], batch["masked_labels"] = batch["masked_input_ids"][:1], batch["masked_labels"][:1]
     captured = []
@@ -188,7 +184,7 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
         captured.append(output)
 
     model.encoder.backbone.register_forward_hook(keep)
-    auxiliary_of(model)(model._encode(EncoderBatch(batch)), EncoderBatch(batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(model._encode(Batch(**batch)), Batch(**batch))["aux_mlm"].value.backward()
     gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
     assert gradient[0, :, 0].abs().max() > 0
     assert gradient[1].abs().max() == 0

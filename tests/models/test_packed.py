@@ -50,8 +50,9 @@ def stage_two(folder, packed, method="infocse, aux_weight 1", pooling="cls_befor
     set_dropout(config, dropout)
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
-    objectives = module.build(args, encoder, folder)
-    return EncoderForTraining(encoder, projection_named("linear_tanh", config.hidden_size, 0.1), objectives).train()
+    projection = projection_named("linear_tanh", config.hidden_size, 0.1)
+    objectives = module.build(args, encoder, projection, folder)
+    return EncoderForTraining(encoder, projection, objectives).train()
 
 
 def stage_one(folder, packed):

@@ -75,7 +75,7 @@ def test_an_objective_needs_nothing_but_its_own_file(tiny_bert):
         def forward(self, encoded, batch):
             return {"length": Term(encoded.pooled.norm(dim=-1).mean(), 0.5)}
 
-        def after_step(self, encoder):
+        def after_step(self, encoder, projection):
             self.steps += 1
 
     model = make_model(tiny_bert, [simcse.Contrastive(0.05), Toy()]).eval()

@@ -1,0 +1,160 @@
+"""DiffCSE: SimCSE plus replaced token detection conditioned on the sentence vector (Chuang et al. 2022, 2204.10298).
+
+A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector in the place of its first
+token's embedding, tells which tokens were replaced.
+
+    python run_unsup.py --config configs/diffcse-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from errors import BadInput
+from models.auxiliary import family_of, head_input, run_layers
+from models.collectives import local_rows, mean_over_tokens
+from models.encoder import SentenceEncoder, load_config
+from models.loading import load_strictly
+from models.objectives import simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.packed import Packing
+from views import IGNORED, Masking, View
+
+ROWS = 16  # sentences whose logits exist at the same time
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """DiffCSE's options; defaults are those of the official code for bert-base and STS."""
+
+    generator: str = field(
+        default="distilbert-base-uncased",
+        metadata={"help": "masked language model that rewrites; the same vocabulary as the encoder"},
+    )
+    rtd_weight: float = field(default=0.005, metadata={"help": "lambda of the detection loss (run_diffcse.sh)"})
+    rtd_mask_rate: float = field(default=0.30, metadata={"help": "share of masked tokens (run_diffcse.sh)"})
+    rtd_tokens: Literal["argmax", "sample"] = field(
+        default="argmax", metadata={"help": "the generator's likeliest token (code), or one drawn from it (paper)"}
+    )
+    rtd_positions: Literal["all", "masked"] = field(
+        default="all", metadata={"help": "rewritten: every token (code), or the masked ones only (paper)"}
+    )
+    rtd_condition: Literal["projected", "pooled"] = field(
+        default="projected", metadata={"help": "what the detector sees of the sentence (code: behind the projection)"}
+    )
+    generator_dropout: bool = field(default=True, metadata={"help": "dropout in the generator, as coded"})
+    pad_as_negative: bool = field(
+        default=False, metadata={"help": "count padding as unreplaced tokens, as the published code did (its issue 25)"}
+    )
+
+
+def views(args: Arguments) -> list[View]:
+    """Two equal views."""
+    return [View(), View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """A masked twin of both views for the generator."""
+    if not 0 < args.rtd_mask_rate < 1:
+        raise BadInput(f"--rtd_mask_rate {args.rtd_mask_rate}: a share between 0 and 1 is needed")
+    return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
+
+
+class ReplacedTokens(Objective):
+    """Binary cross entropy of "this token was replaced", seen with the sentence vector (DiffCSE section 3).
+
+    Args:
+        args: the method's arguments.
+        generator: a frozen masked language model.
+        backbone: what the discriminator is a copy of.
+    """
+
+    reads_projection = True
+
+    def __init__(self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel) -> None:
+        super().__init__()
+        family_of(backbone.config)
+        self.generator = generator.requires_grad_(False)
+        self.discriminator = copy.deepcopy(backbone)
+        self.head = nn.Linear(backbone.config.hidden_size, 2)
+        nn.init.normal_(self.head.weight, std=backbone.config.initializer_range)
+        nn.init.zeros_(self.head.bias)
+        self.args = args
+        self.reads_projection = args.rtd_condition == "projected"
+
+    def train(self, mode: bool = True) -> ReplacedTokens:
+        super().train(mode)
+        self.generator.train(mode and self.args.generator_dropout)
+        return self
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        vectors = (local_rows(encoded.projected) if self.reads_projection else encoded.pooled).flatten(0, 1)
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
+        rewritten = self.rewrite(batch)
+        labels = (rewritten != ids).long()
+        if not self.args.pad_as_negative:
+            labels = labels.masked_fill(mask == 0, IGNORED)
+        if encoded.encoder.packed and not self.args.pad_as_negative:
+            packing = Packing.of(mask)
+            states, labels = self._detect_packed(vectors, rewritten, packing), packing.pack_labels(labels)
+        else:
+            states = self._detect(vectors, rewritten, mask)
+        logits = self.head(states).float()
+        total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+        return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
+
+    def _detect(self, vectors: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+        """States of the discriminator, the vectors (T, H) standing for the first token's embedding: (T, L, H)."""
+        states = head_input(vectors, self.discriminator.embeddings(input_ids=ids))
+        return run_layers(self.discriminator.encoder.layer, states, mask, self.discriminator.config)
+
+    def _detect_packed(self, vectors: Tensor, ids: Tensor, packing: Packing) -> Tensor:
+        """The same of real tokens, (1, N, H)."""
+        states = packing.with_first(packing.embed(self.discriminator.embeddings, ids), vectors)
+        return packing.run(self.discriminator.encoder.layer, states)
+
+    @torch.no_grad()
+    def rewrite(self, batch: Batch) -> Tensor:
+        """The generator's version of every sentence, (T, L): first token and padding stay."""
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        masked = batch.rtd_input_ids.flatten(0, 1)
+        uniforms = None if batch.rtd_uniforms is None else batch.rtd_uniforms.flatten(0, 1)
+        parts = []
+        for rows in torch.arange(len(ids), device=ids.device).split(ROWS):
+            logits = self.generator(input_ids=masked[rows], attention_mask=mask[rows]).logits
+            parts.append(logits.argmax(-1) if uniforms is None else sampled(logits, uniforms[rows]))
+        kept = mask == 0
+        kept[:, 0] = True
+        if self.args.rtd_positions == "masked":
+            kept |= batch.rtd_labels.flatten(0, 1) == IGNORED
+        return torch.where(kept, ids, torch.cat(parts))
+
+
+def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
+    """A token from each distribution by inversion: (..., V) logits and (...) numbers in [0, 1) -> (...) ids."""
+    cumulative = logits.float().softmax(-1).cumsum(-1)
+    # Scaled by the last sum, which is 1 but for rounding, so that the last token is not drawn too often.
+    return torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
+
+
+def detector(args: Arguments, encoder: SentenceEncoder) -> ReplacedTokens:
+    """The detection objective with its generator loaded; BadInput where vocabularies differ."""
+    config = load_config(args.generator)
+    if config.vocab_size != encoder.config.vocab_size:
+        raise BadInput(
+            f"--generator '{args.generator}' has {config.vocab_size} tokens, the encoder {encoder.config.vocab_size}: "
+            "choose a generator with the encoder's vocabulary"
+        )
+    return ReplacedTokens(args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder.backbone)
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """SimCSE's loss and the detection loss."""
+    return [*simcse.build(args, encoder, projection, source), detector(args, encoder)]

@@ -1,0 +1,101 @@
+"""ESimCSE: a repeated word instead of the same length twice, and a momentum queue (Wu et al. 2021, arXiv 2109.04380).
+
+python run_unsup.py --config configs/esimcse-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from torch import nn
+
+from errors import BadInput
+from models.contrast import info_nce
+from models.encoder import SentenceEncoder
+from models.objectives import moco, simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+from views import Masking, View
+
+
+@dataclass
+class Arguments(moco.Arguments):
+    """ESimCSE's options; defaults are those of the official code for bert-base."""
+
+    queue_size: int = field(default=160, metadata={"help": "2.5 batches of 64 (section 4.2 and the code)"})
+    momentum: float = field(default=0.995, metadata={"help": "of the key encoder (section 4.2)"})
+    momentum_mode: Literal["train", "eval"] = field(default="eval", metadata={"help": "eval: dropout off, as coded"})
+    queue_head: Literal["momentum", "online", "none"] = field(
+        default="online", metadata={"help": "online: keys pass the trained head, as coded"}
+    )
+    repeat_rate: float = field(default=0.32, metadata={"help": "dup_rate: at most this share is repeated (Table 8)"})
+    repeat_unit: Literal["subword", "word"] = field(default="subword", metadata={"help": "what is repeated"})
+    repeat_count: Literal["code", "paper"] = field(
+        default="code",
+        metadata={"help": "code: 0 to min(10, rate x length) - 1; paper: 0 to max(2, rate x length), section 3.1"},
+    )
+
+
+def repeat(
+    ids: np.ndarray, starts: np.ndarray, generator: np.random.Generator, rate: float, unit: str, count: str
+) -> np.ndarray:
+    """Repeat some units of a sentence in place: (L,) ids -> (L',) ids, L' >= L.
+
+    The number of units is drawn anew in every epoch (the official code draws once, when it tokenises).
+    """
+    unit_of = np.cumsum(starts) if unit == "word" else np.arange(len(ids))  # pieces of a word share its number
+    units = np.unique(unit_of)
+    most = int(rate * len(units))
+    drawn = generator.integers(0, max(2, most), endpoint=True) if count == "paper" else _as_coded(most, generator)
+    chosen = generator.choice(units, size=min(drawn, len(units)), replace=False)
+    again = np.flatnonzero(np.isin(unit_of, chosen))
+    place = np.concatenate([np.arange(len(ids)), again])
+    second = np.arange(len(place)) >= len(ids)
+    return ids[place[np.lexsort((place, second, unit_of[place]))]]
+
+
+def _as_coded(most: int, generator: np.random.Generator) -> int:
+    return int(generator.integers(0, min(10, most))) if most else 0
+
+
+def views(args: Arguments) -> list[View]:
+    """The sentence, and the sentence with repetitions."""
+    if not 0 <= args.repeat_rate < 1:
+        raise BadInput(f"--repeat_rate {args.repeat_rate}: from 0 to below 1")
+    edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
+    return [View(), View(edit)]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+class QueuedContrastive(Objective):
+    """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
+
+    reads_projection = True
+
+    def __init__(self, memory: moco.Memory, temperature: float) -> None:
+        super().__init__()
+        self.memory = memory
+        self.temperature = temperature
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        query, key = encoded.projected
+        loss = info_nce(query, key, self.temperature, self.memory.queue.contents())
+        self.memory.queue.push(self.memory.encode(batch, 0, encoded))
+        return {"contrastive": Term(loss, 1.0)}
+
+    def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
+        self.memory.keys.follow(encoder, projection)
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One contrastive objective with a memory."""
+    simcse.check_temperature(args.temperature)
+    if args.queue_head == "none":
+        raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
+    return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]

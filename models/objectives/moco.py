@@ -1,0 +1,100 @@
+"""Momentum contrast on sentences: keys from a slowly moving encoder, negatives from a queue.
+
+Source: MoCo (He et al. 2019, arXiv 1911.05722), made for images; there is no published text recipe, so the augmentation
+is SimCSE's (dropout) and the temperature SimCSE's. Different from MoCo: the other keys of the batch are negatives
+too, as in MoCo v3 and ESimCSE, so that the queue may start empty; batch norm is not shuffled, since the statistics of
+our head are those of all processes.
+
+    python run_unsup.py --config configs/moco-mini.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor, nn
+
+from models.collectives import gather_rows, gather_with_gradient
+from models.contrast import info_nce
+from models.encoder import SentenceEncoder
+from models.heads import project
+from models.momentum import MomentumEncoder
+from models.objectives import simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.queue import VectorQueue
+from views import Masking, View
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """Options of the momentum encoder and its queue."""
+
+    queue_size: int = field(default=65536, metadata={"help": "keys that are kept as negatives (MoCo: 65536)"})
+    momentum: float = field(default=0.999, metadata={"help": "m of the key encoder's moving average (MoCo: 0.999)"})
+    momentum_mode: Literal["train", "eval"] = field(
+        default="train", metadata={"help": "key encoder with dropout (train) or without (eval)"}
+    )
+    momentum_init: Literal["copy", "random"] = field(
+        default="copy", metadata={"help": "key encoder starts as a copy, or from new weights"}
+    )
+    queue_head: Literal["momentum", "online", "none"] = field(
+        default="momentum",
+        metadata={"help": "head that projects the keys: its own moving average, the trained one, or none, when "
+                  "pooled vectors are contrasted"},
+    )  # fmt: skip
+
+
+def views(args: Arguments) -> list[View]:
+    """Query and key: the same sentence."""
+    return [View(), View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+class Memory(nn.Module):
+    """The key encoder and the queue of its vectors."""
+
+    def __init__(self, args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None) -> None:
+        super().__init__()
+        owned = projection if args.queue_head == "momentum" else None
+        self.keys = MomentumEncoder(encoder, owned, args.momentum, args.momentum_mode, args.momentum_init)
+        self.queue = VectorQueue(args.queue_size, encoder.config.hidden_size)
+        self.head = args.queue_head
+
+    def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
+        """Keys of one view from all processes, without gradient, (N, D)."""
+        pooled = gather_rows(self.keys(batch.input_ids[view], batch.attention_mask[view]))
+        head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
+        return project(head, pooled[None])[0].detach()
+
+
+class MomentumContrast(Objective):
+    """InfoNCE of a view against the momentum encoder's keys of the other view and the queue."""
+
+    reads_projection = True
+
+    def __init__(self, memory: Memory, temperature: float) -> None:
+        super().__init__()
+        self.memory = memory
+        self.reads_projection = memory.head != "none"
+        self.temperature = temperature
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled[:1])[0]
+        keys = self.memory.encode(batch, 1, encoded)
+        loss = info_nce(query, keys, self.temperature, self.memory.queue.contents())
+        self.memory.queue.push(keys)
+        return {"contrastive": Term(loss, 1.0)}
+
+    def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
+        self.memory.keys.follow(encoder, projection)
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One contrastive objective with a memory."""
+    simcse.check_temperature(args.temperature)
+    return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]

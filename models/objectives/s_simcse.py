@@ -1,0 +1,70 @@
+"""S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan 2021, 2111.11750).
+
+A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a sentence. The loss is SimCSE's.
+
+    python run_unsup.py --config configs/s-simcse-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from scipy.stats import beta
+from torch import nn
+
+from errors import BadInput
+from models.encoder import SentenceEncoder
+from models.objectives import simcse
+from models.objectives.base import Objective
+from views import Masking, Rates, View
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """How rates are drawn. The paper names a distribution "e.g. uniform" and no bounds: the values are ours."""
+
+    rate_distribution: Literal["uniform", "beta", "list"] = field(
+        default="uniform", metadata={"help": "uniform and beta lie between rate_low and rate_high"}
+    )
+    rate_low: float = field(default=0.0, metadata={"help": "lowest dropout rate (ours: the mean is BERT's 0.1)"})
+    rate_high: float = field(default=0.2, metadata={"help": "highest dropout rate (ours)"})
+    rate_a: float = field(default=2.0, metadata={"help": "beta: first shape parameter (ours)"})
+    rate_b: float = field(default=2.0, metadata={"help": "beta: second shape parameter (ours)"})
+    rate_values: list[float] = field(
+        default_factory=lambda: [0.05, 0.1, 0.15], metadata={"help": "list: one of these, each as likely (ours)"}
+    )
+    per_sentence: bool = field(default=False, metadata={"help": 'a rate a sentence ("w/ sd" in Table 1)'})
+
+
+def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
+    """Rates whose distribution the arguments name, from uniform numbers in [0, 1); same shape."""
+    if args.rate_distribution == "list":
+        return np.array(args.rate_values)[(uniform * len(args.rate_values)).astype(int)]
+    share = beta.ppf(uniform, args.rate_a, args.rate_b) if args.rate_distribution == "beta" else uniform
+    return args.rate_low + share * (args.rate_high - args.rate_low)
+
+
+def views(args: Arguments) -> list[View]:
+    """Two views, each with rates of its own."""
+    rates = args.rate_values if args.rate_distribution == "list" else [args.rate_low, args.rate_high]
+    if not rates or not all(0 <= rate < 1 for rate in rates):
+        raise BadInput(f"dropout rates {rates}: each from 0 to below 1")
+    if args.rate_low > args.rate_high:
+        raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
+    if args.rate_distribution == "beta" and not min(args.rate_a, args.rate_b) > 0:
+        raise BadInput(f"--rate_a {args.rate_a} --rate_b {args.rate_b}: must be above 0")
+    return [View(dropout=Rates(partial(quantile, args=args), args.per_sentence)) for _ in range(2)]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """SimCSE's loss on an encoder whose dropout takes its rates from the batch."""
+    encoder.sample_dropout()
+    return simcse.build(args, encoder, projection, source)

@@ -1,0 +1,60 @@
+"""SimCSE with a plain masked language model loss on the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
+
+python run_unsup.py --config configs/simcse-mlm-mini.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from errors import BadInput
+from models.auxiliary import VocabularyHead, load_masked_lm
+from models.collectives import mean_over_tokens
+from models.encoder import SentenceEncoder
+from models.objectives import simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.vocabulary_loss import packed_token_loss
+from views import Masking, View
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """Options of the language model term."""
+
+    mlm_weight: float = field(default=0.1, metadata={"help": "weight of the MLM loss (SimCSE: 0.1; Table 10: 0.01-1)"})
+    mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
+
+
+def views(args: Arguments) -> list[View]:
+    """Two equal views."""
+    return [View(), View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """A masked twin of both views, as in SimCSE's code."""
+    if not 0 < args.mask_rate < 1:
+        raise BadInput(f"--mask_rate {args.mask_rate}: a share between 0 and 1 is needed")
+    return (Masking(args.mask_rate, views=(0, 1)),)
+
+
+class MaskedTokens(Objective):
+    """Cross entropy of the masked tokens under the encoder and a vocabulary head of its own (untied, as coded)."""
+
+    def __init__(self, output: VocabularyHead, weight: float) -> None:
+        super().__init__()
+        self.output = output
+        self.weight = weight
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        ids, mask = batch.masked_input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        states, targets = encoded.encoder.token_states(ids, mask, batch.masked_labels.flatten(0, 1))
+        total, count = packed_token_loss(self.output.transform, self.output.decoder, states[None], targets)
+        return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """SimCSE's loss and the language model's; the vocabulary head comes from the checkpoint."""
+    output = VocabularyHead(load_masked_lm(source))
+    return [*simcse.build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]

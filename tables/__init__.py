@@ -1,0 +1,1 @@
+"""Tables made from what is in the repository."""

@@ -1,0 +1,58 @@
+"""`python -m tables.methods`: write the README's method table anew from models/objectives and configs.
+
+A method is a file; its line says the first sentence of the file, the configurations that name it, and the published
+STS averages of the systems in eval/published.yaml that bear the configurations' names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+from eval.compare.scores import Key
+from eval.published import load
+from eval.report import markdown
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- methods: made by `python -m tables.methods` -->", "<!-- end of methods -->"
+
+
+def table() -> str:
+    """The table as Markdown."""
+    rows = [["method", "file", "configurations", "published STS average"]]
+    for path in sorted((ROOT / "models" / "objectives").glob("*.py")):
+        if path.stem not in ("__init__", "base"):
+            configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
+            named = ", ".join(f"`{name}`" for name in configs)
+            rows.append([_title(path), f"`models/objectives/{path.name}`", named, _published(configs)])
+    return markdown(rows)
+
+
+def _title(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0].split(":")[0].split(" (")[0]
+
+
+def _method(config: Path) -> str | None:
+    return yaml.safe_load(config.read_text(encoding="utf-8")).get("method")
+
+
+def _published(configs: list[str]) -> str:
+    key, records = Key("Avg.", "test", "test", "spearman"), load()
+    found = [(name, records[name].scores.get(key)) for name in configs if name in records]
+    return ", ".join(f"{score.mean:.2f} ({name})" for name, score in found if score) or "-"
+
+
+def rewritten(readme: str) -> str:
+    """The README with the table between its marks made anew."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", readme)
+
+
+if __name__ == "__main__":
+    path = ROOT / "README.md"
+    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(table() + "\n")

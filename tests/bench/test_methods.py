@@ -1,0 +1,57 @@
+"""The comparison of methods on the tiny model: search, seeds, scores, and what is left alone."""
+
+import json
+
+import pytest
+
+from bench import methods
+from bench.__main__ import main
+from errors import BadInput
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Runs are faked where they would be trained: what is tested is which are asked for and what becomes of them."""
+    asked = []
+
+    def train(argv):
+        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        folder = tmp_path / "runs" / flags["output_dir"].split("/runs/")[1]
+        if (folder / "run.json").is_file():
+            return
+        asked.append((flags["config"].split("/")[-1], flags["learning_rate"], flags["seed"]))
+        folder.mkdir(parents=True)
+        value = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}[flags["learning_rate"]] + int(flags["seed"])
+        record = {"status": "finished", "steps": int(flags["max_steps"]), "best": {"value": value, "step": 5},
+                  "commit": "c", "versions": {}, "hardware": {}}  # fmt: skip
+        (folder / "run.json").write_text(json.dumps(record))
+
+    def score(folder, data_dir):
+        (folder / "sts.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
+
+    monkeypatch.setattr(methods.run_unsup, "main", train)
+    monkeypatch.setattr(methods, "_scored", score)
+    return tmp_path / "runs", asked
+
+
+def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made, capsys):
+    folder, asked = made
+    argv = ["methods", "--model=m", "--methods", "simcse-mini", "moco-mini", "--steps=9", f"--folder={folder}"]
+    rows = main(argv)
+    assert asked[:5] == [("simcse-mini.yaml", rate, "0") for rate in ("1e-5", "3e-5", "1e-4")] + [
+        ("simcse-mini.yaml", "3e-5", seed) for seed in ("1", "2")
+    ]
+    assert len(asked) == len(rows) == 10
+    chosen = [row for row in rows if row["sts_average"] is not None]
+    assert {row["learning_rate"] for row in chosen} == {"3e-5"} and len(chosen) == 6
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
+    assert "81.00 ± 1.00" in line and "61.00 ± 1.00" in line and "1e-5: 70.00" in line
+    assert "| diffcse" in printed and "not run" in printed
+    assert main([*argv, "--collect"]) == rows
+    assert len(asked) == 10
+
+
+def test_nothing_to_collect_is_said(tmp_path):
+    with pytest.raises(BadInput, match="no finished run"):
+        main(["methods", "--model=m", "--collect", f"--folder={tmp_path}"])

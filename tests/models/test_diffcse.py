@@ -1,0 +1,122 @@
+"""Replaced token detection against a computation sentence by sentence."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForMaskedLM
+
+from lifecycle import set_dropout
+from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.heads import projection_named
+from models.objectives import diffcse
+from models.objectives.diffcse import sampled
+from models.training import EncoderForTraining
+
+ROWS, LENGTH = 5, 9
+
+
+def make_batch(config, uniforms=False):
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(10, config.vocab_size, (2, ROWS, LENGTH), generator=generator)
+    mask = torch.ones_like(ids)
+    for row in range(1, ROWS):
+        mask[:, row, LENGTH - row :] = 0
+    ids = ids.masked_fill(mask == 0, config.pad_token_id)
+    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
+    chosen[..., 0] = False
+    batch = {"input_ids": ids, "attention_mask": mask, "rtd_input_ids": torch.where(chosen, 5, ids),
+             "rtd_labels": torch.where(chosen, ids, -100)}  # fmt: skip
+    return batch | ({"rtd_uniforms": torch.rand(ids.shape, generator=generator)} if uniforms else {})
+
+
+def build(folder, **options):
+    args = diffcse.Arguments(generator=str(folder), generator_dropout=False, rtd_weight=1.0, **options)
+    config = load_config(str(folder))
+    set_dropout(config, 0.0)
+    torch.manual_seed(2)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64)
+    projection = projection_named("linear_tanh", config.hidden_size, 0.3)
+    model = EncoderForTraining(encoder, projection, diffcse.build(args, encoder, projection, str(folder))).train()
+    return model, model.objectives[1]
+
+
+@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("pad_as_negative", [False, True])
+@pytest.mark.parametrize("positions", ["all", "masked"])
+def test_the_loss_equals_a_computation_sentence_by_sentence(request, tiny, pad_as_negative, positions):
+    folder = request.getfixturevalue(tiny)
+    model, rtd = build(folder, pad_as_negative=pad_as_negative, rtd_positions=positions)
+    batch = make_batch(model.config)
+    found = model(**batch).terms["rtd"]
+    lm = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    total = count = replaced_tokens = 0
+    for view in range(2):
+        for row in range(ROWS):
+            length = LENGTH if pad_as_negative else int(batch["attention_mask"][view, row].sum())
+            clean, masked, labels = (batch[n][view, row, :length] for n in ("input_ids", "rtd_input_ids", "rtd_labels"))
+            real = batch["attention_mask"][view, row, :length]
+            guess = lm(input_ids=masked[None], attention_mask=real[None]).logits[0].argmax(-1)
+            for i in range(length):
+                if i == 0 or real[i] == 0 or (positions == "masked" and labels[i] == -100):
+                    guess[i] = clean[i]
+            vector = model.projection(model.encoder(clean[None], real[None]).pooled)[0]
+            embedded = rtd.discriminator.embeddings(input_ids=guess[None]).clone()
+            embedded[0, 0] = vector
+            bias = (1.0 - real[None, None, None].float()) * -1e9
+            for layer in rtd.discriminator.encoder.layer:
+                embedded = layer(embedded, bias)
+            logits = rtd.head(embedded[0])
+            target = (guess != clean).long()
+            replaced_tokens += int(target.sum())
+            total += F.cross_entropy(logits, target, reduction="sum")
+            count += length
+    assert replaced_tokens > 3
+    assert found.item() == pytest.approx((total / count).item(), rel=1e-5)
+
+
+def test_gradient_reaches_the_encoder_through_the_vector_alone_and_never_the_generator(tiny_bert):
+    model, rtd = build(tiny_bert)
+    rtd(*parts(model, make_batch(model.config)))["rtd"].value.backward()
+    assert all(p.grad is None for p in rtd.generator.parameters())
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for n, p in model.encoder.backbone.named_parameters()
+               if "layer.3" in n and "key.bias" not in n)  # fmt: skip
+    assert rtd.head.weight.grad.abs().sum() > 0
+
+
+def parts(model, batch):
+    from models.objectives.base import Batch
+
+    made = Batch(**batch)
+    encoded = model._encode(made)
+    encoded.projected = model._project(encoded.pooled)
+    return encoded, made
+
+
+def test_sampling_follows_the_distribution_and_the_numbers_alone():
+    logits = torch.tensor([[0.0, 1.0, -2.0, 3.0]])
+    uniform = (torch.arange(10000) + 0.5) / 10000
+    drawn = sampled(logits.expand(10000, 4), uniform)
+    share = torch.bincount(drawn, minlength=4) / 10000
+    torch.testing.assert_close(share, logits.softmax(-1)[0], atol=2e-4, rtol=0)
+    assert torch.equal(drawn, sampled(logits.expand(10000, 4), uniform))
+    assert sampled(logits, torch.tensor([0.9999999])).item() == 3
+
+
+def test_a_sampled_rewrite_differs_from_the_likeliest_and_repeats(tiny_bert):
+    from models.objectives.base import Batch
+
+    model, rtd = build(tiny_bert, rtd_tokens="sample")
+    batch = make_batch(model.config, uniforms=True)
+    one, again = (rtd.rewrite(Batch(**batch)) for _ in range(2))
+    assert torch.equal(one, again)
+    likeliest = rtd.rewrite(Batch(**{n: v for n, v in batch.items() if n != "rtd_uniforms"}))
+    assert (one != likeliest).float().mean() > 0.1
+
+
+def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta):
+    from errors import BadInput
+
+    config = load_config(str(tiny_bert))
+    encoder = SentenceEncoder(load_backbone(str(tiny_bert), config), "cls_before_pooler", None, 64)
+    with pytest.raises(BadInput, match="choose a generator with the encoder's vocabulary"):
+        diffcse.build(diffcse.Arguments(generator=str(tiny_roberta)), encoder, None, str(tiny_bert))

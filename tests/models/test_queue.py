@@ -1,0 +1,83 @@
+"""The queue against a Python list, and the momentum encoder against its closed form."""
+
+import pytest
+import torch
+
+from errors import BadInput
+from models.encoder import SentenceEncoder, load_backbone
+from models.heads import projection_named
+from models.momentum import MomentumEncoder
+from models.queue import VectorQueue
+
+
+@pytest.mark.parametrize("batch", [1, 3, 5, 7, 12])
+def test_a_queue_holds_the_last_vectors_after_it_wraps_round(batch):
+    queue, held = VectorQueue(7, 2), []
+    for step in range(6):
+        assert sorted(queue.contents().tolist()) == sorted(held)
+        rows = torch.arange(2.0 * batch).view(batch, 2) + 1000 * step
+        queue.push(rows)
+        held = (held + rows.tolist())[-7:]
+    assert queue.contents().shape == (7, 2) if batch > 1 else (6, 2)
+    oldest = int(queue.pushed) % 7 if len(held) == 7 else 0
+    assert torch.equal(queue.contents().roll(-oldest, 0), torch.tensor(held))
+
+
+def test_what_was_read_does_not_change_with_the_next_push():
+    queue = VectorQueue(2, 1)
+    queue.push(torch.ones(2, 1))
+    before = queue.contents()
+    queue.push(torch.zeros(2, 1))
+    assert before.tolist() == [[1.0], [1.0]]
+
+
+def test_a_queue_is_saved_with_the_model_and_goes_on():
+    queue, other = VectorQueue(5, 1), VectorQueue(5, 1)
+    queue.push(torch.arange(4.0).view(4, 1))
+    other.load_state_dict(queue.state_dict())
+    for each in (queue, other):
+        each.push(torch.tensor([[9.0], [8.0]]))
+    assert torch.equal(queue.contents(), other.contents())
+    assert queue.contents().flatten().tolist() == [8.0, 1.0, 2.0, 3.0, 9.0]
+    with pytest.raises(BadInput, match="--queue_size 0"):
+        VectorQueue(0, 1)
+
+
+@pytest.fixture
+def parts(tiny_bert):
+    encoder = SentenceEncoder(load_backbone(str(tiny_bert)), "cls_before_pooler", None, 64)
+    return encoder, projection_named("batch_norm", 32, 0.3)
+
+
+def test_the_moving_average_after_n_steps_has_its_closed_form(parts):
+    encoder, projection = parts
+    slow = MomentumEncoder(encoder, projection, 0.9, "eval", "copy")
+    start = {name: p.clone() for name, p in encoder.named_parameters()}
+    step = {name: torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for name, p in start.items()}
+    for n in range(1, 6):
+        for name, p in encoder.named_parameters():
+            p.data = start[name] + n * step[name]
+        projection.inner_norm.running_mean += 1
+        slow.follow(encoder, projection)
+    # k_n = k_0 + step * sum over t of (1 - m) m^(n - t) t
+    moved = sum(0.1 * 0.9 ** (5 - t) * t for t in range(1, 6))
+    for name, p in slow.encoder.named_parameters():
+        torch.testing.assert_close(p, start[name] + moved * step[name], atol=1e-5, rtol=1e-4)
+    assert torch.equal(slow.projection.inner_norm.running_mean, projection.inner_norm.running_mean)
+
+
+def test_a_key_encoder_never_learns_and_has_dropout_only_where_asked(parts):
+    encoder, _ = parts
+    ids, mask = torch.randint(10, 90, (4, 7), generator=torch.Generator().manual_seed(0)), torch.ones(4, 7).long()
+    for mode in ("train", "eval"):
+        slow = MomentumEncoder(encoder, None, 0.99, mode, "copy").train()
+        assert not any(p.requires_grad for p in slow.parameters())
+        one, two = slow(ids, mask), slow(ids, mask)
+        assert not one.requires_grad
+        assert torch.equal(one, two) == (mode == "eval")
+        assert not slow.eval().encoder.training
+    torch.testing.assert_close(slow(ids, mask), encoder.eval()(ids, mask).pooled)
+    fresh = MomentumEncoder(encoder, None, 0.99, "eval", "random").eval()
+    assert (fresh(ids, mask) - slow(ids, mask)).abs().max() > 0.1
+    with pytest.raises(BadInput, match="--momentum 1"):
+        MomentumEncoder(encoder, None, 1.0, "eval", "copy")

@@ -1,0 +1,149 @@
+"""Sampled dropout: its rates, packed and padded, and what it equals at fixed rates."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from errors import BadInput
+from lifecycle import set_dropout
+from models.dropout import SampledDropout, attend, drop, exchange_dropout, rates_of
+from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.objectives import s_simcse
+from models.packed import Packing, packed_attention
+
+LENGTHS = [3, 9, 5, 12, 7, 9]
+
+
+def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
+    config = load_config(str(folder))
+    set_dropout(config, dropout)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, None, 64, packed)
+    encoder.sample_dropout()
+    return encoder.train()
+
+
+def sentences(config):
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]).long()
+    ids = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
+    return ids.masked_fill(mask == 0, config.pad_token_id), mask
+
+
+def test_rows_keep_their_own_share_and_their_expectation():
+    torch.manual_seed(0)
+    rates = torch.tensor([0.0, 0.1, 0.5, 0.9])
+    x = torch.ones(4, 20000)
+    made = drop(x, rates.view(-1, 1))
+    share = (made == 0).float().mean(1)
+    assert (share - rates).abs().max() < 5 * (0.25 / 20000) ** 0.5
+    assert torch.equal(made[0], x[0])
+    assert (made.mean(1) - 1).abs().max() < 0.15
+    assert made[2].max() == 2.0  # 1 / (1 - 0.5)
+
+
+def test_modules_read_the_rates_of_the_running_pass_alone():
+    layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3), nn.ModuleList([nn.Dropout(0.2)])[0])
+    before = set(layer.state_dict())
+    exchange_dropout(layer)
+    assert isinstance(layer[1], SampledDropout) and layer[1].p == 0.3
+    assert set(layer.state_dict()) == before
+    x = torch.ones(2, 5000)
+    with rates_of(torch.tensor([[0.0], [float("nan")]])):
+        made = layer[1](x)
+        assert torch.equal(layer[1].eval()(x), x)
+        layer[1].train()
+    assert torch.equal(made[0], x[0])
+    assert (made[1] == 0).float().mean() == pytest.approx(0.3, abs=0.04)  # NaN: the module's own
+    assert (layer[1](x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
+def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(request, tiny, pooling):
+    folder = request.getfixturevalue(tiny)
+    ids, mask = sentences(load_config(str(folder)))
+    rates = torch.zeros(len(LENGTHS))
+    plain = encoder_of(folder, False, pooling=pooling).eval()(ids, mask).pooled
+    for packed in (False, True):
+        found = encoder_of(folder, packed, pooling=pooling)(ids, mask, rates).pooled
+        torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_only_sentences_with_a_rate_above_zero_are_changed(tiny_bert, packed):
+    encoder = encoder_of(tiny_bert, packed)
+    ids, mask = sentences(encoder.config)
+    rates = torch.tensor([0.0, 0.3, 0.0, 0.3, 0.0, 0.0])
+    one, two = (encoder(ids, mask, rates).pooled for _ in range(2))
+    same = (one - two).abs().amax(1) < 1e-5
+    assert same.tolist() == (rates == 0).tolist()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_fixed_equal_rates_are_simcse_in_distribution(tiny_bert, packed):
+    """Mean and spread of a vector over many passes, against plain dropout of the same rate."""
+    ids, mask = sentences(load_config(str(tiny_bert)))
+    encoder = encoder_of(tiny_bert, packed, dropout=0.1)
+    ids, mask = ids[:2].repeat(400, 1), mask[:2].repeat(400, 1)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        sampled = encoder(ids, mask, torch.full((800,), 0.1)).pooled.view(400, 2, -1)
+        plain = encoder(ids, mask).pooled.view(400, 2, -1)
+    error = (plain.var(0) / 400 + sampled.var(0) / 400).sqrt()
+    assert ((plain.mean(0) - sampled.mean(0)) / error).abs().max() < 5
+    ratio = sampled.std(0) / plain.std(0)
+    assert 0.8 < ratio.min() and ratio.max() < 1.25
+
+
+def test_attention_weights_are_dropped_at_the_sentence_s_rate():
+    torch.manual_seed(0)
+    query = torch.zeros(2, 1, 300, 8)
+    value = torch.eye(300)[None, None].repeat(2, 1, 1, 1)
+    weights = 300 * attend(query, query, value, None, torch.tensor([0.2, 0.6]).view(2, 1, 1, 1), 1.0)
+    for row, rate in enumerate((0.2, 0.6)):
+        assert (weights[row] == 0).float().mean() == pytest.approx(rate, abs=0.01)
+        assert weights[row].max() == pytest.approx(1 / (1 - rate), rel=1e-4)
+    keys = torch.zeros(2, 1, 1, 300, dtype=torch.bool)
+    keys[..., :100] = True
+    masked = attend(query, query, value, keys, torch.zeros(2, 1, 1, 1), 1.0)
+    assert masked[..., 100:].abs().max() == 0
+    assert masked[..., :100].sum(-1) == pytest.approx(torch.ones(2, 1, 300).numpy())
+
+
+def test_packed_and_padded_attention_agree_where_nothing_is_dropped(tiny_bert):
+    encoder = encoder_of(tiny_bert, True)
+    module = encoder.backbone.encoder.layer[0].attention.self.train()
+    _, mask = sentences(encoder.config)
+    packing = Packing.of(mask, torch.zeros(len(LENGTHS)))
+    q, k, v = torch.randn(3, 1, 4, len(packing.slots), 8, generator=torch.Generator().manual_seed(2))
+    dropped, _ = packed_attention(module, q, k, v, packing, dropout=0.1, scaling=0.35)
+    plain, _ = packed_attention(module.eval(), q, k, v, Packing.of(mask), dropout=0.0, scaling=0.35)
+    torch.testing.assert_close(dropped, plain, atol=1e-5, rtol=1e-4)
+
+
+def test_rates_have_the_distribution_asked_for():
+    uniform = (np.arange(20000) + 0.5) / 20000
+    rates = s_simcse.quantile(uniform, s_simcse.Arguments())
+    assert (rates.min(), rates.max(), rates.mean()) == pytest.approx((0.0, 0.2, 0.1), abs=1e-4)
+    assert rates.std() == pytest.approx(0.2 / 12**0.5, rel=1e-3)
+    beta = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="beta", rate_a=2, rate_b=6, rate_high=0.4))
+    assert beta.mean() == pytest.approx(0.4 * 2 / 8, rel=1e-3)
+    assert beta.var() == pytest.approx(0.16 * 12 / (64 * 9), rel=1e-2)
+    listed = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="list", rate_values=[0.1, 0.3]))
+    assert np.unique(listed, return_counts=True)[1].tolist() == [10000, 10000]
+    assert np.unique(listed).tolist() == [0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rate_high": 1.0}, "from 0 to below 1"),
+        ({"rate_low": 0.3}, "--rate_low 0.3 is above"),
+        ({"rate_distribution": "list", "rate_values": []}, "dropout rates"),
+        ({"rate_distribution": "beta", "rate_a": 0.0}, "must be above 0"),
+    ],
+)
+def test_bad_rates_are_refused(options, said):
+    with pytest.raises(BadInput, match=said):
+        s_simcse.views(s_simcse.Arguments(**options))
