@@ -1,0 +1,38 @@
+"""The walk-through of CONTRIBUTING.md works as it is printed."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import models.objectives
+import run_unsup
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The page's file in a folder that counts as a part of models/objectives."""
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    folder = tmp_path / "objectives"
+    folder.mkdir()
+    (folder / "toy.py").write_text(code, encoding="utf-8")
+    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
+    yield code
+    sys.modules.pop("models.objectives.toy", None)
+
+
+def test_a_method_is_picked_up_from_its_one_file(toy, unsup, tmp_path, capsys):
+    run_unsup.main(unsup("run", "toy", drop_rate=0.3, max_steps=4, save_steps=2))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    terms = [line for line in lines if "alignment" in line]
+    assert len(terms) == 4
+    for line in terms:
+        assert line["loss"] == pytest.approx(line["alignment"] + line["uniformity"], rel=1e-4)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["status"], record["settings"]["drop_rate"]) == ("finished", 0.3)
+    assert load_file(tmp_path / "run" / "model.safetensors")
