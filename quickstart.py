@@ -21,7 +21,7 @@ from data import toy, toy_pairs
 from errors import run_command
 from eval.encode import Encode
 from eval.report import table, write_rows
-from eval.sts import merged, own_pairs
+from eval.sts.tasks import merged, own_pairs
 from models.encoder import SentenceEncoder, load_config, load_encoder, load_tokenizer
 
 ROOT = Path(__file__).parent

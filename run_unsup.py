@@ -29,7 +29,7 @@ from data.corpus import load_corpus
 from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.report import rows_of, score_all, tables, write_scores
-from eval.sts import STS_DEV, merged, own_pairs, spearman
+from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from eval.beir import BeirTask
+from eval.retrieval.beir import BeirTask
 
 NAME = "generated"
 QUERIES = 1000

@@ -16,7 +16,7 @@ import run_unsup
 from errors import BadInput
 from eval.encode import Encode
 from eval.report import markdown, rows_of, score_all, write_scores
-from eval.sts import STS_TEST
+from eval.sts.tasks import STS_TEST
 from models.encoder import load_encoder
 
 CONFIGS = Path(__file__).parents[1] / "configs"

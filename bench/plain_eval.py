@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from eval.sts_files import Pairs, read_columns
+from eval.sts.files import Pairs, read_columns
 from eval.task import DOWNSTREAM
 from models.pooling import POOLINGS
 

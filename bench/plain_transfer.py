@@ -1,6 +1,6 @@
 """SentEval's transfer protocol the slow way: one `nn.Linear`, one autograd step, one fit after the other.
 
-The oracle of eval/logistic.py and eval/validation.py, and what `python -m bench transfer` measures them against.
+The oracle of eval/transfer, and what `python -m bench transfer` measures it against.
 It seeds the global generators before every fit, as SentEval does.
 """
 

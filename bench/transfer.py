@@ -12,7 +12,7 @@ import numpy as np
 from bench import plain_transfer
 from bench.timing import alternate, bench_row
 from errors import ProjectError
-from eval.validation import MODES, Judge
+from eval.transfer.validation import MODES, Judge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

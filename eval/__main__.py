@@ -13,10 +13,10 @@ import torch
 from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.report import details, rows_of, score_all, tables, write_scores
-from eval.sts import own_pairs
+from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import GROUPS, tasks_named
-from eval.validation import MODES
+from eval.transfer.validation import MODES
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 

@@ -8,7 +8,7 @@ SentEval is on no package index. With a checkout on the path:
     engine = senteval.engine.SE({"task_path": "corpora/senteval", "usepytorch": True, "kfold": 10}, batcher, prepare)
     engine.eval(["STS12", "MR"])
 
-SimCSE's copy has the STS protocol of `eval/sts.py`; the original trains a regressor for STS-B and SICK-R.
+SimCSE's copy has the STS protocol of `eval/sts/tasks.py`; the original trains a regressor for STS-B and SICK-R.
 """
 
 from __future__ import annotations

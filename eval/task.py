@@ -19,7 +19,7 @@ class Options:
 
     Attributes:
         split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
-        mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.validation.MODES`.
+        mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
         embeddings: BEIR: folder in which document vectors stay, so that a stopped run can go on.
         directions: in-domain retrieval: `one` (97 queries) or `both` (194).

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errors import BadInput
-from eval import beir, retrieval, sts, transfer
+from eval.retrieval import beir, in_domain
+from eval.sts import tasks as sts
 from eval.task import Options, Task
+from eval.transfer import tasks as transfer
 
-GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks, "retrieval": retrieval.tasks, "beir": beir.tasks}
+GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks, "retrieval": in_domain.tasks, "beir": beir.tasks}
 NEEDS = {"retrieval": "--split test", "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}
 
 

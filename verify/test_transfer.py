@@ -6,8 +6,8 @@ import pytest
 from bench import plain_transfer
 from eval.encode import Encode
 from eval.task import Options
-from eval.transfer import tasks
-from eval.validation import MODES, Judge
+from eval.transfer.tasks import tasks
+from eval.transfer.validation import MODES, Judge
 from models.encoder import load_encoder
 
 

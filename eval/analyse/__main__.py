@@ -21,7 +21,7 @@ from eval.analyse.material import gather
 from eval.analyse.tokens import TokenAverages
 from eval.encode import Encode
 from eval.report import markdown
-from eval.sts import StsTask, own_pairs
+from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
 from models import layout

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from errors import BadInput
-from eval.sts_files import Pairs
+from eval.sts.files import Pairs
 from eval.task import Encoder
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from eval.analyse.analysis import Analysis, Material, Subject
-from eval.sts import correlation, similarities
+from eval.sts.tasks import correlation, similarities
 
 EDGES = (0, 1, 2, 3, 4, 5)
 

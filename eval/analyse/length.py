@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from eval.analyse.analysis import Analysis, Material, Subject, unit
-from eval.sts import correlation
+from eval.sts.tasks import correlation
 
 PAIRS = 50_000
 LOWEST = (0, 1, 2, 3, 5, 9, 17)  # the smallest length difference of each bin

@@ -8,7 +8,7 @@ from pathlib import Path
 from errors import BadInput
 from eval.analyse.analysis import Analysis, Material, distinct
 from eval.lines import read_lines
-from eval.sts import StsTask, merged
+from eval.sts.tasks import StsTask, merged
 
 QUERIES = 5  # the first so many sentences, where no queries are given
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import Encode
-from eval.sts import correlation, cosines
+from eval.sts.tasks import correlation, cosines
 
 REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 

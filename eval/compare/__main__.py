@@ -8,9 +8,9 @@ from pathlib import Path
 
 from errors import BadInput, run_command
 from eval.compare.examples import NO_EXAMPLES
+from eval.compare.published import PREFIX, load, published
 from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
-from eval.published import PREFIX, load, published
 from eval.report import markdown, write_rows
 
 MEANING = {

@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 import run_pretrain_aux
 import run_unsup
 from errors import BadInput, CheckpointRefused
-from eval.sts import merged, own_pairs, spearman
+from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
 
 

@@ -6,8 +6,8 @@ from scipy.stats import spearmanr
 
 from eval.encode import Encode
 from eval.senteval_engine import hooks
-from eval.sts import spearman
-from eval.sts_files import Pairs, read_columns
+from eval.sts.files import Pairs, read_columns
+from eval.sts.tasks import spearman
 from models.encoder import load_encoder
 
 

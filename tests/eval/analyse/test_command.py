@@ -12,7 +12,7 @@ from errors import BadInput
 from eval.analyse.__main__ import main
 from eval.analyse.analyses import ANALYSES
 from eval.encode import Encode
-from eval.sts import merged, own_pairs, spearman
+from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
 from report.pictures import PICTURES
 

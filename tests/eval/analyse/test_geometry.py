@@ -11,7 +11,7 @@ import models.contrast
 from errors import BadInput
 from eval.analyse import alignment, anisotropy
 from eval.analyse.analysis import Material, Remembered, Subject, unit
-from eval.sts_files import Pairs
+from eval.sts.files import Pairs
 
 
 @pytest.fixture

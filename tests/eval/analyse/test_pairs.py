@@ -5,7 +5,7 @@ import pytest
 
 from eval.analyse import gold, length, neighbours
 from eval.analyse.analysis import Material, Subject
-from eval.sts_files import Pairs
+from eval.sts.files import Pairs
 
 
 def test_bins_of_gold_scores_and_their_quartiles():

@@ -8,7 +8,7 @@ from eval.analyse import tokens
 from eval.analyse.analysis import Material, Subject
 from eval.analyse.tokens import REMOVED, TokenAverages, most_frequent
 from eval.encode import Encode
-from eval.sts import correlation, cosines, merged, own_pairs
+from eval.sts.tasks import correlation, cosines, merged, own_pairs
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 

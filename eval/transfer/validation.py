@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from eval.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
+from eval.transfer.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05  # of the training rows, for the early stopping of a final fit

@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-import eval.beir
+import eval.retrieval.beir
 from errors import BadInput
-from eval.beir import FORUMS, NANO, PAPER14, BeirTask
-from eval.beir_files import read_corpus, read_queries
 from eval.metrics.retrieval import METRICS, per_query
+from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
+from eval.retrieval.files import read_corpus, read_queries
 from eval.task import Options
 from eval.tasks import tasks_named
 
@@ -88,7 +88,7 @@ def test_an_equal_score_keeps_the_order_given():
 
 
 def test_only_the_best_documents_are_kept(beir, monkeypatch):
-    monkeypatch.setattr(eval.beir, "RETRIEVED", 3)
+    monkeypatch.setattr(eval.retrieval.beir, "RETRIEVED", 3)
     rows = BeirTask("small").score(encode, beir.root).rows
     assert [row["value"] for row in rows] == pytest.approx(expected(beir, kept=3).mean(0).tolist(), abs=1e-9)
     assert expected(beir, kept=3).mean(0)[2] < expected(beir).mean(0)[2]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from errors import BadInput
-from eval.sts import STS_DEV, STS_TEST, StsTask, correlation, merged, own_pairs, similarities
-from eval.sts_files import Pairs
+from eval.sts.files import Pairs
+from eval.sts.tasks import STS_DEV, STS_TEST, StsTask, correlation, merged, own_pairs, similarities
 from eval.task import Options, average
 from eval.tasks import tasks_named
 

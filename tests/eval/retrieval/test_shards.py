@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from errors import BadInput
-from eval.beir_files import read_corpus
-from eval.shards import MANIFEST, embedded
+from eval.retrieval.files import read_corpus
+from eval.retrieval.shards import MANIFEST, embedded
 
 
 class Letters:
@@ -75,8 +75,8 @@ KILLED = """
 import runpy, sys
 from pathlib import Path
 import numpy as np
-from eval.beir_files import read_corpus
-from eval.shards import embedded
+from eval.retrieval.files import read_corpus
+from eval.retrieval.shards import embedded
 
 Letters = runpy.run_path(sys.argv[1])["Letters"]
 
@@ -98,7 +98,7 @@ with embedded(KilledWhileWriting(), read_corpus(Path(sys.argv[2])), 6, Path(sys.
 
 
 def test_a_killed_run_leaves_only_whole_shards(beir, corpus, tmp_path):
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     command = [sys.executable, "-c", KILLED, __file__, str(corpus.path), str(tmp_path / "kept")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=root, **pipes) as process:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from eval.descent import OPTIMIZERS
+from eval.transfer.descent import OPTIMIZERS
 
 SEED = 1111  # SentEval's, for numpy and torch alike
 MAX_EPOCH = 200

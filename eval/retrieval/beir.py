@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from errors import BadInput
-from eval.beir_files import Corpus, read_corpus, read_qrels, read_queries
 from eval.metrics.retrieval import METRICS, per_query
-from eval.search import top_k
-from eval.shards import embedded
+from eval.retrieval.files import Corpus, read_corpus, read_qrels, read_queries
+from eval.retrieval.search import top_k
+from eval.retrieval.shards import embedded
 from eval.task import Encoder, Options, Result, row
 
 RETRIEVED = 1000

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from errors import BadInput
-from eval.beir_files import Corpus
+from eval.retrieval.files import Corpus
 from eval.task import Encoder
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from bench import plain_transfer
-from eval.descent import OPTIMIZERS
-from eval.logistic import Fit, Settings, fit_all, with_ones
-from eval.validation import MODES, Judge
+from eval.transfer.descent import OPTIMIZERS
+from eval.transfer.logistic import Fit, Settings, fit_all, with_ones
+from eval.transfer.validation import MODES, Judge
 
 
 def rows(count=300, dimension=24, classes=2, seed=0, signal=0.5):

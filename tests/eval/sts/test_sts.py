@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import BadInput
-from eval.sts import cosines, spearman
-from eval.sts_files import Pairs, read_columns, read_sts_year
+from eval.sts.files import Pairs, read_columns, read_sts_year
+from eval.sts.tasks import cosines, spearman
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")

@@ -1,8 +1,8 @@
 import pytest
 
 from errors import BadInput
+from eval.compare.published import FILE, load, published
 from eval.compare.scores import Key
-from eval.published import FILE, load, published
 
 RECORDS = load()
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from eval.search import in_blocks, top_k
+from eval.retrieval.search import in_blocks, top_k
 
 
 def sorted_by_hand(queries, documents, k):
@@ -58,15 +58,15 @@ def test_blocks_may_come_in_any_order_and_from_a_memory_map(tmp_path):
 
 
 def test_no_product_is_larger_than_allowed(monkeypatch):
-    import eval.search
+    import eval.retrieval.search
 
-    shapes, keys = [], eval.search._keys
+    shapes, keys = [], eval.retrieval.search._keys
 
     def watched(scores, first):
         shapes.append(tuple(scores.shape))
         return keys(scores, first)
 
-    monkeypatch.setattr(eval.search, "_keys", watched)
+    monkeypatch.setattr(eval.retrieval.search, "_keys", watched)
     documents = np.eye(100, 4, dtype=np.float32)
     top_k(np.ones((10, 4), dtype=np.float32), [(0, documents)], 3, largest=(4, 30))
     assert set(shapes) == {(q, d) for q in (4, 2) for d in (30, 10)}

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from errors import BadInput
-from eval.sts import STS_TEST, merged
-from eval.sts_files import Pairs
+from eval.sts.files import Pairs
+from eval.sts.tasks import STS_TEST, merged
 from eval.task import Encoder, Options, Result, row
 
 QUERIES = 97

@@ -9,11 +9,11 @@ import eval.compare.__main__ as command
 from errors import BadInput
 from eval.compare.examples import draws_of
 from eval.compare.intervals import percentile, prediction, resampled_differences, welch
+from eval.compare.published import published
 from eval.compare.scores import Key, Score, from_files
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
-from eval.published import published
 from eval.report import items_path, rows_of, write_rows, write_scores
-from eval.sts import StsTask, correlation
+from eval.sts.tasks import StsTask, correlation
 from eval.task import Result, row
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]

@@ -1,8 +1,8 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
 Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is what the
-papers print; `dev` and `fasttest` are its faster settings. `eval/validation.py` and `eval/logistic.py` hold the
-protocol; the accuracies equal SentEval's on the same features.
+papers print; `dev` and `fasttest` are its faster settings. `validation.py` and `logistic.py` beside this file hold
+the protocol; the accuracies equal SentEval's on the same features.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sklearn.metrics import f1_score
 
 from errors import BadInput
 from eval.task import Encoder, Options, Result, row
-from eval.transfer_files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
-from eval.validation import Judge, Outcome
+from eval.transfer.files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.transfer.validation import Judge, Outcome
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from scipy.stats import pearsonr
 
 from errors import BadInput
 from eval.metrics.spearman import Spearman
-from eval.sts_files import Pairs, read_columns, read_sts_year
+from eval.sts.files import Pairs, read_columns, read_sts_year
 from eval.task import DOWNSTREAM, Encoder, Options, Result, row
 
 WHOLE = ""  # the name of the one subset of a set that has none

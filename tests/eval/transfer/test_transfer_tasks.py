@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from errors import BadInput
-from eval import transfer, transfer_files
 from eval.task import Options
-from eval.transfer_files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
-from eval.validation import MODES, Judge
+from eval.transfer import files as transfer_files
+from eval.transfer import tasks as transfer
+from eval.transfer.files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.transfer.validation import MODES, Judge
 
 FILES = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),

@@ -1,0 +1,1 @@
+"""Semantic textual similarity."""

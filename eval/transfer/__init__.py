@@ -1,0 +1,1 @@
+"""SentEval's transfer tasks."""
