@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 _RATES: ContextVar[Tensor | None] = ContextVar("rates", default=None)
@@ -38,16 +39,20 @@ def drop(x: Tensor, rates: Tensor) -> Tensor:
     return x * (torch.rand(x.shape, device=x.device) < keep) / keep.to(x.dtype)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor, scaling: float) -> Tensor:
-    """Scaled dot-product attention whose weights are dropped at a rate a sentence.
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor | float, scaling: float
+) -> Tensor:
+    """Scaled dot-product attention whose weights are dropped, at one rate or at a rate a sentence.
 
-    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1).
+    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1) or a
+    number. On a CPU, torch's own attention has no fast path with dropout and copies more.
     """
-    scores = query @ key.transpose(2, 3) * scaling
+    scores = (query * scaling) @ key.transpose(2, 3)
     if keys is not None:
-        scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
-    weights = scores.float().softmax(-1).to(value.dtype)
-    return drop(weights, rates) @ value
+        scores = scores.masked_fill_(~keys, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1, dtype=torch.float32)
+    weights = F.dropout(weights, rates) if isinstance(rates, float) else drop(weights, rates)
+    return weights.to(value.dtype) @ value
 
 
 class SampledDropout(nn.Dropout):

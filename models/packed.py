@@ -169,10 +169,13 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
         return spread(rows, places, size).view(packing.batch, packing.length, heads, width).transpose(1, 2)
 
     query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
-    if packing.rates is None or not module.training:
-        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout, scale=scaling)
+    rates = packing.rates if module.training else None
+    if rates is not None:
+        mixed = attend(query, key, value, packing.keys, rates.view(-1, 1, 1, 1).nan_to_num(dropout), scaling)
+    elif dropout:
+        mixed = attend(query, key, value, packing.keys, dropout, scaling)
     else:
-        mixed = attend(query, key, value, packing.keys, packing.rates.view(-1, 1, 1, 1).nan_to_num(dropout), scaling)
+        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, scale=scaling)
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
     return collect(rows, packing.queries).view(1, -1, heads, width), None
 
