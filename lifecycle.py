@@ -155,13 +155,11 @@ def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str,
 def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     """One batch through model and losses; prints the plan and the raw terms."""
     size = trainer.args.per_device_train_batch_size
-    batch = trainer.data_collator([(0, i) for i in range(size)])
+    batch = trainer.data_collator([(0, i, 0) for i in range(size)])
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
     trainer.model.train()
     batch = {name: value.to(trainer.args.device) for name, value in batch.items()}
-    with trainer.accelerator.autocast():
+    with torch.no_grad(), trainer.accelerator.autocast():
         output = trainer.model.to(trainer.args.device)(**batch)
     terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
-    sys.stdout.write(
-        f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss.detach()):.4f}\n"
-    )
+    sys.stdout.write(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}\n")
