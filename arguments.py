@@ -34,6 +34,11 @@ class ModelArguments:
         default=True,
         metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so)"},
     )
+    chunk_size: int = field(
+        default=0,
+        metadata={"help": "sentences a process holds the graph of at a time, so that memory does not bound the batch "
+                  "and its negatives; one more forward pass (gradient caching, 2101.06983); 0: the whole batch"},
+    )  # fmt: skip
 
 
 @dataclass

@@ -159,9 +159,7 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
     trainer.model.train()
     batch = {name: value.to(trainer.args.device) for name, value in batch.items()}
-    with trainer.accelerator.autocast():
+    with torch.no_grad(), trainer.accelerator.autocast():
         output = trainer.model.to(trainer.args.device)(**batch)
     terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
-    sys.stdout.write(
-        f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss.detach()):.4f}\n"
-    )
+    sys.stdout.write(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}\n")

@@ -23,6 +23,7 @@ from transformers import set_seed
 
 import models.objectives
 from arguments import ModelArguments, RunArguments, SentenceArguments
+from cached_trainer import CachedTrainer
 from command_line import find_files, parse, peek
 from data.collator import Collator
 from data.corpus import load_corpus
@@ -119,8 +120,16 @@ def make_collator(method, method_args, data_args: SentenceArguments, corpus, tok
     return Collator(corpus, tokenizer, views, data_args.max_length, seed, method.masking(method_args))
 
 
-def make_trainer(model, args: RunArguments, collator: Collator, tokenizer, dev) -> EmbeddingTrainer:
+def make_trainer(
+    model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0
+) -> EmbeddingTrainer:
     """The Trainer with its dev score and what to do when it improves."""
+    if args.gradient_accumulation_steps > 1 and not chunk_size:
+        logger.warning(
+            "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "
+            "for more, raise --per_device_train_batch_size and give --chunk_size",
+            args.gradient_accumulation_steps, args.per_device_train_batch_size * args.world_size,
+        )  # fmt: skip
     score = None
     if dev is not None:
         name, pairs = dev
@@ -129,7 +138,8 @@ def make_trainer(model, args: RunArguments, collator: Collator, tokenizer, dev) 
     args.metric_for_best_model = dev[0] if dev else None
     args.greater_is_better = True if dev else None
     keep = partial(keep_best, model, tokenizer, args.output_dir)
-    return EmbeddingTrainer(model, args, collator, len(collator.corpus), score, keep)
+    common = model, args, collator, len(collator.corpus), score, keep
+    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
 
 def load_tests(data_args: SentenceArguments) -> list:
@@ -161,7 +171,7 @@ def main(argv: list[str] | None = None) -> None:
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model.config, args.seed)
-    trainer = make_trainer(model, args, collator, tokenizer, dev)
+    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
     facts = {
         "method": model_args.method,
         "packed": model.encoder.packed,

@@ -66,10 +66,14 @@ class EmbeddingTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Stock loss; the terms are summed on the device until they are logged."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        for name, value in outputs.terms.items():
+        self.count_terms(outputs.terms)
+        return (loss, outputs) if return_outputs else loss
+
+    def count_terms(self, terms: dict[str, torch.Tensor]) -> None:
+        """Add one forward's terms to what the next logged line is the mean of."""
+        for name, value in terms.items():
             self._sums[name] += value
         self._micro_steps += 1
-        return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the terms' means since the last logging step; stop on a loss that is not finite.

@@ -14,6 +14,7 @@ from eval.report import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
+    "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
     "memory": "peak memory of a training step against the published computation",
     "step": "a training step against the published computation and against sentence-transformers",

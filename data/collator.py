@@ -83,7 +83,7 @@ class Collator:
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
-        ids, mask = self._framed(self._sentences(epochs, indices))
+        ids, mask = self._framed(*self._sentences(epochs, indices))
         shape = (len(self.views), len(indices), ids.shape[1])
         made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         made = {name: value.reshape(shape) for name, value in made.items()}
@@ -93,31 +93,31 @@ class Collator:
             made["dropout_rates"] = self._rates(epochs, indices, steps)
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
-    def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
-        """The ids of all views, view by view, without special tokens."""
+    def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all views, view by view in one row without special tokens, and the T sentences' lengths."""
         longest = self.max_length - self.frame.size
-        rows = []
+        read = [self.corpus.sentences(indices, column, longest) for column in range(self.corpus.columns)]
+        parts = []
         for number, view in enumerate(self.views):
-            column = number if self.corpus.columns > 1 else 0
-            sentences = [self.corpus.sentence(i, column, longest) for i in indices]
+            flat, lengths = read[number % len(read)]  # of one column every view shows the same
             if view.edit is not None:
                 keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
-                pairs = zip(sentences, keyed, strict=True)
-                sentences = [view.edit(ids, self._starts[ids], draws.generator(key))[:longest] for ids, key in pairs]
-            rows += sentences
-        return rows
+                pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
+                edited = [view.edit(ids, self._starts[ids], draws.generator(key))[:longest] for ids, key in pairs]
+                flat, lengths = np.concatenate(edited), np.array([len(ids) for ids in edited])
+            parts.append((flat, lengths))
+        flat, lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return flat, lengths
 
-    def _framed(self, rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def _framed(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded ids with special tokens, (T, L), and where the real tokens are."""
         start = len(self.frame.prefix)
-        lengths = np.array([len(row) for row in rows])
         position = np.arange(lengths.max() + self.frame.size)
-        ids = np.full((len(rows), len(position)), self.frame.pad, dtype=np.int64)
-        inner = (position >= start) & (position < start + lengths[:, None])
-        ids[inner] = np.concatenate(rows)
+        ids = np.full((len(lengths), len(position)), self.frame.pad, dtype=np.int64)
+        ids[(position >= start) & (position < start + lengths[:, None])] = flat
         ids[:, :start] = self.frame.prefix
         for offset, token in enumerate(self.frame.suffix):
-            ids[np.arange(len(rows)), start + lengths + offset] = token
+            ids[np.arange(len(lengths)), start + lengths + offset] = token
         return ids, position < lengths[:, None] + self.frame.size
 
     def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -138,11 +138,11 @@ class Collator:
         for view in masking.views:
             # A stream a purpose, not one stream cut in two: the numbers of a sentence must not depend on how long
             # the longest sentence of its batch is.
-            select, replace, free = (
-                draws.uniforms(draws.keys(self.seed, epochs, indices, f"{stream}{purpose} {view}"), ids.shape[-1])
-                for purpose in ("mask", "replace", "uniform")
-            )
-            numbers.append(free.astype(np.float32))
+            purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
+            streams = [f"{stream}{purpose} {view}" for purpose in purposes]
+            keyed = draws.keys(self.seed, epochs, indices, streams)
+            select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
+            numbers += [drawn.astype(np.float32) for drawn in free]
             maskable = self._maskable(mask[view])
             if masking.whole_words:
                 chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)

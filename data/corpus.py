@@ -55,10 +55,12 @@ class Corpus:
     def columns(self) -> int:
         return self.offsets.shape[1] - 1
 
-    def sentence(self, row: int, column: int, longest: int) -> np.ndarray:
-        """The first `longest` ids of one sentence."""
-        start, end = self.offsets[row, column], self.offsets[row, column + 1]
-        return np.asarray(self.ids[start : min(end, start + longest)])
+    def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first `longest` ids of several sentences, one after the other, and their lengths: (tokens,), (B,)."""
+        starts = self.offsets[rows, column]
+        lengths = np.minimum(self.offsets[rows, column + 1] - starts, longest)
+        shift = starts - (np.cumsum(lengths) - lengths)  # from a place in the answer to that in the buffer
+        return self.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
 
 def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int, cache_dir: str | Path) -> Corpus:

@@ -8,6 +8,7 @@ the generator of the uniform numbers; it works on whole arrays at once.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,11 +21,13 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str) -> np.ndarray:
-    """One 64-bit key an example: (B,) epochs and (B,) indices -> (B,) uint64."""
-    folded = np.full(len(indices), seed, dtype=np.uint64)
+def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequence[str]) -> np.ndarray:
+    """One 64-bit key an example: (B,) epochs and (B,) indices -> (B,) uint64, or (P, B) for P purposes."""
+    one = isinstance(purpose, str)
+    codes = np.array([zlib.crc32(name.encode()) for name in ([purpose] if one else purpose)], dtype=np.uint64)
+    folded = np.full(1, seed, dtype=np.uint64)
     for field in (
-        np.uint64(zlib.crc32(purpose.encode())),
+        codes if one else codes[:, None],
         epochs.astype(np.uint64),
         indices.astype(np.uint64),
     ):
@@ -33,9 +36,9 @@ def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str) -> np
 
 
 def uniforms(keyed: np.ndarray, count: int) -> np.ndarray:
-    """`count` numbers in [0, 1) for each key: (B,) -> (B, count) float64."""
+    """`count` numbers in [0, 1) for each key: (..., B) -> (..., B, count) float64."""
     steps = (np.arange(count, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
-    return (_mix(keyed[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+    return (_mix(keyed[..., None] + steps) >> np.uint64(11)) * 2.0**-53
 
 
 def generator(key: np.uint64) -> np.random.Generator:

@@ -1,10 +1,13 @@
 """What several processes must agree on; the only file that imports torch.distributed.
 
-DistributedDataParallel averages gradients over the W processes. A loss that every process computes whole, over
-vectors gathered with gradient, therefore comes out right as it is; a sum over local tokens has to be multiplied by W.
+DistributedDataParallel averages gradients over the W processes, as `average` does where it is not used. A loss that
+every process computes whole, over vectors gathered with gradient, therefore comes out right as it is; a sum over local
+tokens has to be multiplied by W.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
@@ -42,7 +45,24 @@ def mean_over_tokens(total: Tensor, count: Tensor) -> Tensor:
 
     The mean of the returned values over the processes is the mean over all tokens.
     """
-    count = count.clone()
+    return total * world_size() / sum_over_processes(count).clamp(min=1)
+
+
+@torch.no_grad()
+def sum_over_processes(local: Tensor) -> Tensor:
+    """The sum of every process's tensor, of the same shape."""
+    everyone = local.clone()
     if world_size() > 1:
-        dist.all_reduce(count)
-    return total * world_size() / count.clamp(min=1)
+        dist.all_reduce(everyone)
+    return everyone
+
+
+@torch.no_grad()
+def average(tensors: Iterable[Tensor]) -> None:
+    """Replace every tensor by its mean over the processes; all must pass the same shapes in the same order."""
+    if world_size() == 1:
+        return
+    running = [(tensor, dist.all_reduce(tensor, async_op=True)) for tensor in tensors]
+    for tensor, work in running:
+        work.wait()
+        tensor /= world_size()

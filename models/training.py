@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from models.collectives import gather_with_gradient
+from models.collectives import gather_with_gradient, local_rows
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
 from models.heads import project
@@ -68,8 +68,8 @@ class EncoderForTraining(PreTrainedModel):
         """One training step's loss; shapes as in `models.objectives.base.Batch`."""
         twins = (masked_input_ids, masked_labels, rtd_input_ids, rtd_labels, rtd_uniforms)
         batch = Batch(input_ids, attention_mask, *twins, dropout_rates)
-        encoded = self._encode(batch)
-        encoded.projected = self._project(encoded.pooled)
+        encoded = self.encode(batch)
+        self.project(encoded)
         loss, values = torch.zeros((), device=input_ids.device), {}
         for objective in self.objectives:
             for name, term in objective(encoded, batch).items():
@@ -77,7 +77,7 @@ class EncoderForTraining(PreTrainedModel):
                 values[name] = term.value.detach()
         return TrainingOutput(loss=loss, terms=values)
 
-    def _encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
         views, count = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
@@ -85,13 +85,14 @@ class EncoderForTraining(PreTrainedModel):
         pooled, cls = (vectors.view(views, count, -1) for vectors in output)
         return Encoded(pooled, cls, None, self.encoder, self.head)
 
-    def _project(self, pooled: Tensor) -> Tensor | None:
+    def project(self, encoded: Encoded) -> None:
         """Gather, then project, so that batch statistics are those of all processes; in float32."""
         if not any(objective.reads_projection for objective in self.objectives):
-            return None
-        with torch.autocast(pooled.device.type, enabled=False):
-            everyone = gather_with_gradient(pooled.float())  # (V, N, H)
-            return project(self.head, everyone)
+            return
+        with torch.autocast(encoded.pooled.device.type, enabled=False):
+            everyone = gather_with_gradient(encoded.pooled.float())  # (V, N, H)
+            encoded.projected = project(self.head, everyone)
+        encoded.own_projected = local_rows(encoded.projected)
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
@@ -99,7 +100,7 @@ class EncoderForTraining(PreTrainedModel):
         was_training = self.training
         self.eval()
         batch = Batch(**inputs)
-        encoded = self._encode(batch)
+        encoded = self.encode(batch)
         seen = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
         for objective in self.objectives:
             seen |= objective.probe(encoded, batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
@@ -29,6 +29,12 @@ class Batch:
     rtd_uniforms: Tensor | None = None
     dropout_rates: Tensor | None = None
 
+    def split(self, size: int) -> list[Batch]:
+        """The same sentences in chunks of at most `size`."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        cuts = range(0, self.input_ids.shape[1], size)
+        return [Batch(*(None if v is None else v[:, cut : cut + size] for v in values)) for cut in cuts]
+
 
 @dataclass
 class Encoded:
@@ -41,6 +47,7 @@ class Encoded:
             objective reads them.
         encoder: what made them, for objectives that show it other tokens.
         projection: the head, None without one.
+        own_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads no others.
     """
 
     pooled: Tensor
@@ -48,6 +55,7 @@ class Encoded:
     projected: Tensor | None
     encoder: nn.Module
     projection: nn.Module | None
+    own_projected: Tensor | None = None
 
 
 class Term(NamedTuple):
@@ -65,6 +73,14 @@ class Objective(nn.Module):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         """Named terms of the loss for one batch."""
         raise NotImplementedError
+
+    def tokens(self, batch: Batch) -> Tensor | None:
+        """How many tokens of the batch the loss is a mean over, (); None where it needs the batch as a whole.
+
+        An objective that gives a number can be computed a few sentences at a time (`models.caching`): its terms are
+        means over the tokens of all processes and look at no other sentence than the token's own.
+        """
+        return None
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """What else is worth seeing at an evaluation, without gradient and on this process alone."""

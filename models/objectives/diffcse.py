@@ -19,7 +19,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from errors import BadInput
 from models.auxiliary import family_of, head_input, run_layers
-from models.collectives import local_rows, mean_over_tokens
+from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder, load_config
 from models.loading import load_strictly
 from models.objectives import simcse
@@ -95,7 +95,7 @@ class ReplacedTokens(Objective):
         return self
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        vectors = (local_rows(encoded.projected) if self.reads_projection else encoded.pooled).flatten(0, 1)
+        vectors = (encoded.own_projected if self.reads_projection else encoded.pooled).flatten(0, 1)
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
@@ -109,6 +109,10 @@ class ReplacedTokens(Objective):
         logits = self.head(states).float()
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
+
+    def tokens(self, batch: Batch) -> Tensor:
+        mask = batch.attention_mask
+        return mask.new_tensor(mask.numel()) if self.args.pad_as_negative else mask.sum()
 
     def _detect(self, vectors: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         """States of the discriminator, the vectors (T, H) standing for the first token's embedding: (T, L, H)."""

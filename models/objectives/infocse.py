@@ -24,7 +24,7 @@ from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable
 from models.vocabulary_loss import packed_token_loss
-from views import Masking, View
+from views import IGNORED, Masking, View
 
 
 @dataclass
@@ -120,6 +120,9 @@ class AuxiliaryMLM(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[list(self.views)], batch)
         return {"aux_mlm": Term(mean_over_tokens(total, count), self.weight)}
+
+    def tokens(self, batch: Batch) -> Tensor:
+        return (batch.masked_labels != IGNORED).sum()
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """The auxiliary loss, and the same when every sentence gets its neighbour's [CLS]: what the vector tells."""

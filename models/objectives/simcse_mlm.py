@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
+from torch import Tensor, nn
 
 from errors import BadInput
 from models.auxiliary import VocabularyHead, load_masked_lm
@@ -16,7 +16,7 @@ from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.vocabulary_loss import packed_token_loss
-from views import Masking, View
+from views import IGNORED, Masking, View
 
 
 @dataclass
@@ -52,6 +52,9 @@ class MaskedTokens(Objective):
         states, targets = encoded.encoder.token_states(ids, mask, batch.masked_labels.flatten(0, 1))
         total, count = packed_token_loss(self.output.transform, self.output.decoder, states[None], targets)
         return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
+
+    def tokens(self, batch: Batch) -> Tensor:
+        return (batch.masked_labels != IGNORED).sum()
 
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:

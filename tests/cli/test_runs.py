@@ -62,8 +62,10 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_f
         {"dataloader_num_workers": 1},
         {"bf16": "true"},
         {"packed": "false"},
+        {"chunk_size": 3},
+        {"chunk_size": 3, "bf16": "true", "gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
     ],
-    ids=["infocse", "simcse", "accumulation", "second epoch", "worker", "bf16", "padded"],
+    ids=["infocse", "simcse", "accumulation", "second epoch", "worker", "bf16", "padded", "chunks", "bf16 chunks"],
 )
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path, flags):
     run_unsup.main(unsup("whole", **flags))
@@ -205,6 +207,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys)
     [
         ({"method": "simsce"}, "choose one of diffcse, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
+        ({"chunk_size": -1}, "--chunk_size -1"),
         ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),
         ({"pooling": "max"}, "pooling 'max' is unknown"),
         ({"projection": "mlp"}, "projection 'mlp' is unknown"),

@@ -228,7 +228,7 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(corpus, to
     for epoch in range(4):
         made = collate(batch_of(6, 7, epoch=epoch))
         real = made["attention_mask"][1, 1].bool()
-        ids = corpus.sentence(7, 0, 62)
+        ids, _ = corpus.sentences([7], 0, 62)
         key = draws.keys(5, np.array([epoch]), np.array([7]), "edit 1")[0]
         expected = repeat_some(ids, None, draws.generator(key))[:62].tolist()
         assert made["input_ids"][1, 1][real].tolist()[1:-1] == expected

@@ -48,9 +48,14 @@ def test_the_ids_are_the_tokenizer_s_own(request, family, columns, sentences, tm
     for r, row in enumerate(rows):
         for c, sentence in enumerate(row):
             expected = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-            assert corpus.sentence(r, c, 10**6).tolist() == expected
-            assert corpus.sentence(r, c, 3).tolist() == expected[:3]
-            assert corpus.sentence(r, c, 0).tolist() == []
+            for longest in (10**6, 3, 0):
+                ids, lengths = corpus.sentences([r], c, longest)
+                assert ids.tolist() == expected[:longest]
+                assert lengths.tolist() == [len(expected[:longest])]
+    several = [3, 0, 3, len(rows) - 1]
+    ids, lengths = corpus.sentences(several, columns - 1, 5)
+    parts = np.split(ids, np.cumsum(lengths)[:-1])
+    assert [part.tolist() for part in parts] == [corpus.sentences([r], columns - 1, 5)[0].tolist() for r in several]
     assert corpus.offsets[0, 0] == 0
     assert corpus.offsets[-1, -1] == len(corpus.ids)
     assert np.array_equal(corpus.offsets[1:, 0], corpus.offsets[:-1, -1])
@@ -201,4 +206,4 @@ def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_pat
     blocks = Corpus(corpus.folder, np.array([[0, 4], [4, 9]]))
     again = pickle.loads(pickle.dumps(blocks))
     assert again.offsets.tolist() == [[0, 4], [4, 9]]
-    assert again.sentence(1, 0, 99).tolist() == corpus.ids[4:9].tolist()
+    assert again.sentences([1], 0, 99)[0].tolist() == corpus.ids[4:9].tolist()

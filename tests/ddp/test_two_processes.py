@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from torch.nn.parallel import DistributedDataParallel
 import models.training
 from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.caching import GradientCache
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives.base import Batch
 from models.training import EncoderForTraining
 
 ROWS = 8
@@ -62,6 +65,7 @@ METHODS = {  # method, arguments, projection, what its batch holds beside the se
     "diffcse, packed": (diffcse, {"rtd_weight": 1.0}, "linear_tanh", ("rtd",)),
     "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
 }
+CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*METHODS, *STAGE_ONE]
 
@@ -118,7 +122,19 @@ def measure(model, wrapped, batch):
     return loss.detach(), gradients, buffers
 
 
-def worker(rank, case, folder, out, detached):
+class Cached:
+    """A wrapped model whose loss has gone back already, in chunks that do not divide the batch."""
+
+    def __init__(self, wrapped):
+        self.cache = GradientCache(wrapped.module, 3, nullcontext)
+
+    def __call__(self, **batch):
+        output = self.cache.backward(Batch(**batch))
+        output.loss.requires_grad_()  # for a backward pass that changes nothing
+        return output
+
+
+def worker(rank, case, folder, out, detached, cached):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=2)
     assert dist.get_world_size() == 2
@@ -126,6 +142,7 @@ def worker(rank, case, folder, out, detached):
         models.training.gather_with_gradient = gather_without_gradient
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
+    wrapped = Cached(wrapped) if cached else wrapped
     loss, gradients, buffers = measure(model, wrapped, shard(make_batch(case), rank))
     dist.all_reduce(loss)
     torch.save((loss / 2, gradients, buffers), f"{out}/{rank}.pt")
@@ -141,9 +158,9 @@ def gather_without_gradient(local):
     return torch.cat(parts, dim=1)
 
 
-def run_two(case, folder, out, detached=False):
+def run_two(case, folder, out, detached=False, cached=False):
     out.mkdir()
-    mp.start_processes(worker, (case, folder, str(out), detached), nprocs=2, start_method="forkserver")
+    mp.start_processes(worker, (case, folder, str(out), detached, cached), nprocs=2, start_method="forkserver")
     return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
@@ -153,11 +170,11 @@ def worst_ratio(one, two):
     return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_two_processes_equal_one(case, tiny_bert, tmp_path):
+@pytest.mark.parametrize(("case", "cached"), [*((case, False) for case in CASES), *((case, True) for case in CACHED)])
+def test_two_processes_equal_one(case, cached, tiny_bert, tmp_path):
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batch(case))
-    two = run_two(case, str(tiny_bert), tmp_path / "two")
+    two = run_two(case, str(tiny_bert), tmp_path / "two", cached=cached)
     for other_loss, other_gradients, other_buffers in two:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
@@ -188,14 +205,18 @@ def launch(arguments, processes):
     return done.stderr
 
 
-def test_the_launcher_starts_two_processes_that_train_what_one_trains(tiny_bert, text_file, dev_file, tmp_path):
+@pytest.mark.parametrize("chunk_size", [0, 3])
+def test_the_launcher_starts_two_processes_that_train_what_one_trains(
+    tiny_bert, text_file, dev_file, tmp_path, chunk_size
+):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8."""
     common = ["--method=infocse", "--aux_init=random", "--aux_weight=1", "--skip_from=2", "--projection=batch_norm",
               f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}", f"--dev_file={dev_file}",
               "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", "--max_steps=4", "--eval_steps=2",
               "--save_steps=4", "--logging_steps=1", "--optim=sgd", "--learning_rate=0.05", "--dropout=0",
               "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
-    said = launch([*common, f"--output_dir={tmp_path / 'two'}", "--per_device_train_batch_size=4"], 2)
+    chunks = ["--per_device_train_batch_size=4", f"--chunk_size={chunk_size}"]
+    said = launch([*common, f"--output_dir={tmp_path / 'two'}", *chunks], 2)
     launch([*common, f"--output_dir={tmp_path / 'one'}", "--per_device_train_batch_size=8"], 1)
     assert "processes: 2 on cpu" in said
     one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))

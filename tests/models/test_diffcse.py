@@ -87,8 +87,8 @@ def parts(model, batch):
     from models.objectives.base import Batch
 
     made = Batch(**batch)
-    encoded = model._encode(made)
-    encoded.projected = model._project(encoded.pooled)
+    encoded = model.encode(made)
+    model.project(encoded)
     return encoded, made
 
 

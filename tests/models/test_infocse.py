@@ -113,7 +113,7 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
 def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
     """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
     model, batch = build(stage_one), make_batch(stage_one)
-    encoded = model._encode(Batch(**batch))
+    encoded = model.encode(Batch(**batch))
     encoded.cls = encoded.cls.detach()
     auxiliary_of(model)(encoded, Batch(**batch))["aux_mlm"].value.backward()
     assert all(p.grad is None for p in model.encoder.parameters())
@@ -184,7 +184,7 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
         captured.append(output)
 
     model.encoder.backbone.register_forward_hook(keep)
-    auxiliary_of(model)(model._encode(Batch(**batch)), Batch(**batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(model.encode(Batch(**batch)), Batch(**batch))["aux_mlm"].value.backward()
     gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
     assert gradient[0, :, 0].abs().max() > 0
     assert gradient[1].abs().max() == 0

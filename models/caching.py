@@ -1,0 +1,149 @@
+"""Gradient caching: the gradient of a whole batch while the graph of a few sentences is held (Gao et al. 2021).
+
+A contrastive loss needs all vectors at once, but the encoder's gradient needs of it only d loss / d vector. So: encode
+every chunk without a graph; take the loss of the whole batch on the vectors, as leaves, head and batch statistics
+included; encode every chunk again, with the same random numbers, and go back from the leaves' gradients. Losses of
+tokens are taken chunk by chunk in between. Nothing is approximated: it is the gradient of the same forward with all
+graphs kept. Source: arXiv 2101.06983, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from errors import BadInput
+from models.collectives import average, sum_over_processes
+from models.objectives.base import Batch, Encoded, Objective
+from models.training import EncoderForTraining, TrainingOutput
+
+
+class GradientCache:
+    """Forward and backward of one batch, `size` sentences at a time.
+
+    Args:
+        model: not wrapped: `backward` averages the gradients over the processes itself, since a wrapper would wait for
+            every parameter's gradient in the last backward pass, and the head's comes before.
+        size: sentences of a chunk, of which all views are computed together.
+        precision: opens the autocast context; a new one a forward, since autocast keeps weights that were cast without
+            a graph for as long as it is open.
+
+    Raises:
+        BadInput: `size` is below 1.
+    """
+
+    def __init__(self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]) -> None:
+        if size < 1:
+            raise BadInput(f"--chunk_size {size}: at least 1, or 0 to take the batch whole")
+        self.model, self.size, self.precision = model, size, precision
+
+    def backward(self, batch: Batch, scale: float = 1.0, synchronise: bool = True) -> TrainingOutput:
+        """Add the gradient of `scale` times the loss to the parameters; the loss itself is returned unscaled.
+
+        With `synchronise`, and several processes, the gradients are the processes' mean afterwards, those that were
+        accumulated before included.
+        """
+        chunks = batch.split(self.size)
+        device = batch.input_ids.device
+        states, vectors = [], []
+        for chunk in chunks:
+            states.append(random_state(device))
+            with torch.no_grad(), self.precision():
+                encoded = self.model.encode(chunk)
+            vectors.append((encoded.pooled, encoded.cls))
+        leaves = [torch.cat(parts, dim=1).requires_grad_() for parts in zip(*vectors, strict=True)]
+        output = self._losses(leaves, batch, chunks, scale)
+        after = random_state(device)
+        gradients = zip(*(_split(leaf.grad, self.size, len(chunks)) for leaf in leaves), strict=True)
+        for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
+            set_random_state(state, device)
+            with self.precision():
+                encoded = self.model.encode(chunk)
+            _back([encoded.pooled, encoded.cls], gradient)
+        set_random_state(after, device)
+        if synchronise:
+            average(p.grad for p in self.model.parameters() if p.grad is not None)
+        return output
+
+    def _losses(self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float) -> TrainingOutput:
+        """All terms, and their gradients to the leaves, the head and the objectives' own networks."""
+        encoded = Encoded(*leaves, None, self.model.encoder, self.model.head)
+        with self.precision():
+            self.model.project(encoded)
+            loss, terms = self._whole(encoded, batch)
+        # What the token losses read of the head's output is a leaf too: the head is gone back through once, at the end.
+        projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()
+        token_loss = self._per_chunk(replace(encoded, own_projected=projected), batch, chunks, scale, terms)
+        gradient = None if projected is None else projected.grad
+        _back([loss * scale, encoded.own_projected], [torch.ones_like(loss), gradient])
+        return TrainingOutput(loss=loss.detach() + token_loss, terms=terms)
+
+    def _whole(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss and terms of the objectives that need the whole batch."""
+        loss, terms = encoded.pooled.new_zeros((), dtype=torch.float32), {}
+        for objective in self.model.objectives:
+            if objective.tokens(batch) is None:
+                for name, term in objective(encoded, batch).items():
+                    loss = loss + term.weight * term.value
+                    terms[name] = term.value.detach()
+        return loss, terms
+
+    def _per_chunk(
+        self, encoded: Encoded, batch: Batch, chunks: list[Batch], scale: float, terms: dict[str, Tensor]
+    ) -> Tensor:
+        """Loss of the objectives with `tokens`; adds their terms to `terms` and goes back chunk by chunk."""
+        loss = torch.zeros((), device=batch.input_ids.device)
+        objectives = [objective for objective in self.model.objectives if objective.tokens(batch) is not None]
+        shares = [_shares(objective, chunks) for objective in objectives]
+        for number, chunk in enumerate(chunks):
+            rows = slice(number * self.size, (number + 1) * self.size)
+            for objective, share in zip(objectives, shares, strict=True):
+                with self.precision():
+                    found = objective(_rows(encoded, rows), chunk)
+                for name, term in found.items():
+                    part = share[number] * term.value
+                    _back([scale * term.weight * part], [torch.ones_like(part)])
+                    terms[name] = terms.get(name, 0) + part.detach()
+                    loss = loss + term.weight * part.detach()
+        return loss
+
+
+def random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """The states of the generators that dropout on `device` draws from."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
+    """Go back to a `random_state`."""
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
+
+
+def _shares(objective: Objective, chunks: list[Batch]) -> Tensor:
+    """The part of all processes' tokens that each chunk has: the mean over all is the sum of share x mean of chunk."""
+    counts = sum_over_processes(torch.stack([objective.tokens(chunk) for chunk in chunks]))
+    return counts / counts.sum().clamp(min=1)
+
+
+def _rows(encoded: Encoded, rows: slice) -> Encoded:
+    """What an objective with `tokens` sees of a chunk."""
+    own = None if encoded.own_projected is None else encoded.own_projected[:, rows]
+    return replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], projected=None, own_projected=own)
+
+
+def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:
+    """A leaf's gradient by chunk; None where no loss read the leaf."""
+    return [None] * count if gradient is None else list(gradient.split(size, dim=1))
+
+
+def _back(outputs: list[Tensor | None], gradients: list[Tensor | None]) -> None:
+    """Backward from the outputs that have both a graph and a gradient."""
+    pairs = zip(outputs, gradients, strict=True)
+    kept = [(output, g) for output, g in pairs if g is not None and output is not None and output.requires_grad]
+    if kept:
+        torch.autograd.backward(*zip(*kept, strict=True))
