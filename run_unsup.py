@@ -10,38 +10,19 @@ OUTPUT_DIR/best and ends up in OUTPUT_DIR, which AutoModel and SentenceTransform
 from __future__ import annotations
 
 import importlib
-import json
-import logging
 import pkgutil
-import shutil
 import sys
-from functools import partial
-from pathlib import Path
 
-import torch
 from transformers import set_seed
 
 import models.objectives
 from arguments import ModelArguments, RunArguments, SentenceArguments
-from cached_trainer import CachedTrainer
+from assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from command_line import find_files, parse, peek
-from data.collator import Collator
 from data.corpus import load_corpus
 from errors import BadInput, run_command
-from eval.encode import Encode
-from eval.report import rows_of, score_all, tables, write_scores
-from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
-from eval.task import Options
-from eval.tasks import tasks_named
-from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
-from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
-from models.heads import projection_named
-from models.packed import use_packing
-from models.pooling import pooling_named
-from models.training import EncoderForTraining
-from trainer import EmbeddingTrainer
-
-logger = logging.getLogger(__name__)
+from lifecycle import Run, dry_run, plan, weights_hash
+from models.encoder import load_tokenizer
 
 
 def load_method(name: str | None):
@@ -50,104 +31,6 @@ def load_method(name: str | None):
     if name not in known:
         raise BadInput(f"--method {name}: choose one of {', '.join(known)} (or a --config that names one)")
     return importlib.import_module(f"models.objectives.{name}")
-
-
-def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False) -> EncoderForTraining:
-    """Encoder, projection head and objectives from a checkpoint; with `bf16`, what never learns is held in it."""
-    source = model_args.model_name_or_path
-    config = load_config(source)
-    set_dropout(config, model_args.dropout)
-    backbone = load_backbone(source, config)
-    length = usable_length(config, tokenizer)
-    kept = pooling_named(model_args.pooling).keeps_head
-    encoder = SentenceEncoder(backbone, model_args.pooling, None, length, use_packing(config, model_args.packed))
-    projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
-    if kept and projection is None:
-        raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
-    objectives = method.build(method_args, encoder, projection, source)
-    for objective in objectives if bf16 else []:
-        objective.hold_frozen(torch.bfloat16)
-    encoder.head = projection if kept else None
-    return EncoderForTraining(encoder, None if kept else projection, objectives)
-
-
-def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
-    """Name of the dev metric and its pairs, or None for `--dev none`."""
-    if data_args.dev == "none":
-        return None
-    if data_args.dev_file:
-        return "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))
-    return "stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir))
-
-
-def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
-    """Export the chosen model to the run's root, score it there, and close the record."""
-    folder, best = Path(run.args.output_dir), Path(run.args.output_dir) / "best"
-    facts = {}
-    if trainer.dev is None:
-        logger.info("no dev task: the last model is the result")
-        trainer.model.encoder.save(str(folder), tokenizer)
-    else:
-        facts["best"] = {"step": trainer.state.best_global_step, "value": trainer.state.best_metric}
-        shutil.copytree(best, folder, dirs_exist_ok=True)
-    encoder, tokenizer = load_encoder(str(folder))
-    encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
-    results = score_all(encode, tests, data_dir)
-    rows = rows_of(results, run.record["settings"]["method"], folder.name)
-    write_scores(folder / "scores.json", results, rows)
-    if rows:
-        sys.stdout.write(tables({folder.name: rows}) + "\n")
-    run.finish(trainer, facts)
-
-
-def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, value: float) -> None:
-    """Write the encoder to OUTPUT_DIR/best, whole or not at all."""
-    best, partial_folder = Path(folder) / "best", Path(folder) / ".best.partial"
-    shutil.rmtree(partial_folder, ignore_errors=True)
-    model.encoder.save(str(partial_folder), tokenizer)
-    (partial_folder / "best.json").write_text(json.dumps({"step": step, "value": value}), encoding="utf-8")
-    shutil.rmtree(best, ignore_errors=True)
-    partial_folder.rename(best)
-
-
-def make_collator(method, method_args, data_args: SentenceArguments, corpus, tokenizer, config, seed: int) -> Collator:
-    """The method's views of the text; rows of several sentences show one sentence a view."""
-    longest = usable_length(config, tokenizer)
-    if data_args.max_length > longest:
-        raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
-    views = method.views(method_args)
-    views = views if corpus.columns == 1 else views[:1] * corpus.columns
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, method.masking(method_args))
-
-
-def make_trainer(
-    model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0
-) -> EmbeddingTrainer:
-    """The Trainer with its dev score and what to do when it improves."""
-    if args.gradient_accumulation_steps > 1 and not chunk_size:
-        logger.warning(
-            "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "
-            "for more, raise --per_device_train_batch_size and give --chunk_size",
-            args.gradient_accumulation_steps, args.per_device_train_batch_size * args.world_size,
-        )  # fmt: skip
-    score = None
-    if dev is not None:
-        name, pairs = dev
-        encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
-        score = lambda: (name, spearman(encode, pairs))  # noqa: E731
-    args.metric_for_best_model = dev[0] if dev else None
-    args.greater_is_better = True if dev else None
-    keep = partial(keep_best, model, tokenizer, args.output_dir)
-    common = model, args, collator, len(collator.corpus), score, keep
-    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
-
-
-def load_tests(data_args: SentenceArguments) -> list:
-    """The test tasks, read once now: a missing file is better known before the training than after."""
-    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options())
-    for task in tests:
-        task.load(data_args.data_dir)
-    return tests
 
 
 def main(argv: list[str] | None = None) -> None:

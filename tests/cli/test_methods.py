@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+import assembly
 import models.objectives
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
@@ -23,7 +24,7 @@ def model_of(argv, method):
     """The model as the script builds it, to ask what learns."""
     module = run_unsup.load_method(method)
     model_args, method_args, *_ = parse(argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), "")
-    return run_unsup.build_model(module, method_args, model_args, load_tokenizer(model_args.model_name_or_path))
+    return assembly.build_model(module, method_args, model_args, load_tokenizer(model_args.model_name_or_path))
 
 
 @pytest.fixture(params=METHODS)
