@@ -23,6 +23,9 @@ class ModelArguments:
         metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, avg_top2, avg_first_last, "
                   "avg_embedding_last; saved in the model"},
     )  # fmt: skip
+    train_pooling: str | None = field(
+        default=None, metadata={"help": "what the loss pools with, where that differs from the saved pooling (ConSERT)"}
+    )
     projection: str = field(
         default="linear_tanh",
         metadata={"help": "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE)"},
@@ -85,10 +88,9 @@ class DataArguments:
 
 
 @dataclass
-class SentenceArguments(DataArguments):
+class ScoredArguments(DataArguments):
     """The training text and what the encoder is scored on."""
 
-    columns: int = field(default=1, metadata={"help": "sentences in a row; 2 or 3 for tab-separated rows"})
     dev: Literal["stsb", "none"] = field(
         default="stsb", metadata={"help": "what selects the best model: STS-B dev, or none (the last is kept)"}
     )
@@ -99,6 +101,13 @@ class SentenceArguments(DataArguments):
     test_tasks: list[str] = field(
         default_factory=lambda: ["sts"], metadata={"help": "scored once at the end: sts, task names, or none"}
     )
+
+
+@dataclass
+class SentenceArguments(ScoredArguments):
+    """Training text without labels."""
+
+    columns: int = field(default=1, metadata={"help": "sentences in a row; 2 or 3 for tab-separated rows"})
 
 
 @dataclass

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import pkgutil
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
+from transformers import set_seed
 
-from arguments import ModelArguments, RunArguments, SentenceArguments
+from arguments import ModelArguments, RunArguments, ScoredArguments
 from cached_trainer import CachedTrainer
+from command_line import find_files, parse, peek
 from data.collator import Collator
+from data.corpus import load_corpus
 from errors import BadInput
 from eval.encode import Encode
 from eval.report import rows_of, score_all, tables, write_scores
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
-from lifecycle import Run, set_dropout
-from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, usable_length
+from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
+from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
 from models.heads import projection_named
 from models.packed import use_packing
 from models.pooling import pooling_named
@@ -29,6 +37,21 @@ from models.training import EncoderForTraining
 from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
+
+
+def load_method(folder: ModuleType, name: str | None) -> ModuleType:
+    """The module of a method in a folder of methods; BadInput with the known ones otherwise."""
+    known = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "base"]
+    if name not in known:
+        raise BadInput(f"--method {name}: choose one of {', '.join(known)} (or a --config that names one)")
+    return importlib.import_module(f"{folder.__name__}.{name}")
+
+
+def main_of(script: str, folder: ModuleType, default: str, data: type, argv: Sequence[str], description: str) -> None:
+    """The command of a training script: its method's flags, then `run`; `default` is shown by --help."""
+    method = load_method(folder, default if "--help" in argv else peek(argv, "method"))
+    groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), description)
+    run(script, argv, method, groups, getattr(groups[2], "columns", None))
 
 
 def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False) -> EncoderForTraining:
@@ -39,7 +62,10 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     backbone = load_backbone(source, config)
     length = usable_length(config, tokenizer)
     kept = pooling_named(model_args.pooling).keeps_head
-    encoder = SentenceEncoder(backbone, model_args.pooling, None, length, use_packing(config, model_args.packed))
+    packed = use_packing(config, model_args.packed)
+    if kept and model_args.train_pooling:
+        raise BadInput("--pooling cls keeps the head that was trained on its vector; leave --train_pooling out")
+    encoder = SentenceEncoder(backbone, model_args.pooling, None, length, packed, model_args.train_pooling)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
@@ -50,7 +76,7 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
-def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
+def selection(data_args: ScoredArguments) -> tuple[str, object] | None:
     """Name of the dev metric and its pairs, or None for `--dev none`."""
     if data_args.dev == "none":
         return None
@@ -89,14 +115,16 @@ def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, valu
     partial_folder.rename(best)
 
 
-def make_collator(method, method_args, data_args: SentenceArguments, corpus, tokenizer, config, seed: int) -> Collator:
+def make_collator(method, method_args, data_args: ScoredArguments, corpus, tokenizer, config, seed: int) -> Collator:
     """The method's views of the text; rows of several sentences show one sentence a view."""
     longest = usable_length(config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views(method_args)
-    views = views if corpus.columns == 1 else views[:1] * corpus.columns
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, method.masking(method_args))
+    if corpus.columns > 1 and corpus.labels is None:
+        views = views[:1] * corpus.columns
+    masking, width = method.masking(method_args), config.hidden_size
+    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width)
 
 
 def make_trainer(
@@ -121,9 +149,50 @@ def make_trainer(
     return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
 
-def load_tests(data_args: SentenceArguments) -> list:
+def load_tests(data_args: ScoredArguments) -> list:
     """The test tasks, read once now: a missing file is better known before the training than after."""
     tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options())
     for task in tests:
         task.load(data_args.data_dir)
     return tests
+
+
+def run(
+    script: str,
+    argv: Sequence[str],
+    method: ModuleType,
+    groups: tuple[ModelArguments, Any, ScoredArguments, RunArguments],
+    columns: int | None,
+) -> None:
+    """Build, train, export, score; `columns` as in `data.corpus.load_corpus`."""
+    model_args, method_args, data_args, args = groups
+    if model_args.model_name_or_path is None:
+        raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
+    tokenizer = load_tokenizer(model_args.model_name_or_path)
+    files = find_files(data_args.train_file, data_args.data_dir)
+    with args.main_process_first(desc="tokenise"):
+        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
+    dev, tests = selection(data_args), load_tests(data_args)
+    identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
+    record = Run(script, argv, groups, identity)
+    start = record.open(data_args.dry_run)
+    if start.finished:
+        return
+    set_seed(args.seed)
+    model = build_model(method, method_args, model_args, tokenizer, args.bf16)
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model.config, args.seed)
+    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
+    facts = {
+        "method": model_args.method,
+        "packed": model.encoder.packed,
+        "views": len(collator.views),
+        "masking": collator.masking,
+    }
+    description = plan(model, args, len(corpus), facts | {"pooling": model_args.pooling})
+    if data_args.dry_run:
+        dry_run(trainer, description)
+        return
+    record.train(trainer, start, description)
+    if trainer.is_world_process_zero():
+        finish(record, trainer, tokenizer, tests, data_args.data_dir)
+    trainer.accelerator.wait_for_everyone()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,18 @@ class Rates:
     per_sentence: bool
 
 
+class Perturbed(NamedTuple):
+    """What happens to the embeddings of one sentence of n tokens.
+
+    Attributes:
+        positions: the position each token is said to stand at, (n,).
+        kept: False where the embedding output becomes zero, (n, width).
+    """
+
+    positions: np.ndarray
+    kept: np.ndarray
+
+
 @dataclass(frozen=True)
 class View:
     """One copy of a sentence.
@@ -34,10 +46,13 @@ class View:
     Attributes:
         edit: a pure function (token ids without special tokens, which of them start a word, generator) -> token ids,
             applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone.
+        perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
+            called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
     """
 
     edit: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray] | None = None
+    perturb: Callable[[int, int, np.random.Generator], Perturbed] | None = None
     dropout: Rates | None = None
 
 

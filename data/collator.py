@@ -54,11 +54,14 @@ class Collator:
         max_length: tokens of a sentence, special ones included; the rest is cut off.
         seed: of all draws.
         masking: which views get a masked twin; several twins have different names.
+        width: of the embeddings, where a view perturbs them.
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
-        dropout_rates: (V, B), only where a view draws its dropout; NaN for a view that keeps the backbone's.
+        dropout_rates: (V, B), only where a view draws its dropout; NaN for a view that keeps the backbone's;
+        positions (V, B, L) and kept (V, B, L, width), only where a view perturbs embeddings;
+        labels: classes of the rows, (1, B), only where the corpus has them.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Collator:
         max_length: int,
         seed: int,
         masking: Sequence[Masking] = (),
+        width: int = 0,
     ) -> None:
         self.corpus = corpus
         self.frame = Frame.of(tokenizer)
@@ -78,6 +82,7 @@ class Collator:
         self.max_length = max_length
         self.seed = seed
         self.masking = tuple(masking)
+        self.width = width
         words = any(view.edit for view in self.views) or any(each.whole_words for each in self.masking)
         self._starts = word_starts(tokenizer) if words else None
 
@@ -91,6 +96,10 @@ class Collator:
             made |= self._masked(masking, made["input_ids"], mask.reshape(shape), epochs, indices)
         if any(view.dropout for view in self.views):
             made["dropout_rates"] = self._rates(epochs, indices, steps)
+        if any(view.perturb for view in self.views):
+            made |= self._perturbed(mask.reshape(shape), epochs, indices)
+        if self.corpus.labels is not None:
+            made["labels"] = self.corpus.labels[indices][None]
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,6 +138,18 @@ class Collator:
                 keyed = draws.keys(self.seed, epochs, counted, f"dropout {number}")
                 made[number] = view.dropout.quantile(draws.uniforms(keyed, 1)[:, 0])
         return made
+
+    def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Positions (V, B, L), and what is kept of the embeddings (V, B, L, width)."""
+        positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
+        kept = np.ones((*mask.shape, self.width), dtype=bool)
+        for number, view in enumerate(self.views):
+            if view.perturb is not None:
+                keyed = draws.keys(self.seed, epochs, indices, f"perturb {number}")
+                for row, (key, count) in enumerate(zip(keyed, mask[number].sum(1), strict=True)):
+                    found = view.perturb(int(count), self.width, draws.generator(key))
+                    positions[number, row, :count], kept[number, row, :count] = found
+        return {"positions": positions, "kept": kept}
 
     def _masked(
         self, masking: Masking, ids: np.ndarray, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray

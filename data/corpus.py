@@ -19,7 +19,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from data.cache import whole_folder
-from data.reader import VERSION, Reader, content_hash
+from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash
 from errors import BadInput
 
 logger = logging.getLogger(__name__)
@@ -63,8 +63,10 @@ class Corpus:
         return self.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
 
-def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int, cache_dir: str | Path) -> Corpus:
+def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int | None, cache_dir: str | Path) -> Corpus:
     """The token ids of the files, from the cache or made now.
+
+    `columns` are the sentences of a row; None for files of premise, hypothesis and label.
 
     Raises:
         BadInput: as `data.reader.Reader`; a sentence that gives no token.
@@ -75,7 +77,7 @@ def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int, cache_dir:
     identity = json.dumps([content, VERSION, columns, rules])
     folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
     if not (folder / "facts.json").exists():
-        _build(folder, Reader(paths, columns), tokenizer, content)
+        _build(folder, LabelledReader(paths) if columns is None else Reader(paths, columns), tokenizer, content)
     return Corpus(folder)
 
 
@@ -99,20 +101,24 @@ def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int
 def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
     facts = {"files": [path.name for path in reader.paths], "sha256": content, "columns": reader.columns}
     with whole_folder(folder, "facts.json") as partial:
-        write_corpus(partial, ((ids, None) for ids in _tokenised(reader, tokenizer)), facts)
+        write_corpus(partial, _tokenised(reader, tokenizer), facts)
         facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}
+        if isinstance(reader, LabelledReader):
+            facts |= {"undecided_rows_dropped": reader.undecided, "labels": NLI_LABELS}
         (partial / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
     logger.info("tokenised %d rows (%d empty lines dropped)", reader.rows, reader.empty_lines)
 
 
-def _tokenised(reader: Reader, tokenizer) -> Iterator[list[list[int]]]:
-    rows = iter(reader)
+def _tokenised(reader: Reader, tokenizer) -> Iterator[tuple[list[list[int]], int | None]]:
+    rows, labelled = iter(reader), isinstance(reader, LabelledReader)
+    columns = reader.columns - labelled
     with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-            sentences = [sentence for row in chunk for sentence in row]
+            sentences = [sentence for row in chunk for sentence in row[:columns]]
             ids = tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]
             if [] in ids:
                 raise BadInput(f"{reader.paths[0]}: the tokenizer finds no token in '{sentences[ids.index([])][:40]}'")
-            for start in range(0, len(ids), reader.columns):
-                yield ids[start : start + reader.columns]
+            for number, row in enumerate(chunk):
+                label = NLI_LABELS.index(row[-1]) if labelled else None
+                yield ids[number * columns : (number + 1) * columns], label
             bar.update(len(chunk))

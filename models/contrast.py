@@ -35,6 +35,29 @@ def info_nce(
     return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 
+def nt_xent(first: Tensor, second: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """NT-Xent: each of 2N vectors picks its other view among the 2N - 1 other vectors of the batch.
+
+    Args:
+        first: one view, (N, D).
+        second: the other; row i belongs to row i of the first, (N, D).
+        temperature: tau.
+
+    Returns the mean over the first views and the mean over the second, two scalars; the paper's loss is their mean.
+
+    Computed in float32 whatever the autocast state.
+
+    Source: ConSERT (arXiv 2105.11741) equation 1, from SimCLR (2002.05709) equation 1.
+    """
+    with torch.autocast(first.device.type, enabled=False):
+        unit = F.normalize(torch.cat([first, second]).float(), dim=-1)
+        logits = unit @ unit.T / temperature  # (2N, 2N)
+        logits = logits.fill_diagonal_(-torch.inf)
+    count = len(first)
+    partner = torch.arange(2 * count, device=first.device).roll(count)
+    return F.cross_entropy(logits[:count], partner[:count]), F.cross_entropy(logits[count:], partner[count:])
+
+
 def mean_cosine(vectors: Tensor) -> Tensor:
     """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
     unit = F.normalize(vectors.float(), dim=-1)

@@ -14,7 +14,8 @@ from models import layout
 from models.dropout import exchange_dropout, rates_of
 from models.loading import load_strictly, quiet
 from models.packed import FAMILIES, Packing, make_packable, use_packing
-from models.pooling import pooling_named
+from models.perturb import Perturbation
+from models.pooling import Pooling, pooling_named
 from models.rows import rounded
 from views import IGNORED
 
@@ -35,6 +36,8 @@ class SentenceEncoder(PreTrainedModel):
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special ones included, at which texts are cut when they are encoded.
         packed: compute real tokens only, see `models.packed`; the same vectors, for families it knows.
+        train_pooling: what `forward` pools with, for methods whose loss sees another vector than is used afterwards
+            (ConSERT section 4.1); `embed` and the saved model have `pooling`. None: the same.
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
@@ -46,6 +49,7 @@ class SentenceEncoder(PreTrainedModel):
         head: nn.Module | None = None,
         max_length: int = 512,
         packed: bool = False,
+        train_pooling: str | None = None,
     ) -> None:
         super().__init__(backbone.config)
         self.backbone = backbone
@@ -54,6 +58,7 @@ class SentenceEncoder(PreTrainedModel):
         self.max_length = max_length
         self.packed = packed
         self._pooling = pooling_named(pooling)
+        self._train_pooling = pooling_named(train_pooling or pooling)
         if packed:
             make_packable(backbone)
         self.post_init()
@@ -61,33 +66,49 @@ class SentenceEncoder(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None) -> EncoderOutput:
-        """(B, L) ids and mask -> pooled vectors before the head and the first token's state.
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        rates: Tensor | None = None,
+        perturbation: Perturbation | None = None,
+    ) -> EncoderOutput:
+        """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
-        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`.
+        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`; `perturbation` changes
+        the embeddings (BadInput for a backbone whose embeddings are unknown).
         """
-        if self.packed:
-            return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask)
-        with rates_of(None if rates is None else rates.view(-1, 1, 1)):
-            output = self.backbone(
-                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
-            )
-        states = output.hidden_states if self._pooling.all_layers else [output.last_hidden_state]
-        return EncoderOutput(self._pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
+        if perturbation is not None and self.config.model_type not in FAMILIES:
+            raise BadInput(f"changed embeddings: knows {', '.join(FAMILIES)}, not '{self.config.model_type}'")
+        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation or Perturbation())
 
-    def _forward_packed(self, input_ids: Tensor, packing: Packing, attention_mask: Tensor) -> EncoderOutput:
+    def _encode(
+        self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling, rates: Tensor | None, change: Perturbation
+    ) -> EncoderOutput:
+        if self.packed:
+            return self._encode_packed(input_ids, Packing.of(attention_mask, rates), attention_mask, pooling, change)
+        extra = {"output_hidden_states": pooling.all_layers}
+        if change.positions is not None:
+            extra["position_ids"] = change.position_ids(self.backbone.embeddings)
+        with rates_of(None if rates is None else rates.view(-1, 1, 1)), change.within(self.backbone):
+            output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **extra)
+        states = output.hidden_states if pooling.all_layers else [output.last_hidden_state]
+        return EncoderOutput(pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
+
+    def _encode_packed(
+        self, input_ids: Tensor, packing: Packing, attention_mask: Tensor, pooling: Pooling, change: Perturbation
+    ) -> EncoderOutput:
         """The same without padding, and in the last layer for the first tokens only where nothing else is read."""
-        layers = self.backbone.encoder.layer
-        # (1, N, H), token i at packing.row[i], packing.position[i]: where a view would change embeddings.
-        states = packing.embed(self.backbone.embeddings, input_ids)
-        if self._pooling.only_first:
+        embeddings, layers = self.backbone.embeddings, self.backbone.encoder.layer
+        states = change.change(packing.embed(embeddings, input_ids, change.position_ids(embeddings)), packing.pack)
+        if pooling.only_first:
             cls = packing.run(layers, states, packing.first)[0]
             return EncoderOutput(cls, cls)
         every = [states]
         for layer in layers:
             every.append(packing.run([layer], every[-1]))
-        kept = every if self._pooling.all_layers else every[-1:]
-        pooled = self._pooling.pool([packing.unpack(states) for states in kept], attention_mask)
+        kept = every if pooling.all_layers else every[-1:]
+        pooled = pooling.pool([packing.unpack(states) for states in kept], attention_mask)
         return EncoderOutput(pooled, packing.at(every[-1], packing.first)[0])
 
     def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +131,7 @@ class SentenceEncoder(PreTrainedModel):
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = self(input_ids, attention_mask).pooled.float()
+        pooled = self._encode(input_ids, attention_mask, self._pooling, None, Perturbation()).pooled.float()
         return pooled if self.head is None else self.head(pooled)
 
     def save(self, folder: str, tokenizer) -> None:

@@ -107,9 +107,11 @@ class Packing:
         chosen = rounded(packed != IGNORED, spare).nonzero().squeeze(1)
         return chosen, packed[chosen]
 
-    def embed(self, embeddings: nn.Module, input_ids: Tensor) -> Tensor:
-        """Ids (B, L) -> embeddings of the packed tokens, (1, N, H)."""
-        if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from behind the padding index
+    def embed(self, embeddings: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        """Ids (B, L), and their positions where they are not the usual ones -> embeddings of N tokens, (1, N, H)."""
+        if position_ids is not None:
+            positions = self.pack(position_ids)
+        elif hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from behind the padding index
             positions = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
             positions = self.pack(positions)
         else:

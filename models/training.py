@@ -15,6 +15,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective
+from models.perturb import Perturbation
 
 
 @dataclass
@@ -64,10 +65,13 @@ class EncoderForTraining(PreTrainedModel):
         rtd_labels: Tensor | None = None,
         rtd_uniforms: Tensor | None = None,
         dropout_rates: Tensor | None = None,
+        positions: Tensor | None = None,
+        kept: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> TrainingOutput:
         """One training step's loss; shapes as in `models.objectives.base.Batch`."""
         twins = (masked_input_ids, masked_labels, rtd_input_ids, rtd_labels, rtd_uniforms)
-        batch = Batch(input_ids, attention_mask, *twins, dropout_rates)
+        batch = Batch(input_ids, attention_mask, *twins, dropout_rates, positions, kept, labels)
         encoded = self.encode(batch)
         self.project(encoded)
         loss, values = torch.zeros((), device=input_ids.device), {}
@@ -81,7 +85,10 @@ class EncoderForTraining(PreTrainedModel):
         """All views in one forward: they differ in ids and dropout masks only."""
         views, count = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
-        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates)
+        change = None
+        if batch.kept is not None:
+            change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
+        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates, change)
         pooled, cls = (vectors.view(views, count, -1) for vectors in output)
         return Encoded(pooled, cls, None, self.encoder, self.head)
 

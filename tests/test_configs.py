@@ -1,15 +1,26 @@
 """Every shipped configuration parses, and what the issue of truth says of each value stands beside it."""
 
+import pkgutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-import run_unsup
-from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+import models.objectives
+import models.supervised
+from arguments import (
+    DataArguments,
+    ModelArguments,
+    PretrainArguments,
+    RunArguments,
+    ScoredArguments,
+    SentenceArguments,
+)
+from assembly import load_method
 from command_line import parse, peek, read_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+SUPERVISED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 EXPECTED = {
     "infocse-bert-base": {"learning_rate": 7e-6, "num_train_epochs": 2, "mask_rate": 0.4, "aux_weight": 1e-5},
@@ -19,6 +30,11 @@ EXPECTED = {
     "simcse-bert-large": {"learning_rate": 1e-5, "per_device_train_batch_size": 64},
     "simcse-roberta-base": {"learning_rate": 1e-5, "per_device_train_batch_size": 512},
     "simcse-roberta-large": {"learning_rate": 3e-5, "per_device_train_batch_size": 512},
+    "consert-bert-base": {"learning_rate": 5e-7, "view_1": "feature_cutoff", "dropout": 0.0, "num_train_epochs": 10},
+    "consert-bert-large": {"view_1": "none", "dropout": None, "num_train_epochs": 25, "max_length": 40},
+    "consert-joint-bert-base": {"learning_rate": 2e-5, "token_cutoff": 0.1, "features": "code"},
+    "consert-sup-unsup-bert-base": {"feature_cutoff": 0.1, "num_train_epochs": 10},
+    "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
 }
 
@@ -28,8 +44,12 @@ def parsed(name):
     if name.startswith("aux-"):
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
     else:
-        method = run_unsup.load_method(peek(argv, "method"))
-        groups = parse(argv, (ModelArguments, method.Arguments, SentenceArguments, RunArguments), "")
+        name = peek(argv, "method")
+        labelled = name in SUPERVISED
+        method = load_method(models.supervised if labelled else models.objectives, name)
+        data = ScoredArguments if labelled else SentenceArguments
+        groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), "")
+        method.views(groups[1])
     return {key: value for group in groups for key, value in vars(group).items()}
 
 

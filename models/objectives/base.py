@@ -18,6 +18,8 @@ class Batch:
         masked_input_ids, masked_labels: twins for masked language models, (number of masked views, B, L).
         rtd_input_ids, rtd_labels, rtd_uniforms: twins for replaced token detection, likewise.
         dropout_rates: (V, B); NaN keeps the backbone's own rate.
+        positions, kept: changed embeddings, (V, B, L) and (V, B, L, H), see `views.Perturbed`.
+        labels: classes of the rows, (1, B).
     """
 
     input_ids: Tensor
@@ -28,6 +30,9 @@ class Batch:
     rtd_labels: Tensor | None = None
     rtd_uniforms: Tensor | None = None
     dropout_rates: Tensor | None = None
+    positions: Tensor | None = None
+    kept: Tensor | None = None
+    labels: Tensor | None = None
 
     def split(self, size: int) -> list[Batch]:
         """The same sentences in chunks of at most `size`."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from data.reader import NLI_HEADER, NLI_LABELS
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
@@ -20,8 +21,17 @@ def stage_one_folder(tiny_bert, tmp_path_factory):
 
 
 @pytest.fixture
-def unsup(stage_one_folder, text_file, dev_file, tmp_path):
-    """Arguments of a short run of run_unsup.py; keyword arguments are further flags."""
+def nli_file(sentences, tmp_path):
+    """60 labelled pairs."""
+    rows = [f"{sentences[i]}\t{sentences[i + 60]}\t{NLI_LABELS[i % 3]}" for i in range(60)]
+    path = tmp_path / "nli.tsv"
+    path.write_text("\n".join(["\t".join(NLI_HEADER), *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
+    """Arguments of a short run of run_unsup.py or run_sup.py; keyword arguments are further flags."""
 
     def arguments(output="run", method="infocse", **flags):
         values = {
@@ -42,6 +52,8 @@ def unsup(stage_one_folder, text_file, dev_file, tmp_path):
             "use_cpu": "true",
             "disable_tqdm": "true",
         }
+        if method == "nli":
+            values |= {"train_file": nli_file, "view_1": "adversarial", "features": "code"}
         if method in ("infocse", "infocse_rtd"):
             values |= {"aux_weight": 0.1, "skip_from": 2}
         if method in ("diffcse", "infocse_rtd"):

@@ -11,27 +11,36 @@ from transformers import AutoModel
 
 import assembly
 import models.objectives
+import models.supervised
+import run_sup
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from command_line import parse
 from models.encoder import load_tokenizer
 
-METHODS = [module.name for module in pkgutil.iter_modules(models.objectives.__path__) if module.name != "base"]
+UNLABELLED = [module.name for module in pkgutil.iter_modules(models.objectives.__path__) if module.name != "base"]
+LABELLED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]
+METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 
 
 def model_of(argv, method):
     """The model as the script builds it, to ask what learns."""
-    module = run_unsup.load_method(method)
+    module = assembly.load_method(models.supervised if method in LABELLED else models.objectives, method)
     model_args, method_args, *_ = parse(argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), "")
     return assembly.build_model(module, method_args, model_args, load_tokenizer(model_args.model_name_or_path))
+
+
+def train(argv, method):
+    """What the method's script does."""
+    (run_sup if method in LABELLED else run_unsup).main(argv)
 
 
 @pytest.fixture(params=METHODS)
 def whole(request, unsup, tmp_path):
     """A finished run of four steps, its method and its arguments."""
     torch.manual_seed(0)
-    run_unsup.main(unsup("whole", request.param, **SHORT))
+    train(unsup("whole", request.param, **SHORT), request.param)
     return request.param, tmp_path / "whole", unsup
 
 
@@ -56,7 +65,7 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     if record["best"]["step"] > 2:
         (tmp_path / "cut" / "best" / "model.safetensors").write_bytes(b"to be written again")
     torch.manual_seed(99)
-    run_unsup.main(unsup("cut", method, **SHORT))
+    train(unsup("cut", method, **SHORT), method)
     again = load_file(tmp_path / "cut" / "checkpoint-4" / "model.safetensors")
     assert after.keys() == again.keys()
     assert all(torch.equal(after[name], again[name]) for name in after)

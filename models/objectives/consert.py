@@ -1,0 +1,114 @@
+"""ConSERT: two changed copies of a sentence's embeddings, NT-Xent between them (Yan et al. 2021, arXiv 2105.11741).
+
+python run_unsup.py --config configs/consert-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+from torch import Tensor, nn
+
+from errors import BadInput
+from models.contrast import nt_xent
+from models.encoder import SentenceEncoder
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.simcse import check_temperature
+from views import Masking, Perturbed, View
+
+Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
+CHANGES = get_args(Change)
+
+
+@dataclass
+class Arguments:
+    """ConSERT's options; defaults are those of the official script for bert-base without supervision."""
+
+    _argument_group_name = "method"
+
+    view_1: Change = field(default="feature_cutoff", metadata={"help": "change of the first copy (script, Figure 5)"})
+    view_2: Change = field(default="shuffle", metadata={"help": "change of the second copy (script, Figure 5)"})
+    token_cutoff: float = field(default=0.15, metadata={"help": "share of tokens that become zero (section 4.1)"})
+    feature_cutoff: float = field(default=0.2, metadata={"help": "share of features that become zero (section 4.1)"})
+    embedding_dropout: float = field(default=0.2, metadata={"help": "chance of a value to become zero (section 4.1)"})
+    temperature: float = field(default=0.1, metadata={"help": "tau: cosines are divided by it (section 4.1)"})
+    contrastive_weight: float = field(
+        default=0.15, metadata={"help": "alpha; the code applies it also where there is no other loss"}
+    )
+    directions: Literal["sum", "mean"] = field(
+        default="sum", metadata={"help": "of the losses of the two copies: sum as coded, mean as in section 3.1"}
+    )
+
+
+def perturb(
+    count: int, width: int, generator: np.random.Generator, change: Change, token: float, feature: float, element: float
+) -> Perturbed:
+    """One change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
+
+    Positions are permuted, or int(rate x n) whole rows or columns become zero, or single values by chance. What is
+    left is not scaled up.
+    """
+    positions, kept = np.arange(count), np.ones((count, width), dtype=bool)
+    if change == "shuffle":
+        positions = generator.permutation(count)
+    elif change == "token_cutoff":
+        kept[generator.choice(count, int(token * count), replace=False)] = False
+    elif change == "feature_cutoff":
+        kept[:, generator.choice(width, int(feature * width), replace=False)] = False
+    elif change == "dropout":
+        kept = generator.random((count, width), dtype=np.float32) >= element
+    return Perturbed(positions, kept)
+
+
+def view(args: Arguments, change: Change) -> View:
+    """A copy with one change.
+
+    Raises:
+        BadInput: a rate outside [0, 1): everything would be zero.
+    """
+    rates = {name: getattr(args, name) for name in ("token_cutoff", "feature_cutoff", "embedding_dropout")}
+    for name, rate in rates.items():
+        if not 0 <= rate < 1:
+            raise BadInput(f"--{name} {rate}: from 0 to below 1")
+    if change == "none":
+        return View()
+    token, feature, element = rates.values()
+    return View(perturb=partial(perturb, change=change, token=token, feature=feature, element=element))
+
+
+def views(args: Arguments) -> list[View]:
+    """The two copies."""
+    return [view(args, args.view_1), view(args, args.view_2)]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+class NTXent(Objective):
+    """Symmetric contrastive loss of two views (equation 1)."""
+
+    reads_projection = True
+
+    def __init__(self, temperature: float, weight: float, directions: Literal["sum", "mean"]) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        self.temperature = temperature
+        self.weight = weight
+        self.share = 1.0 if directions == "sum" else 0.5
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        return {"contrastive": self.compare(*encoded.projected)}
+
+    def compare(self, first: Tensor, second: Tensor) -> Term:
+        """The term of two copies of the texts of all processes, (N, D) each."""
+        return Term(self.share * sum(nt_xent(first, second, self.temperature)), self.weight)
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """The contrastive loss alone."""
+    return [NTXent(args.temperature, args.contrastive_weight, args.directions)]

@@ -1,0 +1,53 @@
+"""Changed embeddings of a sentence: other positions, zeroed or added values (ConSERT, arXiv 2105.11741, section 3.2).
+
+Nothing random happens here: what is changed was drawn in the collator, or is a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """What is done to the embedding output of a padded batch; None leaves it alone.
+
+    Attributes:
+        positions: where each token is said to stand, counted from 0, (B, L).
+        kept: False where the output becomes zero, without scaling the rest, (B, L, H).
+        added: is added to the output, (B, L, H).
+    """
+
+    positions: Tensor | None = None
+    kept: Tensor | None = None
+    added: Tensor | None = None
+
+    def position_ids(self, embeddings: nn.Module) -> Tensor | None:
+        """The positions as the embeddings count them, (B, L)."""
+        if self.positions is None or not hasattr(embeddings, "create_position_ids_from_input_ids"):
+            return self.positions
+        return self.positions + embeddings.padding_idx + 1  # RoBERTa counts from behind the padding index
+
+    def change(self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded) -> Tensor:
+        """The embedding output changed; `pick` takes from a padded (B, L, H) what `states` holds."""
+        if self.kept is not None:
+            states = states * pick(self.kept)
+        if self.added is not None:
+            states = states + pick(self.added).to(states.dtype)
+        return states
+
+    @contextmanager
+    def within(self, backbone: nn.Module) -> Iterator[None]:
+        """Within, what the backbone's embeddings give is changed."""
+        if self.kept is None and self.added is None:
+            yield
+            return
+        hook = backbone.embeddings.register_forward_hook(lambda module, inputs, output: self.change(output))
+        try:
+            yield
+        finally:
+            hook.remove()

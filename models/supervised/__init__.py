@@ -1,0 +1,1 @@
+"""Training methods on labelled rows: one file each, the folder is the list of them (`run_sup.py`)."""

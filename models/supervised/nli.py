@@ -1,0 +1,124 @@
+"""Natural language inference: SBERT's classifier alone or with ConSERT's contrastive loss (arXiv 2105.11741, 3.3).
+
+python run_sup.py --config configs/consert-joint-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from errors import BadInput
+from models.collectives import gather_with_gradient
+from models.encoder import SentenceEncoder
+from models.heads import project
+from models.objectives import consert
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.perturb import Perturbation
+from views import Masking, View
+
+CLASSES = 3
+ADVERSARIAL = "adversarial"
+Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout", "adversarial"]
+
+
+@dataclass
+class Arguments(consert.Arguments):
+    """Options of the classifier, and ConSERT's for the loss beside it; defaults are those of the joint script."""
+
+    view_1: Change = field(default="none", metadata={"help": "change of the first copy of each text"})
+    view_2: Change = field(default="token_cutoff", metadata={"help": "change of the second; adversarial: section 3.2"})
+    token_cutoff: float = field(default=0.1, metadata={"help": "share of tokens that become zero (joint script)"})
+    contrastive_weight: float = field(
+        default=0.15, metadata={"help": "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone"}
+    )
+    features: Literal["paper", "code"] = field(
+        default="paper",
+        metadata={"help": "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"},
+    )
+    adversarial_size: float = field(
+        default=1.0, metadata={"help": "length of the adversarial change of a text's embeddings (ours: none published)"}
+    )
+
+
+def views(args: Arguments) -> list[View]:
+    """Premise and hypothesis as they are, then each changed copy of both that is not made of a gradient."""
+    changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
+    copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
+    return [View(), View(), *(copy for copy in copies for _ in range(2))]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
+    """(u, v, |u - v|) and, with `squares`, max(u, v)^2: two (B, H) -> (B, 3H) or (B, 4H)."""
+    parts = [first, second, (first - second).abs()]
+    return torch.cat(parts + [torch.maximum(first, second).square()] * squares, dim=-1)
+
+
+def fast_gradient(gradient: Tensor, size: float) -> Tensor:
+    """Fast gradient value (Rozsa et al. 2016): each text's gradient, scaled to length `size`, (B, L, H) -> the same."""
+    norm = gradient.flatten(1).norm(dim=1).clamp(min=torch.finfo(torch.float32).tiny)
+    return size * gradient / norm.view(-1, 1, 1)
+
+
+class Classified(Objective):
+    """Cross entropy of the pair's class (equation 2), and NT-Xent between two copies of each text (equation 1)."""
+
+    def __init__(self, args: Arguments, width: int, deviation: float) -> None:
+        super().__init__()
+        self.args = args
+        self.reads_projection = args.contrastive_weight > 0
+        self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
+        nn.init.normal_(self.classifier.weight, std=deviation)
+        nn.init.zeros_(self.classifier.bias)
+        self.contrast = consert.NTXent(args.temperature, args.contrastive_weight, args.directions)
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        terms = {"classification": Term(self.loss(encoded.pooled[:2], batch.labels[0]), 1.0)}
+        if not self.reads_projection:
+            return terms
+        copies = iter(encoded.projected[2:].split(2))
+        made = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
+        pair = [made.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
+        texts = torch.stack([copy.flatten(0, 1) for copy in pair])  # premises, then hypotheses: (2, 2N, D)
+        return terms | {"contrastive": self.contrast.compare(*texts)}
+
+    def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy over the rows: (2, B, H) premises and hypotheses, (B,) classes -> ()."""
+        with torch.autocast(pooled.device.type, enabled=False):
+            features = pair_features(*pooled.float(), self.args.features == "code")
+            return F.cross_entropy(self.classifier(features), labels)
+
+    def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
+        """The texts with their embeddings moved along the gradient of the classification loss, projected: (2, N, D)."""
+        encoder, size = encoded.encoder, batch.input_ids.shape[1]
+        ids, mask = batch.input_ids[:2].flatten(0, 1), batch.attention_mask[:2].flatten(0, 1)
+        width = encoder.config.hidden_size
+        zero = torch.zeros(*ids.shape, width, device=ids.device, requires_grad=True)
+        with torch.enable_grad():
+            pooled = encoder(ids, mask, None, Perturbation(added=zero)).pooled.view(2, size, -1)
+            [gradient] = torch.autograd.grad(self.loss(pooled, batch.labels[0]), zero)
+        moved = Perturbation(added=fast_gradient(gradient, self.args.adversarial_size))
+        pooled = encoder(ids, mask, None, moved).pooled.view(2, size, -1)
+        with torch.autocast(pooled.device.type, enabled=False):
+            return project(encoded.projection, gather_with_gradient(pooled.float()))
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One objective: both losses read the same vectors.
+
+    Raises:
+        BadInput: a negative weight or size.
+    """
+    for name in ("contrastive_weight", "adversarial_size"):
+        if not getattr(args, name) >= 0:
+            raise BadInput(f"--{name} {getattr(args, name)}: from 0")
+    return [Classified(args, encoder.config.hidden_size, encoder.config.initializer_range)]

@@ -1,0 +1,26 @@
+"""Train a sentence encoder on labelled pairs: SBERT-NLI and ConSERT's supervised settings (models/supervised).
+
+    python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
+
+--train_file names natural language inference sets: tab-separated, header `premise hypothesis label`. Everything else
+is as in run_unsup.py, whose runs can start from one of these: --model_name_or_path OUTPUT_DIR.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import models.supervised
+from arguments import ScoredArguments
+from assembly import main_of
+from errors import run_command
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse, build, train, export, score."""
+    argv = sys.argv[1:] if argv is None else argv
+    main_of("run_sup.py", models.supervised, "nli", ScoredArguments, argv, __doc__)
+
+
+if __name__ == "__main__":
+    run_command(main)
