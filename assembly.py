@@ -8,7 +8,7 @@ import logging
 import pkgutil
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -22,15 +22,18 @@ from cached_trainer import CachedTrainer
 from command_line import find_files, parse, peek
 from data.collator import Collator
 from data.corpus import load_corpus
+from data.reader import reader_of
 from errors import BadInput
 from eval.encode import Encode
 from eval.report import rows_of, score_all, tables, write_scores
+from eval.seen import in_words, marked, seen_texts
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
-from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, load_tokenizer, usable_length
+from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
@@ -85,8 +88,8 @@ def selection(data_args: ScoredArguments) -> tuple[str, object] | None:
     return "stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir))
 
 
-def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
-    """Export the chosen model to the run's root, score it there, and close the record."""
+def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str, texts: Iterable[str]) -> None:
+    """Export the chosen model to the run's root, score it there, and close the record; `texts` it was trained on."""
     folder, best = Path(run.args.output_dir), Path(run.args.output_dir) / "best"
     facts = {}
     if trainer.dev is None:
@@ -98,10 +101,14 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     results = score_all(encode, tests, data_dir)
-    rows = rows_of(results, run.record["settings"]["method"], folder.name)
+    seen = seen_texts(texts, tests, data_dir) if tests else {}
+    facts["seen_test_texts"] = seen
+    rows = marked(rows_of(results, run.record["settings"]["method"], folder.name), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
         sys.stdout.write(tables({folder.name: rows}) + "\n")
+    if said := in_words(seen):
+        logger.warning(said)
     run.finish(trainer, facts)
 
 
@@ -164,7 +171,7 @@ def run(
     groups: tuple[ModelArguments, Any, ScoredArguments, RunArguments],
     columns: int | None,
 ) -> None:
-    """Build, train, export, score; `columns` as in `data.corpus.load_corpus`."""
+    """Build, train, export, score; `columns` as in `data.reader.reader_of`."""
     model_args, method_args, data_args, args = groups
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
@@ -193,6 +200,7 @@ def run(
         dry_run(trainer, description)
         return
     record.train(trainer, start, description)
+    texts = (text for row in reader_of(files, columns) for text in row)
     if trainer.is_world_process_zero():
-        finish(record, trainer, tokenizer, tests, data_args.data_dir)
+        finish(record, trainer, tokenizer, tests, data_args.data_dir, texts)
     trainer.accelerator.wait_for_everyone()

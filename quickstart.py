@@ -22,7 +22,8 @@ from errors import run_command
 from eval.encode import Encode
 from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs
-from models.encoder import SentenceEncoder, load_config, load_encoder, load_tokenizer
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_config, load_tokenizer
 
 ROOT = Path(__file__).parent
 POOLING = "cls_before_pooler"

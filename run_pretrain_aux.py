@@ -23,7 +23,7 @@ from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
-from models.encoder import load_config, load_tokenizer, usable_length
+from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from trainer import EmbeddingTrainer
 from views import Masking

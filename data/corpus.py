@@ -19,7 +19,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from data.cache import whole_folder
-from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash
+from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash, reader_of
 from errors import BadInput
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int | None, cac
     identity = json.dumps([content, VERSION, columns, rules])
     folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
     if not (folder / "facts.json").exists():
-        _build(folder, LabelledReader(paths) if columns is None else Reader(paths, columns), tokenizer, content)
+        _build(folder, reader_of(paths, columns), tokenizer, content)
     return Corpus(folder)
 
 

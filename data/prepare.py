@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from data import sts_texts
 from data.archive import Extracted, extract
 from data.hub import check, fetch, measure, record
 from data.sources import (
@@ -58,6 +59,10 @@ def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | No
     if "wiki1m" in names:
         _bring_wiki(data_dir)
         rows.append(_row("wiki1m", [WIKI.target], data_dir, "recorded", WIKI_TERMS))
+    if "sts_texts" in names:
+        for line in sts_texts.write(data_dir):
+            _LOG.info("%s", line)
+        rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "made here", "those of the STS sets"))
     shutil.rmtree(data_dir / DOWNLOAD, ignore_errors=True)
     return rows
 

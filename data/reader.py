@@ -53,16 +53,14 @@ class Reader:
                 raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
 
     def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        with _opened(path) as stream:
-            for number, line in enumerate(_lines(stream, path), start=1):
-                text = _decoded(line, path, number)
-                if not text.strip():
-                    self.empty_lines += 1
-                    continue
-                row = self._row(text, path, number)
-                if row is not None:
-                    yield row
-                    self.rows += 1
+        for number, text in decoded_lines(path):
+            if not text.strip():
+                self.empty_lines += 1
+                continue
+            row = self._row(text, path, number)
+            if row is not None:
+                yield row
+                self.rows += 1
 
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
         """The cells of a line; None for a line that is no row."""
@@ -105,6 +103,18 @@ class LabelledReader(Reader):
         if row[2] not in NLI_LABELS:
             raise BadInput(f"{path}:{number}: label '{row[2][:40]}' is not one of {', '.join(NLI_LABELS)}")
         return row
+
+
+def reader_of(paths: Sequence[str | Path], columns: int | None) -> Reader:
+    """A Reader of rows of so many sentences, or, for None, a LabelledReader."""
+    return LabelledReader(paths) if columns is None else Reader(paths, columns)
+
+
+def decoded_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers, from 1; BadInput with file and line as `Reader`."""
+    with _opened(path) as stream:
+        for number, line in enumerate(_lines(stream, path), start=1):
+            yield number, _decoded(line, path, number)
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:

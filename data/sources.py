@@ -21,6 +21,7 @@ _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)
 NAMES = {
     "sts": "STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB",
     "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
+    "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made of `sts`",
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"

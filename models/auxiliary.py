@@ -21,8 +21,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from errors import BadInput
-from models.encoder import load_config
-from models.loading import load_strictly
+from models.loading import load_config, load_strictly
 from models.packed import Packing
 from views import IGNORED
 

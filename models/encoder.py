@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from errors import BadInput
 from models import layout
 from models.dropout import exchange_dropout, rates_of
-from models.loading import load_strictly, quiet
+from models.loading import load_backbone, load_config, load_tokenizer, quiet, usable_length
 from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import Pooling, pooling_named
@@ -151,40 +150,6 @@ class SentenceEncoder(PreTrainedModel):
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
         layout.write_modules(folder, self._pooling.module, dense, self.max_length, self.config.hidden_size)
-
-
-def load_backbone(path: str, config=None) -> PreTrainedModel:
-    """`AutoModel` without a pooler, every tensor from the file; BadInput names what is missing."""
-    config = config if config is not None else load_config(path)
-    known = MODEL_MAPPING[type(config)]
-    known = known[0] if isinstance(known, tuple) else known
-    # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
-    extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
-    return load_strictly(AutoModel, path, config, **extra)
-
-
-def load_config(path: str):
-    """The configuration of a folder or hub id; BadInput when there is none."""
-    try:
-        return AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read the configuration of '{path}': {str(error).splitlines()[0]}") from error
-
-
-def load_tokenizer(path: str):
-    """The fast tokenizer of a folder or hub id; BadInput when there is none."""
-    try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot load a tokenizer from '{path}': {str(error).splitlines()[0]}") from error
-
-
-def usable_length(config, tokenizer) -> int:
-    """How many tokens a sentence may have: what both the position table and the tokenizer allow."""
-    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1  # their positions start behind the padding index
-    return min(positions, tokenizer.model_max_length)
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):

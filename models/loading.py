@@ -1,10 +1,11 @@
-"""Reading a checkpoint whole or not at all."""
+"""Reading a checkpoint - configuration, tokenizer, backbone - whole or not at all."""
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 
-from transformers import PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
@@ -40,3 +41,37 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
             f"{sorted(info['missing_keys'])[0]}; weights are never drawn at random in their place"
         )
     return model
+
+
+def load_backbone(path: str, config=None) -> PreTrainedModel:
+    """`AutoModel` without a pooler, every tensor from the file; BadInput names what is missing."""
+    config = config if config is not None else load_config(path)
+    known = MODEL_MAPPING[type(config)]
+    known = known[0] if isinstance(known, tuple) else known
+    # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
+    extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
+    return load_strictly(AutoModel, path, config, **extra)
+
+
+def load_config(path: str):
+    """The configuration of a folder or hub id; BadInput when there is none."""
+    try:
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read the configuration of '{path}': {str(error).splitlines()[0]}") from error
+
+
+def load_tokenizer(path: str):
+    """The fast tokenizer of a folder or hub id; BadInput when there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot load a tokenizer from '{path}': {str(error).splitlines()[0]}") from error
+
+
+def usable_length(config, tokenizer) -> int:
+    """How many tokens a sentence may have: what both the position table and the tokenizer allow."""
+    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions -= config.pad_token_id + 1  # their positions start behind the padding index
+    return min(positions, tokenizer.model_max_length)

@@ -25,7 +25,8 @@ from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
 from models import layout
-from models.encoder import SentenceEncoder, load_config, load_encoder
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
 from report.pictures import PICTURES
 

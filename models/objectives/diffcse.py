@@ -20,8 +20,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from errors import BadInput
 from models.auxiliary import family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
-from models.encoder import SentenceEncoder, load_config
-from models.loading import load_strictly
+from models.encoder import SentenceEncoder
+from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing

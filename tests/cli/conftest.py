@@ -4,7 +4,7 @@ import pytest
 
 from data.reader import NLI_HEADER, NLI_LABELS
 from models.auxiliary import backbone_of, load_masked_lm, new_head
-from models.encoder import load_tokenizer
+from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 
 

@@ -16,7 +16,7 @@ import run_sup
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from command_line import parse
-from models.encoder import load_tokenizer
+from models.loading import load_tokenizer
 
 UNLABELLED = [module.name for module in pkgutil.iter_modules(models.objectives.__path__) if module.name != "base"]
 LABELLED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]

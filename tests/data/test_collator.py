@@ -8,7 +8,7 @@ from data.collator import Collator, Frame, MaskedCollator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput
-from views import IGNORED, Masking, Rates, View
+from views import IGNORED, Masking, Perturbed, Rates, View
 
 FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())
@@ -300,3 +300,31 @@ def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
     assert len({float(step[0]) for step in steps}) == 20
     assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)])[0], steps[3][:2]), "the same in every process of a step"
     assert "dropout_rates" not in collator(corpus, tokenizer)(batch_of(1))
+
+
+def stretch(count, width, rng):
+    kept = np.ones((count, width), dtype=bool)
+    kept[rng.integers(count)] = False
+    return Perturbed(rng.permutation(count), kept)
+
+
+def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(corpus, tokenizer):
+    def made(*indices, epoch=0):
+        return Collator(corpus, tokenizer, [View(), View(perturb=stretch)], 32, 42, width=6)(
+            batch_of(*indices, epoch=epoch)
+        )
+
+    batch = made(*range(30))
+    length, kept, counts = batch["input_ids"].shape[2], batch["kept"], batch["attention_mask"][1].sum(1)
+    assert batch["positions"].shape == (2, 30, length) and kept.shape == (2, 30, length, 6)
+    assert kept[0].all() and (batch["positions"][0] == torch.arange(length)).all()
+    for positions, rows, count in zip(batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True):
+        assert sorted(positions[:count].tolist()) == list(range(count))
+        assert positions[count:].tolist() == list(range(count, length))
+        assert (~rows[:count]).sum() == 1 and rows[count:].all()
+    again = made(7, 3)
+    for number, index in enumerate((7, 3)):
+        count = int(counts[index])
+        assert torch.equal(again["positions"][1, number, :count], batch["positions"][1, index, :count])
+    assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
+    assert "kept" not in collator(corpus, tokenizer)(batch_of(1))

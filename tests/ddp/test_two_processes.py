@@ -19,11 +19,13 @@ import models.training
 from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.caching import GradientCache
-from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives import consert, diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
 from models.objectives.base import Batch
+from models.supervised import nli
 from models.training import EncoderForTraining
 
 ROWS = 8
@@ -63,9 +65,13 @@ METHODS = {  # method, arguments, projection, what its batch holds beside the se
     "esimcse": (esimcse, QUEUE, "linear_tanh", ()),
     "diffcse": (diffcse, {"rtd_weight": 1.0}, "batch_norm", ("rtd",)),
     "diffcse, packed": (diffcse, {"rtd_weight": 1.0}, "linear_tanh", ("rtd",)),
+    "consert": (consert, {}, "none", ("perturbed",)),
+    "consert, packed": (consert, {}, "none", ("perturbed",)),
+    "nli": (nli, {}, "none", ("perturbed", "labels")),
+    "nli, adversarial": (nli, {"view_2": "adversarial", "features": "code"}, "linear_tanh", ("labels",)),
     "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
 }
-CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd"]
+CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd", "nli"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*METHODS, *STAGE_ONE]
 
@@ -94,14 +100,21 @@ def make_batch(case):
     if case.startswith("stage 1"):
         return {"input_ids": masked[0], "attention_mask": mask[0], "labels": labels[0]}
     batch = {"input_ids": ids, "attention_mask": mask}
+    kept = torch.rand(*ids.shape, 32, generator=generator) < 0.8
     for name in METHODS[case][3]:
-        twins = {f"{name}_input_ids": masked, f"{name}_labels": labels}
-        batch |= twins if name != "rates" else {"dropout_rates": torch.zeros(2, ROWS)}
+        batch |= {
+            "rates": {"dropout_rates": torch.zeros(2, ROWS)},
+            "labels": {"labels": torch.arange(ROWS).view(1, -1) % 3},
+            "perturbed": {"positions": torch.arange(9).flip(0).expand(2, ROWS, 9), "kept": kept},
+        }.get(name, {f"{name}_input_ids": masked, f"{name}_labels": labels})
+    if case == "nli":  # the copies stand behind the plain texts
+        batch = {n: v if n == "labels" else torch.cat([v, v]) for n, v in batch.items()}
+        batch["kept"][:2] = True
     return batch
 
 
 def shard(batch, rank):
-    dim = 0 if "labels" in batch else 1  # stage 1 has one view
+    dim = 1 if batch["input_ids"].dim() == 3 else 0  # stage 1 has one view
     return {name: value.chunk(2, dim)[rank].contiguous() for name, value in batch.items()}
 
 

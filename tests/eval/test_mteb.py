@@ -5,7 +5,8 @@ import pytest
 from eval.encode import Encode
 from eval.sts.files import Pairs, read_columns
 from eval.sts.tasks import spearman
-from models.encoder import SentenceEncoder, load_backbone, load_encoder, load_tokenizer
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone, load_tokenizer
 
 mteb = pytest.importorskip("mteb", reason="requirements-extra.txt has it")
 

@@ -9,8 +9,9 @@ import torch
 from errors import BadInput
 from lifecycle import set_dropout
 from models.caching import GradientCache
-from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config
 from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
 from models.objectives.base import Batch, Encoded
 from models.training import EncoderForTraining

@@ -6,8 +6,9 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 from lifecycle import set_dropout
-from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config
 from models.objectives import diffcse
 from models.objectives.diffcse import sampled
 from models.training import EncoderForTraining

@@ -12,8 +12,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from errors import BadInput
 from eval.encode import Encode
-from models.encoder import SentenceEncoder, load_backbone, load_encoder, load_tokenizer, usable_length
+from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_tokenizer, usable_length
 from models.pooling import POOLINGS
 
 

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from errors import BadInput
 from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
-from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.objectives.base import Batch

@@ -6,8 +6,9 @@ import torch.nn.functional as F
 
 from lifecycle import set_dropout
 from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
-from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.packed import Packing, make_packable, use_packing

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from errors import BadInput
-from models.encoder import SentenceEncoder, load_backbone
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone
 from models.momentum import MomentumEncoder
 from models.queue import VectorQueue
 

@@ -8,7 +8,8 @@ from torch import nn
 from errors import BadInput
 from lifecycle import set_dropout
 from models.dropout import SampledDropout, attend, drop, exchange_dropout, rates_of
-from models.encoder import SentenceEncoder, load_backbone, load_config
+from models.encoder import SentenceEncoder
+from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packing, packed_attention
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from models.contrast import info_nce
-from models.encoder import SentenceEncoder, load_backbone
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
+from models.loading import load_backbone
 from models.objectives import simcse
 from models.objectives.base import Objective, Term
 from models.training import EncoderForTraining

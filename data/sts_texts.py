@@ -1,0 +1,71 @@
+"""The sentences of the seven STS sets, all splits, without their scores: what ConSERT trains on.
+
+ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. That is
+every pair of SentEval's files, the unscored ones of STS15 and STS16 included, and test sentences: a model trained on
+them has seen the texts it is tested on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from data.reader import decoded_lines
+from errors import BadInput
+
+TARGET = "text/sts_unlabelled.txt"
+_ROOT = Path("senteval") / "downstream"
+# Table 1, "Number of Unlabeled Texts".
+PUBLISHED = {"STS12": 6216, "STS13": 3000, "STS14": 7500, "STS15": 17000, "STS16": 18366, "STS-B": 17256,
+             "SICK-R": 19854}  # fmt: skip
+
+
+def texts(data_dir: Path, name: str) -> list[str]:
+    """Both sentences of every pair of one set, in file order; empty ones are left out.
+
+    Raises:
+        BadInput: a file is missing, or a line has too few columns.
+    """
+    return [" ".join(text.split()) for row in _rows(data_dir / _ROOT, name) for text in row if text.strip()]
+
+
+def _rows(root: Path, name: str) -> Iterator[tuple[str, str]]:
+    if name == "STS-B":
+        for split in ("train", "dev", "test"):
+            yield from _columns(root / "STS" / "STSBenchmark" / f"sts-{split}.csv", 5, 6, 0)
+    elif name == "SICK-R":
+        for file in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
+            yield from _columns(root / "SICK" / file, 1, 2, 1)
+    else:
+        folder = root / "STS" / f"{name}-en-test"
+        files = sorted(folder.glob("STS.input.*.txt"))
+        if not files:
+            raise BadInput(f"{folder}: no STS.input.*.txt; `python -m data.prepare sts` brings them")
+        for path in files:
+            yield from _columns(path, 0, 1, 0)
+
+
+def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[str, str]]:
+    for number, line in decoded_lines(path):
+        cells = line.split("\t")
+        if number > skipped:
+            if len(cells) <= right:
+                raise BadInput(f"{path}:{number}: {len(cells)} tab-separated columns, expected at least {right + 1}")
+            yield cells[left], cells[right]
+
+
+def write(data_dir: Path) -> Iterator[str]:
+    """Write the text, one sentence a line; yields a line of report for each set whose count is not the paper's."""
+    target = data_dir / TARGET
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    total = 0
+    with partial.open("w", encoding="utf-8", newline="\n") as stream:
+        for name, published in PUBLISHED.items():
+            found = texts(data_dir, name)
+            total += len(found)
+            stream.writelines(f"{text}\n" for text in found)
+            if len(found) != published:
+                yield f"{name}: {len(found):,} sentences, the paper counts {published:,}"
+    partial.replace(target)
+    yield f"{target}: {total:,} sentences (the paper: {sum(PUBLISHED.values()):,})"

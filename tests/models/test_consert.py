@@ -1,0 +1,159 @@
+"""ConSERT: NT-Xent and every change of the embeddings against what the paper says, padded and packed."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from errors import BadInput
+from models.contrast import nt_xent
+from models.encoder import SentenceEncoder
+from models.loading import load_backbone, load_config
+from models.objectives import consert
+from models.perturb import Perturbation
+
+RATES = {"token": 0.3, "feature": 0.25, "element": 0.4}
+
+
+def slow_nt_xent(first, second, tau):
+    """Equation 1, one pair at a time, averaged over all 2N."""
+    rows = [v / v.norm() for v in torch.cat([first, second])]
+    n, losses = len(first), []
+    for i in range(2 * n):
+        j = (i + n) % (2 * n)
+        others = sum(math.exp(float(rows[i] @ rows[k]) / tau) for k in range(2 * n) if k != i)
+        losses.append(-math.log(math.exp(float(rows[i] @ rows[j]) / tau) / others))
+    return sum(losses) / (2 * n)
+
+
+def test_nt_xent_is_equation_1():
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 7, 5, generator=generator)
+    directions = nt_xent(first, second, 0.1)
+    assert float(sum(directions)) / 2 == pytest.approx(slow_nt_xent(first, second, 0.1), rel=1e-5)
+    assert float(directions[0]) != pytest.approx(float(directions[1]), rel=1e-3)
+
+
+@pytest.mark.parametrize(("directions", "factor"), [("sum", 2), ("mean", 1)])
+def test_the_codes_scale_is_twice_the_papers(directions, factor):
+    first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
+    term = consert.NTXent(0.1, 0.15, directions).compare(first, second)
+    assert float(term.value) == pytest.approx(factor * slow_nt_xent(first, second, 0.1), rel=1e-5)
+    assert term.weight == 0.15
+
+
+def changed(change, count=11, width=8, seed=3):
+    return consert.perturb(count, width, np.random.default_rng(seed), change, **RATES)
+
+
+def test_shuffle_permutes_positions_and_nothing_else():
+    positions, kept = changed("shuffle")
+    assert sorted(positions) == list(range(11))
+    assert list(positions) != list(range(11))
+    assert kept.all()
+    firsts = {changed("shuffle", seed=seed).positions[0] for seed in range(60)}
+    assert len(firsts) == 11  # the special tokens too
+
+
+def test_token_cutoff_zeroes_whole_rows():
+    positions, kept = changed("token_cutoff")
+    assert list(positions) == list(range(11))
+    assert set(kept.sum(1)) == {0, 8}
+    assert (kept.sum(1) == 0).sum() == 3  # int(0.3 x 11)
+
+
+def test_feature_cutoff_zeroes_whole_columns():
+    positions, kept = changed("feature_cutoff")
+    assert list(positions) == list(range(11))
+    assert set(kept.sum(0)) == {0, 11}
+    assert (kept.sum(0) == 0).sum() == 2  # int(0.25 x 8)
+
+
+def test_dropout_zeroes_single_values_at_its_rate():
+    positions, kept = changed("dropout", 200, 500)
+    assert list(positions) == list(range(200))
+    assert kept.mean() == pytest.approx(0.6, abs=0.005)
+    assert 0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()  # neither rows nor columns as a whole
+
+
+def test_none_is_the_plain_sentence():
+    assert consert.view(consert.Arguments(), "none").perturb is None
+
+
+@pytest.mark.parametrize("name", ["token_cutoff", "feature_cutoff", "embedding_dropout"])
+@pytest.mark.parametrize("rate", [1.0, -0.1, math.nan])
+def test_a_rate_that_leaves_nothing_is_refused(name, rate):
+    with pytest.raises(BadInput, match=f"--{name}"):
+        consert.views(consert.Arguments(**{name: rate}))
+
+
+def test_a_temperature_of_zero_is_refused():
+    with pytest.raises(BadInput, match="--temperature 0"):
+        consert.build(consert.Arguments(temperature=0), None, None, "")
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def folder(request):
+    return str(request.getfixturevalue(f"tiny_{request.param}"))
+
+
+def encoder_of(folder, packed, pooling="avg_top2", **options):
+    return SentenceEncoder(load_backbone(folder, load_config(folder)), pooling, None, 64, packed, **options).eval()
+
+
+def batch():
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(10, 90, (5, 9), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[0, 4:] = mask[2, 7:] = mask[4, 2:] = 0
+    return ids, mask
+
+
+def by_hand(folder, ids, mask, row, positions, kept):
+    """One sentence without padding: the backbone on embeddings that were changed by hand."""
+    backbone = load_backbone(folder, load_config(folder)).eval()
+    count = int(mask[row].sum())
+    embeddings = backbone.embeddings
+    first = getattr(embeddings, "padding_idx", 0) + 1 if "oberta" in type(backbone).__name__ else 0
+    states = embeddings(input_ids=ids[row : row + 1, :count], position_ids=positions[row : row + 1, :count] + first)
+    states = states * kept[row : row + 1, :count]
+    every = [states]
+    for layer in backbone.encoder.layer:
+        every.append(layer(every[-1], None))
+    return sum(every[-2:])[0].mean(0) / 2
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("change", consert.CHANGES[1:])
+def test_the_encoder_applies_what_was_drawn(folder, packed, change):
+    ids, mask = batch()
+    positions = torch.arange(9).repeat(5, 1)
+    kept = torch.ones(5, 9, 32, dtype=torch.bool)
+    for row, count in enumerate(mask.sum(1).tolist()):
+        found = changed(change, count, 32, seed=row)
+        positions[row, :count], kept[row, :count] = map(torch.from_numpy, found)
+    encoder = encoder_of(folder, packed)
+    with torch.no_grad():
+        plain = encoder(ids, mask).pooled
+        got = encoder(ids, mask, None, Perturbation(positions, kept)).pooled
+        expected = torch.stack([by_hand(folder, ids, mask, row, positions, kept) for row in range(5)])
+    torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+    assert (got - plain).norm(dim=1)[1] > 1e-2
+
+
+def test_the_loss_and_the_artefact_pool_differently(folder):
+    ids, mask = batch()
+    encoder = encoder_of(folder, True, train_pooling="avg")
+    with torch.no_grad():
+        assert torch.equal(encoder(ids, mask).pooled, encoder_of(folder, True, "avg")(ids, mask).pooled)
+        assert torch.equal(encoder.embed(ids, mask), encoder_of(folder, True).embed(ids, mask))
+        assert not torch.allclose(encoder(ids, mask).pooled, encoder.embed(ids, mask))
+
+
+def test_a_backbone_with_unknown_embeddings_is_refused():
+    from transformers import DistilBertConfig, DistilBertModel
+
+    backbone = DistilBertModel(DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=16))
+    with pytest.raises(BadInput, match="distilbert"):
+        SentenceEncoder(backbone, "avg")(*batch(), None, Perturbation())

@@ -1,0 +1,120 @@
+"""The NLI classifier and the adversarial view against slow computations."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from errors import BadInput
+from models.encoder import SentenceEncoder
+from models.loading import load_backbone, load_config
+from models.objectives.base import Batch, Encoded
+from models.perturb import Perturbation
+from models.supervised import nli
+
+
+def slow_cross_entropy(first, second, labels, weight, bias, squares):
+    losses = []
+    for u, v, label in zip(first.tolist(), second.tolist(), labels.tolist(), strict=True):
+        f = u + v + [abs(a - b) for a, b in zip(u, v, strict=True)]
+        f += [max(a, b) ** 2 for a, b in zip(u, v, strict=True)] * squares
+        scores = [sum(w * x for w, x in zip(row, f, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
+        losses.append(math.log(sum(math.exp(s) for s in scores)) - scores[label])
+    return sum(losses) / len(losses)
+
+
+@pytest.fixture
+def encoder(tiny_bert):
+    folder = str(tiny_bert)
+    return SentenceEncoder(load_backbone(folder, load_config(folder)), "avg", None, 64, True).eval()
+
+
+def objective(encoder, **options):
+    torch.manual_seed(0)
+    [made] = nli.build(nli.Arguments(**options), encoder, None, "")
+    nn.init.normal_(made.classifier.weight, std=0.5)
+    return made
+
+
+def batch(views=2):
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(10, 90, (views, 4, 8), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[:, 1, 5:] = 0
+    return Batch(ids, mask, labels=torch.tensor([[0, 2, 1, 1]]))
+
+
+def encode(encoder, made):
+    ids, mask = made.input_ids, made.attention_mask
+    output = encoder(ids.flatten(0, 1), mask.flatten(0, 1))
+    pooled = output.pooled.view(*ids.shape[:2], -1)
+    return Encoded(pooled, output.cls.view_as(pooled), pooled, encoder, None, pooled)
+
+
+@pytest.mark.parametrize("features", ["paper", "code"])
+def test_the_classifier_is_equation_2(encoder, features):
+    made = objective(encoder, features=features, contrastive_weight=0.0)
+    rows = batch()
+    encoded = encode(encoder, rows)
+    terms = made(encoded, rows)
+    assert list(terms) == ["classification"]
+    weight, bias = made.classifier.weight.tolist(), made.classifier.bias.tolist()
+    expected = slow_cross_entropy(*encoded.pooled, rows.labels[0], weight, bias, features == "code")
+    assert terms["classification"].value.item() == pytest.approx(expected, rel=1e-4)
+    assert not made.reads_projection
+
+
+def test_sbert_nli_asks_for_no_copies():
+    assert len(nli.views(nli.Arguments(contrastive_weight=0.0))) == 2
+    assert [view.perturb is None for view in nli.views(nli.Arguments())] == [True, True, False, False]
+    assert len(nli.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
+    assert len(nli.views(nli.Arguments(view_2="adversarial"))) == 2
+
+
+def test_the_copies_of_premises_and_hypotheses_are_compared_in_one_batch(encoder):
+    made = objective(encoder)
+    rows = batch(4)
+    encoded = encode(encoder, rows)
+    term = made(encoded, rows)["contrastive"]
+    first, second = encoded.pooled[:2].flatten(0, 1), encoded.pooled[2:].flatten(0, 1)
+    expected = made.contrast.compare(first, second)
+    assert term.value.item() == pytest.approx(expected.value.item(), rel=1e-6)
+    assert term.weight == 0.15
+
+
+def loss_when_moved(encoder, made, rows, added):
+    ids, mask = rows.input_ids.flatten(0, 1), rows.attention_mask.flatten(0, 1)
+    pooled = encoder(ids, mask, None, Perturbation(added=added)).pooled.view(2, 4, -1)
+    return float(made.loss(pooled, rows.labels[0]).detach())
+
+
+def test_the_adversarial_view_moves_along_the_losses_steepest_direction(encoder, monkeypatch):
+    made = objective(encoder, view_2="adversarial", adversarial_size=0.5)
+    rows, moved = batch(), []
+    real = nli.fast_gradient
+    monkeypatch.setattr(nli, "fast_gradient", lambda g, size: moved.append((g, real(g, size))) or moved[-1][1])
+    made(encode(encoder, rows), rows)
+    [(gradient, added)] = moved
+    torch.testing.assert_close(added.flatten(1).norm(dim=1), torch.full((8,), 0.5))
+    # Finite differences: along the change and along random directions the loss changes as the gradient says.
+    generator, steepest = torch.Generator().manual_seed(9), float(gradient.norm())
+    for direction in [gradient / gradient.norm(), *torch.randn(3, *gradient.shape, generator=generator)]:
+        direction = direction / direction.norm() * (added != 0)
+        up, down = (loss_when_moved(encoder, made, rows, sign * 1e-2 * direction) for sign in (1, -1))
+        assert (up - down) / 2e-2 == pytest.approx(float((gradient * direction).sum()), abs=1e-3 * steepest)
+    assert loss_when_moved(encoder, made, rows, added) > loss_when_moved(encoder, made, rows, 0 * added)
+
+
+def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(encoder):
+    made = objective(encoder, view_2="adversarial")
+    rows = batch()
+    made(encode(encoder, rows), rows)["contrastive"].value.backward()
+    assert made.classifier.weight.grad is None  # the change is a number, no graph
+    assert all(p.grad is not None for p in encoder.backbone.encoder.parameters())
+
+
+@pytest.mark.parametrize("name", ["contrastive_weight", "adversarial_size"])
+def test_a_negative_weight_or_size_is_refused(encoder, name):
+    with pytest.raises(BadInput, match=f"--{name} -1"):
+        nli.build(nli.Arguments(**{name: -1.0}), encoder, None, "")
