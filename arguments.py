@@ -98,6 +98,9 @@ class ScoredArguments(DataArguments):
         default=None,
         metadata={"help": "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"},
     )
+    max_rows: int | None = field(
+        default=None, metadata={"help": "train on so many rows, drawn by --seed (few-shot studies); default: all"}
+    )
     test_tasks: list[str] = field(
         default_factory=lambda: ["sts"], metadata={"help": "scored once at the end: sts, task names, or none"}
     )

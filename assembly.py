@@ -179,6 +179,8 @@ def run(
     files = find_files(data_args.train_file, data_args.data_dir)
     with args.main_process_first(desc="tokenise"):
         corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
+    if data_args.max_rows is not None:
+        corpus = corpus.sample(data_args.max_rows, args.seed)
     dev, tests = selection(data_args), load_tests(data_args)
     identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
     record = Run(script, argv, groups, identity)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from data import draws
 from data.cache import whole_folder
 from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash, reader_of
 from errors import BadInput
@@ -36,17 +37,18 @@ class Corpus:
         facts: what run.json records of the text: content hash, rows, dropped lines.
     """
 
-    def __init__(self, folder: str | Path, offsets: np.ndarray | None = None) -> None:
+    def __init__(self, folder: str | Path, offsets: np.ndarray | None = None, labels: np.ndarray | None = None) -> None:
         self.folder = Path(folder)
         self.ids = np.load(self.folder / "ids.npy", mmap_mode="r")
         self.offsets = np.load(self.folder / "offsets.npy", mmap_mode="r") if offsets is None else offsets
-        labels = self.folder / "labels.npy"
-        self.labels = np.load(labels, mmap_mode="r") if labels.exists() else None
+        stored = self.folder / "labels.npy"
+        self.labels = np.load(stored, mmap_mode="r") if labels is None and stored.exists() else labels
         self.facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
 
     def __reduce__(self):
         # A worker process opens the files itself; a pickled memory map would be a copy of all tokens.
-        return Corpus, (self.folder, None if isinstance(self.offsets, np.memmap) else self.offsets)
+        own = (None if isinstance(part, np.memmap) else part for part in (self.offsets, self.labels))
+        return Corpus, (self.folder, *own)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -54,6 +56,13 @@ class Corpus:
     @property
     def columns(self) -> int:
         return self.offsets.shape[1] - 1
+
+    def sample(self, count: int, seed: int) -> Corpus:
+        """`count` of the rows, drawn without replacement; more than there are, or none, are refused by BadInput."""
+        if not 1 <= count <= len(self):
+            raise BadInput(f"--max_rows {count}: the text has {len(self):,} rows")
+        rows = draws.permutation(seed, 0, len(self), "sample")[:count]
+        return Corpus(self.folder, self.offsets[rows], None if self.labels is None else self.labels[rows])
 
     def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
         """The first `longest` ids of several sentences, one after the other, and their lengths: (tokens,), (B,)."""

@@ -46,7 +46,7 @@ def generator(key: np.uint64) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int(key)))
 
 
-def permutation(seed: int, epoch: int, count: int) -> np.ndarray:
+def permutation(seed: int, epoch: int, count: int, purpose: str = "order") -> np.ndarray:
     """The order in which an epoch visits its examples."""
-    key = keys(seed, np.array([epoch]), np.array([0]), "order")[0]
+    key = keys(seed, np.array([epoch]), np.array([0]), purpose)[0]
     return generator(key).permutation(count)

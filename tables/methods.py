@@ -1,4 +1,4 @@
-"""`python -m tables.methods`: write the README's method table anew from models/objectives and configs.
+"""`python -m tables.methods`: write the README's method table anew from the folders of methods and configs.
 
 A method is a file; its line says the first sentence of the file, the configurations that name it, and the published
 STS averages of the systems in eval/compare/published.yaml that bear the configurations' names.
@@ -18,17 +18,18 @@ from eval.compare.scores import Key
 from eval.report import markdown
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("models/objectives", "models/supervised")
 BEGIN, END = "<!-- methods: made by `python -m tables.methods` -->", "<!-- end of methods -->"
 
 
 def table() -> str:
     """The table as Markdown."""
     rows = [["method", "file", "configurations", "published STS average"]]
-    for path in sorted((ROOT / "models" / "objectives").glob("*.py")):
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")):
         if path.stem not in ("__init__", "base"):
             configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
             named = ", ".join(f"`{name}`" for name in configs)
-            rows.append([_title(path), f"`models/objectives/{path.name}`", named, _published(configs)])
+            rows.append([_title(path), f"`{path.relative_to(ROOT)}`", named, _published(configs)])
     return markdown(rows)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import data.cache
 import data.corpus
+import data.reader
 from data.corpus import Corpus, load_corpus, write_corpus
 from data.reader import Reader
 from errors import BadInput
@@ -22,7 +23,7 @@ def tokenised(monkeypatch):
             yield from super().__iter__()
             seen.append(self.rows)
 
-    monkeypatch.setattr(data.corpus, "Reader", Watched)
+    monkeypatch.setattr(data.reader, "Reader", Watched)
     return seen
 
 
@@ -207,3 +208,18 @@ def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_pat
     again = pickle.loads(pickle.dumps(blocks))
     assert again.offsets.tolist() == [[0, 4], [4, 9]]
     assert again.sentences([1], 0, 99)[0].tolist() == corpus.ids[4:9].tolist()
+
+
+def test_a_sample_is_some_of_the_rows_with_their_labels(tmp_path):
+    write_corpus(tmp_path, (([[i, i + 1]], i % 3) for i in range(50)), {})
+    corpus = Corpus(tmp_path)
+    few = pickle.loads(pickle.dumps(corpus.sample(20, 7)))
+    firsts, _ = few.sentences(np.arange(20), 0, 1)
+    assert len(few) == 20 and len(set(firsts.tolist())) == 20
+    assert few.labels.tolist() == [i % 3 for i in firsts]
+    assert firsts.tolist() != sorted(firsts.tolist())
+    assert np.array_equal(corpus.sample(20, 7).offsets, few.offsets)
+    assert not np.array_equal(corpus.sample(20, 8).offsets, few.offsets)
+    for count in (0, 51):
+        with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 50 rows"):
+            corpus.sample(count, 7)
