@@ -64,11 +64,12 @@ class SentenceEncoder(PreTrainedModel):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None) -> EncoderOutput:
         """(B, L) ids and mask -> pooled vectors before the head and the first token's state.
 
-        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`.
+        `rates` are dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
+        dropout operations, (B, O), in the order of `models.dropout`.
         """
         if self.packed:
             return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask)
-        with rates_of(None if rates is None else rates.view(-1, 1, 1)):
+        with rates_of(None if rates is None else rates[:, None, None]):
             output = self.backbone(
                 input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
             )

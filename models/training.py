@@ -80,7 +80,7 @@ class EncoderForTraining(PreTrainedModel):
     def encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
         views, count = batch.input_ids.shape[:2]
-        rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
+        rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten(0, 1)
         output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates)
         pooled, cls = (vectors.view(views, count, -1) for vectors in output)
         return Encoded(pooled, cls, None, self.encoder, self.head)
