@@ -31,6 +31,7 @@ from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
 from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
+from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, usable_length
@@ -122,16 +123,16 @@ def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, valu
     partial_folder.rename(best)
 
 
-def make_collator(method, method_args, data_args: ScoredArguments, corpus, tokenizer, config, seed: int) -> Collator:
+def make_collator(method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int) -> Collator:
     """The method's views of the text; rows of several sentences show one sentence a view."""
-    longest = usable_length(config, tokenizer)
+    longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views(method_args)
     if corpus.columns > 1 and corpus.labels is None:
         views = views[:1] * corpus.columns
-    masking, width = method.masking(method_args), config.hidden_size
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width)
+    masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
+    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations)
 
 
 def make_trainer(
@@ -189,7 +190,7 @@ def run(
         return
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model.config, args.seed)
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
     facts = {
         "method": model_args.method,

@@ -21,10 +21,12 @@ class Rates:
     Attributes:
         quantile: a pure function: uniform numbers in [0, 1) of any shape -> rates of that shape.
         per_sentence: a rate a sentence; else one for all sentences of a view in a step.
+        per_operation: a rate for every place of the network that drops; else one for all.
     """
 
     quantile: Callable[[np.ndarray], np.ndarray]
     per_sentence: bool
+    per_operation: bool = False
 
 
 class Perturbed(NamedTuple):

@@ -55,11 +55,13 @@ class Collator:
         seed: of all draws.
         masking: which views get a masked twin; several twins have different names.
         width: of the embeddings, where a view perturbs them.
+        operations: O, the dropout operations of the network, for views that draw a rate for each.
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
-        dropout_rates: (V, B), only where a view draws its dropout; NaN for a view that keeps the backbone's;
+        dropout_rates: only where a view draws its dropout; (V, B, O) where one draws a rate for each operation, else
+            (V, B, 1); NaN for a view that keeps the backbone's;
         positions (V, B, L) and kept (V, B, L, width), only where a view perturbs embeddings;
         labels: classes of the rows, (1, B), only where the corpus has them.
     """
@@ -73,6 +75,7 @@ class Collator:
         seed: int,
         masking: Sequence[Masking] = (),
         width: int = 0,
+        operations: int = 1,
     ) -> None:
         self.corpus = corpus
         self.frame = Frame.of(tokenizer)
@@ -83,6 +86,7 @@ class Collator:
         self.seed = seed
         self.masking = tuple(masking)
         self.width = width
+        self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
         words = any(view.edit for view in self.views) or any(each.whole_words for each in self.masking)
         self._starts = word_starts(tokenizer) if words else None
 
@@ -130,13 +134,14 @@ class Collator:
         return ids, position < lengths[:, None] + self.frame.size
 
     def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Dropout rates of every view and sentence, (V, B) float32."""
-        made = np.full((len(self.views), len(indices)), np.nan, dtype=np.float32)
+        """Dropout rates of every view, sentence and operation, (V, B, 1 or O) float32."""
+        made = np.full((len(self.views), len(indices), self.operations), np.nan, dtype=np.float32)
         for number, view in enumerate(self.views):
             if view.dropout is not None:
                 counted = indices if view.dropout.per_sentence else steps
                 keyed = draws.keys(self.seed, epochs, counted, f"dropout {number}")
-                made[number] = view.dropout.quantile(draws.uniforms(keyed, 1)[:, 0])
+                drawn = draws.uniforms(keyed, self.operations if view.dropout.per_operation else 1)
+                made[number] = view.dropout.quantile(drawn)
         return made
 
     def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:

@@ -3,8 +3,9 @@
 A contrastive loss needs all vectors at once, but the encoder's gradient needs of it only d loss / d vector. So: encode
 every chunk without a graph; take the loss of the whole batch on the vectors, as leaves, head and batch statistics
 included; encode every chunk again, with the same random numbers, and go back from the leaves' gradients. Losses of
-tokens are taken chunk by chunk in between. Nothing is approximated: it is the gradient of the same forward with all
-graphs kept. Source: arXiv 2101.06983, section 3.2.
+tokens are taken chunk by chunk in between, and a momentum encoder makes its keys chunk by chunk. Nothing is
+approximated: it is the gradient of the same forward, in the same chunks, with all graphs kept. Dropout draws other
+numbers for chunks than for a whole batch, of the same distribution. Source: arXiv 2101.06983, section 3.2.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class GradientCache:
 
     def _losses(self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float) -> TrainingOutput:
         """All terms, and their gradients to the leaves, the head and the objectives' own networks."""
-        encoded = Encoded(*leaves, None, self.model.encoder, self.model.head)
+        encoded = Encoded(*leaves, None, self.model.encoder, self.model.head, chunk_size=self.size)
         with self.precision():
             self.model.project(encoded)
             loss, terms = self._whole(encoded, batch)

@@ -1,8 +1,10 @@
-"""Dropout whose rate is a random number of the step, the view or the sentence (S-SimCSE, arXiv 2111.11750).
+"""Dropout whose rate is a random number of the step, the view, the sentence or the place (S-SimCSE, arXiv 2111.11750).
 
 The rates are drawn in the collator and travel in the batch; here they are only applied. `nn.Dropout` modules are
 exchanged for ones that read the rates of the forward pass that is running; they have no parameters, so the state dict
-stays as it was. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its expectation stays.
+stays as it was. They are numbered in the order of the network: embeddings, then of every layer attention weights,
+attention output, feed-forward output; rates have O of them on their last axis, or one for all. A unit is kept with
+probability 1 - rate and scaled by its own keep rate, so its expectation stays.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _RATES: ContextVar[Tensor | None] = ContextVar("rates", default=None)
 
 @contextmanager
 def rates_of(rates: Tensor | None) -> Iterator[None]:
-    """The rates of every row of the activations within; they broadcast to them, NaN where the module's own holds."""
+    """Rates for the activations within: (rows, tokens, 1, O), of which one O broadcasts to them; NaN: the module's."""
     token = _RATES.set(rates)
     try:
         yield
@@ -56,18 +58,35 @@ def attend(
 
 
 class SampledDropout(nn.Dropout):
-    """Dropout with the rates of the running forward pass; plain dropout where none are set."""
+    """Dropout with the rates of the running forward pass; plain dropout where none are set.
+
+    Args:
+        p: the rate where none is set.
+        number: which of a network's dropout operations this is.
+    """
+
+    def __init__(self, p: float, number: int) -> None:
+        super().__init__(p)
+        self.number = number
+
+    def of(self, rates: Tensor) -> Tensor:
+        """This operation's rates among those of all, (..., O) or (..., 1) -> (...)."""
+        return rates[..., self.number if rates.shape[-1] > 1 else 0].nan_to_num(self.p)
 
     def forward(self, x: Tensor) -> Tensor:
         rates = _RATES.get()
         if rates is None or not self.training:
             return super().forward(x)
-        return drop(x, rates.nan_to_num(self.p))
+        return drop(x, self.of(rates))
 
 
 def exchange_dropout(module: nn.Module) -> None:
     """Put a SampledDropout in the place of every `nn.Dropout` below a module."""
-    for parent in module.modules():
-        for name, child in parent.named_children():
-            if type(child) is nn.Dropout:
-                setattr(parent, name, SampledDropout(child.p))
+    plain = [name for name, child in module.named_modules() if type(child) is nn.Dropout]
+    for number, name in enumerate(plain):
+        module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
+
+
+def count_operations(module: nn.Module) -> int:
+    """How many dropout operations of a module take their rates from the batch."""
+    return sum(isinstance(child, SampledDropout) for child in module.modules())

@@ -74,8 +74,9 @@ class SentenceEncoder(PreTrainedModel):
     ) -> EncoderOutput:
         """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
-        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`; `perturbation` changes
-        the embeddings (BadInput for a backbone whose embeddings are unknown).
+        `rates` are dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
+        dropout operations, (B, O), in the order of `models.dropout`; `perturbation` changes the embeddings (BadInput
+        for a backbone whose embeddings are unknown).
         """
         if perturbation is not None and self.config.model_type not in FAMILIES:
             raise BadInput(f"changed embeddings: knows {', '.join(FAMILIES)}, not '{self.config.model_type}'")
@@ -89,7 +90,7 @@ class SentenceEncoder(PreTrainedModel):
         extra = {"output_hidden_states": pooling.all_layers}
         if change.positions is not None:
             extra["position_ids"] = change.position_ids(self.backbone.embeddings)
-        with rates_of(None if rates is None else rates.view(-1, 1, 1)), change.within(self.backbone):
+        with rates_of(None if rates is None else rates[:, None, None]), change.within(self.backbone):
             output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **extra)
         states = output.hidden_states if pooling.all_layers else [output.last_hidden_state]
         return EncoderOutput(pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])

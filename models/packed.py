@@ -43,7 +43,7 @@ class Packing:
         queries: the same of the tokens that attend; `slots`, or a part of them.
         first: the index of each sentence's first token among the N, (B,).
         keys: which places are attended to, (B, 1, 1, length), or None where all are.
-        rates: dropout rates of the sentences, (B,), see `models.dropout`; None for the modules' own.
+        rates: dropout rates of the sentences, (B, O), see `models.dropout`; None for the modules' own.
     """
 
     batch: int
@@ -57,7 +57,7 @@ class Packing:
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packing:
-        """From the mask of the padded batch, (B, L), and each sentence's dropout rate, (B,)."""
+        """From the mask of the padded batch, (B, L), and each sentence's dropout rates, (B, O)."""
         batch, columns = attention_mask.shape
         length = -(-columns // 8) * 8
         grid = F.pad(attention_mask.bool(), (0, length - columns))
@@ -123,7 +123,7 @@ class Packing:
         """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
         if self.rates is None:
             return rates_of(None)
-        return rates_of(self.rates[self.row if tokens is None else self.row[tokens]].view(1, -1, 1))
+        return rates_of(self.rates[self.row if tokens is None else self.row[tokens]][None, :, None])
 
     def run(self, layers: nn.ModuleList, states: Tensor, only: Tensor | None = None) -> Tensor:
         """Transformer layers in order, (1, N, H) -> (1, N, H), or the last one's output at the tokens `only`."""
@@ -161,7 +161,7 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
         rates = running_rates() if module.training else None
         if rates is None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-        mixed = attend(query, key, value, attention_mask, rates.unsqueeze(-1).nan_to_num(dropout), scaling)
+        mixed = attend(query, key, value, attention_mask, module.dropout.of(rates).unsqueeze(-1), scaling)
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
     size = packing.batch * packing.length
@@ -173,7 +173,7 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
     rates = packing.rates if module.training else None
     if rates is not None:
-        mixed = attend(query, key, value, packing.keys, rates.view(-1, 1, 1, 1).nan_to_num(dropout), scaling)
+        mixed = attend(query, key, value, packing.keys, module.dropout.of(rates).view(-1, 1, 1, 1), scaling)
     elif dropout:
         mixed = attend(query, key, value, packing.keys, dropout, scaling)
     else:

@@ -84,7 +84,7 @@ class EncoderForTraining(PreTrainedModel):
     def encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
         views, count = batch.input_ids.shape[:2]
-        rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
+        rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten(0, 1)
         change = None
         if batch.kept is not None:
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))

@@ -17,7 +17,7 @@ class Batch:
         input_ids, attention_mask: (V, B, L).
         masked_input_ids, masked_labels: twins for masked language models, (number of masked views, B, L).
         rtd_input_ids, rtd_labels, rtd_uniforms: twins for replaced token detection, likewise.
-        dropout_rates: (V, B); NaN keeps the backbone's own rate.
+        dropout_rates: (V, B, 1), or one for each of the backbone's O dropout operations, (V, B, O); NaN keeps its own.
         positions, kept: changed embeddings, (V, B, L) and (V, B, L, H), see `views.Perturbed`.
         labels: classes of the rows, (1, B).
     """
@@ -34,10 +34,12 @@ class Batch:
     kept: Tensor | None = None
     labels: Tensor | None = None
 
-    def split(self, size: int) -> list[Batch]:
-        """The same sentences in chunks of at most `size`."""
+    def split(self, size: int | None) -> list[Batch]:
+        """The same sentences in chunks of at most `size`; None: in one."""
         values = [getattr(self, field.name) for field in fields(self)]
-        cuts = range(0, self.input_ids.shape[1], size)
+        count = self.input_ids.shape[1]
+        size = size or count
+        cuts = range(0, count, size)
         return [Batch(*(None if v is None else v[:, cut : cut + size] for v in values)) for cut in cuts]
 
 
@@ -53,6 +55,7 @@ class Encoded:
         encoder: what made them, for objectives that show it other tokens.
         projection: the head, None without one.
         own_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads no others.
+        chunk_size: sentences that an objective may show to a network of its own at a time; None: all of the batch.
     """
 
     pooled: Tensor
@@ -61,6 +64,7 @@ class Encoded:
     encoder: nn.Module
     projection: nn.Module | None
     own_projected: Tensor | None = None
+    chunk_size: int | None = None
 
 
 class Term(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from models.collectives import gather_rows, gather_with_gradient
@@ -66,8 +67,9 @@ class Memory(nn.Module):
         self.head = args.queue_head
 
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
-        """Keys of one view from all processes, without gradient, (N, D)."""
-        pooled = gather_rows(self.keys(batch.input_ids[view], batch.attention_mask[view]))
+        """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
+        chunks = batch.split(encoded.chunk_size)
+        pooled = gather_rows(torch.cat([self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]))
         head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
         return project(head, pooled[None])[0].detach()
 

@@ -1,6 +1,7 @@
 """S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan 2021, 2111.11750).
 
-A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a sentence. The loss is SimCSE's.
+A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a sentence; for all dropout operations
+(section 3.1), or one for each (section 1 and equation 4). The loss is SimCSE's.
 
     python run_unsup.py --config configs/s-simcse-bert-base.yaml
 """
@@ -37,6 +38,9 @@ class Arguments(simcse.Arguments):
         default_factory=lambda: [0.05, 0.1, 0.15], metadata={"help": "list: one of these, each as likely (ours)"}
     )
     per_sentence: bool = field(default=False, metadata={"help": 'a rate a sentence ("w/ sd" in Table 1)'})
+    per_operation: bool = field(
+        default=False, metadata={"help": "a rate for each dropout operation (section 1, equation 4); else one for all"}
+    )
 
 
 def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
@@ -49,14 +53,15 @@ def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
 
 def views(args: Arguments) -> list[View]:
     """Two views, each with rates of its own."""
-    rates = args.rate_values if args.rate_distribution == "list" else [args.rate_low, args.rate_high]
-    if not rates or not all(0 <= rate < 1 for rate in rates):
-        raise BadInput(f"dropout rates {rates}: each from 0 to below 1")
+    ends = args.rate_values if args.rate_distribution == "list" else [args.rate_low, args.rate_high]
+    if not ends or not all(0 <= rate < 1 for rate in ends):
+        raise BadInput(f"dropout rates {ends}: each from 0 to below 1")
     if args.rate_low > args.rate_high:
         raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
     if args.rate_distribution == "beta" and not min(args.rate_a, args.rate_b) > 0:
         raise BadInput(f"--rate_a {args.rate_a} --rate_b {args.rate_b}: must be above 0")
-    return [View(dropout=Rates(partial(quantile, args=args), args.per_sentence)) for _ in range(2)]
+    rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
+    return [View(dropout=rates) for _ in range(2)]
 
 
 def masking(args: Arguments) -> tuple[Masking, ...]:

@@ -3,6 +3,7 @@
 import json
 import pkgutil
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -16,19 +17,36 @@ import run_sup
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from command_line import parse
+from data.corpus import load_corpus
 from models.loading import load_tokenizer
 
 UNLABELLED = [module.name for module in pkgutil.iter_modules(models.objectives.__path__) if module.name != "base"]
 LABELLED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]
 METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
+CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
+EDITED, PERTURBED = {"esimcse"}, {"consert"}  # methods whose views differ by more than dropout
+FROZEN = {  # parts that never learn
+    "infocse": {"lower"},
+    "diffcse": {"generator"},
+    "infocse_rtd": {"lower", "generator"},
+    "moco": {"keys"},
+    "esimcse": {"keys"},
+}
 
 
 def model_of(argv, method):
-    """The model as the script builds it, to ask what learns."""
+    """The model as the script builds it, and the first batch as the script makes it."""
     module = assembly.load_method(models.supervised if method in LABELLED else models.objectives, method)
-    model_args, method_args, *_ = parse(argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), "")
-    return assembly.build_model(module, method_args, model_args, load_tokenizer(model_args.model_name_or_path))
+    model_args, method_args, data_args, args = parse(
+        argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), ""
+    )
+    tokenizer = load_tokenizer(model_args.model_name_or_path)
+    model = assembly.build_model(module, method_args, model_args, tokenizer)
+    columns = None if method in LABELLED else data_args.columns
+    corpus = load_corpus(data_args.train_file, tokenizer, columns, data_args.cache_dir)
+    collator = assembly.make_collator(module, method_args, data_args, corpus, tokenizer, model, args.seed)
+    return model, collator([(0, index, 0) for index in range(8)])
 
 
 def train(argv, method):
@@ -36,20 +54,22 @@ def train(argv, method):
     (run_sup if method in LABELLED else run_unsup).main(argv)
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=CASES, ids=lambda case: ", ".join([case[0], *case[1]]))
 def whole(request, unsup, tmp_path):
-    """A finished run of four steps, its method and its arguments."""
+    """A finished run of four steps, its method and a function that gives the arguments of such a run."""
+    method, flags = request.param
     torch.manual_seed(0)
-    train(unsup("whole", request.param, **SHORT), request.param)
-    return request.param, tmp_path / "whole", unsup
+    arguments = partial(unsup, method=method, **SHORT, **flags)
+    train(arguments("whole"), method)
+    return method, tmp_path / "whole", arguments
 
 
-def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
-    method, folder, unsup = whole
+def test_a_method_trains_resumes_and_is_exported(whole, stage_one_folder, tmp_path):
+    method, folder, arguments = whole
     before, after = (load_file(folder / f"checkpoint-{n}" / "model.safetensors") for n in (2, 4))
-    model = model_of(unsup("whole", method, **SHORT), method)
-    learns = {name: p.requires_grad for name, p in model.named_parameters() if name in before}
-    assert any(learns.values())
+    model, _ = model_of(arguments("whole"), method)
+    learns = {name: p.requires_grad for name, p in model.named_parameters()}
+    assert learns.keys() <= before.keys()
     for name, trained in learns.items():
         moved = not torch.equal(before[name], after[name])
         assert moved == (trained or ".memory.keys." in name), name  # a key encoder follows without a gradient
@@ -57,18 +77,59 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     assert all(line["contrastive"] > 0 for line in lines if "contrastive" in line)
     _, info = AutoModel.from_pretrained(folder, add_pooling_layer=False, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
+    record = json.loads((folder / "run.json").read_text())
+    exported, start = load_file(folder / "model.safetensors"), load_file(stage_one_folder / "model.safetensors")
+    trained = load_file(folder / f"checkpoint-{record['best']['step']}" / "model.safetensors")
+    assert len(exported) == len(model.encoder.backbone.state_dict())
+    assert all(torch.equal(value, trained[f"encoder.backbone.{name}"]) for name, value in exported.items())
+    assert not any(torch.equal(value, start[f"bert.{name}"]) for name, value in exported.items())
 
     shutil.copytree(folder, tmp_path / "cut")
     shutil.rmtree(tmp_path / "cut" / "checkpoint-4")
-    record = json.loads((tmp_path / "cut" / "run.json").read_text())
     (tmp_path / "cut" / "run.json").write_text(json.dumps(record | {"status": "running"}))
     if record["best"]["step"] > 2:
         (tmp_path / "cut" / "best" / "model.safetensors").write_bytes(b"to be written again")
     torch.manual_seed(99)
-    train(unsup("cut", method, **SHORT), method)
+    train(arguments("cut"), method)
     again = load_file(tmp_path / "cut" / "checkpoint-4" / "model.safetensors")
     assert after.keys() == again.keys()
     assert all(torch.equal(after[name], again[name]) for name in after)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, method):
+    model, batch = model_of(unsup(method=method), method)
+    model.train()(**batch).loss.backward()
+    frozen, seen = FROZEN.get(method, set()), set()
+    for name, p in model.named_parameters():
+        parts = frozen & set(name.split("."))
+        seen |= parts
+        assert p.requires_grad != bool(parts), name
+        assert p.grad is None if parts else p.grad.abs().max() > 0, name
+    assert seen == frozen
+
+
+@pytest.mark.parametrize("method", UNLABELLED)
+def test_the_two_views_really_differ(unsup, method):
+    """By dropout alone, or by what was drawn of the words or embeddings; in every sentence, and for the keys of a momentum encoder."""
+    model, batch = model_of(unsup(method=method), method)
+    first, second = batch["input_ids"]
+    assert torch.equal(first, second) == (method not in EDITED)
+    seen = []
+    model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
+    model.train()(**batch)
+    assert len(first.unique(dim=0)) == len(first) == 8
+    assert apart(*seen[0].view(2, 8, -1)).min() > 1e-3
+    if method == "moco":
+        keys = model.objectives[0].memory.keys
+        assert apart(seen[0][:8], keys(second, batch["attention_mask"][1])).min() > 1e-3
+    model.eval()(**batch)
+    assert (apart(*seen[-1].view(2, 8, -1)).max() > 1e-3) == (method in EDITED | PERTURBED), "without dropout equal views are"
+
+
+def apart(one, two):
+    """Distance of each pair of rows."""
+    return (one - two).norm(dim=1).detach()
 
 
 @pytest.mark.parametrize("method", ["moco", "esimcse"])

@@ -289,10 +289,12 @@ def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(cor
 def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
     def rates(per_sentence, keys):
         views = [View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence)), View()]
-        return Collator(corpus, tokenizer, views, 32, 42)(keys)["dropout_rates"]
+        made = Collator(corpus, tokenizer, views, 32, 42, operations=5)(keys)["dropout_rates"]
+        assert made.shape == (2, len(keys), 1), "one for all operations"
+        return made[..., 0]
 
     each = rates(True, batch_of(*range(50)))
-    assert each.shape == (2, 50) and each[1].isnan().all()
+    assert each[1].isnan().all()
     assert 0.1 <= each[0].min() and each[0].max() < 0.3 and len(each[0].unique()) == 50
     assert torch.equal(rates(True, batch_of(9, 3))[0], each[0, [9, 3]]), "the sentence's own, whatever the batch"
     steps = [rates(False, [(0, i, step) for i in range(4)])[0] for step in range(20)]
@@ -328,3 +330,17 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(cor
         assert torch.equal(again["positions"][1, number, :count], batch["positions"][1, index, :count])
     assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
     assert "kept" not in collator(corpus, tokenizer)(batch_of(1))
+
+
+def test_dropout_rates_of_every_operation(corpus, tokenizer):
+    def rates(per_sentence, keys):
+        views = [View(), *(View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence, True)) for _ in range(2))]
+        return Collator(corpus, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
+
+    each = rates(True, batch_of(*range(50)))
+    assert each.shape == (3, 50, 7) and each.dtype == torch.float32
+    assert each[0].isnan().all()
+    assert len(each[1:].unique()) == 2 * 50 * 7 and 0.1 <= each[1:].min() and each[1:].max() < 0.3
+    assert torch.equal(rates(True, batch_of(9, 3))[1:], each[1:, [9, 3]]), "the sentence's own, whatever the batch"
+    step = rates(False, [(0, i, 3) for i in range(4)])[1:]
+    assert len(step.unique()) == 2 * 7 and (step == step[:, :1]).all(), "the same for all sentences of a step"

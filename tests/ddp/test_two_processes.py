@@ -84,9 +84,9 @@ def build(case, folder):
     return stage_two(folder, method, method.Arguments(**options, **generator), projection, case.endswith("packed"))
 
 
-def make_batch(case):
+def make_batch(case, seed=4):
     """Rows that differ, with twice as many masked tokens in the first process's half."""
-    generator = torch.Generator().manual_seed(4)
+    generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(10, 90, (2, ROWS, 9), generator=generator)
     mask = torch.ones_like(ids)
     mask[:, ::3, 6:] = 0
@@ -103,7 +103,7 @@ def make_batch(case):
     kept = torch.rand(*ids.shape, 32, generator=generator) < 0.8
     for name in METHODS[case][3]:
         batch |= {
-            "rates": {"dropout_rates": torch.zeros(2, ROWS)},
+            "rates": {"dropout_rates": torch.zeros(2, ROWS, 1)},
             "labels": {"labels": torch.arange(ROWS).view(1, -1) % 3},
             "perturbed": {"positions": torch.arange(9).flip(0).expand(2, ROWS, 9), "kept": kept},
         }.get(name, {f"{name}_input_ids": masked, f"{name}_labels": labels})
@@ -113,22 +113,31 @@ def make_batch(case):
     return batch
 
 
+def make_batches(case, steps):
+    """One batch for each step of gradient accumulation."""
+    return [make_batch(case, 4 + step) for step in range(steps)]
+
+
 def shard(batch, rank):
     dim = 1 if batch["input_ids"].dim() == 3 else 0  # stage 1 has one view
     return {name: value.chunk(2, dim)[rank].contiguous() for name, value in batch.items()}
 
 
-def measure(model, wrapped, batch):
-    """Loss, gradients and buffers of a step; methods with a queue take one step before, so that it holds something."""
+def measure(model, wrapped, batches):
+    """Loss, gradients and buffers of a step, whose loss is the mean over its batches.
+
+    Methods with a queue take one step before, so that it holds something.
+    """
     if any(name.endswith("queue.pushed") for name, _ in model.named_buffers()):
-        wrapped(**batch).loss.backward()
+        for batch in batches:
+            wrapped(**batch).loss.backward()
         generator = torch.Generator().manual_seed(6)
         with torch.no_grad():
             for p in model.parameters():
                 p += 0.01 * torch.randn(p.shape, generator=generator) * p.requires_grad
         model.after_step()
         model.zero_grad(set_to_none=True)
-    loss = wrapped(**batch).loss
+    loss = sum(wrapped(**batch).loss for batch in batches) / len(batches)
     loss.backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     buffers = {name: value.clone() for name, value in model.named_buffers() if value.is_floating_point()}
@@ -136,18 +145,22 @@ def measure(model, wrapped, batch):
 
 
 class Cached:
-    """A wrapped model whose loss has gone back already, in chunks that do not divide the batch."""
+    """A wrapped model whose loss has gone back already, in chunks that do not divide the batch.
 
-    def __init__(self, wrapped):
-        self.cache = GradientCache(wrapped.module, 3, nullcontext)
+    The gradients of `steps` calls are added up, and averaged over the processes in the last of them.
+    """
+
+    def __init__(self, wrapped, steps):
+        self.cache, self.steps, self.calls = GradientCache(wrapped.module, 3, nullcontext), steps, 0
 
     def __call__(self, **batch):
-        output = self.cache.backward(Batch(**batch))
+        self.calls += 1
+        output = self.cache.backward(Batch(**batch), 1 / self.steps, self.calls % self.steps == 0)
         output.loss.requires_grad_()  # for a backward pass that changes nothing
         return output
 
 
-def worker(rank, case, folder, out, detached, cached):
+def worker(rank, case, folder, out, detached, cached, steps):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=2)
     assert dist.get_world_size() == 2
@@ -155,8 +168,8 @@ def worker(rank, case, folder, out, detached, cached):
         models.training.gather_with_gradient = gather_without_gradient
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
-    wrapped = Cached(wrapped) if cached else wrapped
-    loss, gradients, buffers = measure(model, wrapped, shard(make_batch(case), rank))
+    wrapped = Cached(wrapped, steps) if cached else wrapped
+    loss, gradients, buffers = measure(model, wrapped, [shard(batch, rank) for batch in make_batches(case, steps)])
     dist.all_reduce(loss)
     torch.save((loss / 2, gradients, buffers), f"{out}/{rank}.pt")
     dist.barrier()
@@ -171,9 +184,9 @@ def gather_without_gradient(local):
     return torch.cat(parts, dim=1)
 
 
-def run_two(case, folder, out, detached=False, cached=False):
+def run_two(case, folder, out, detached=False, cached=False, steps=1):
     out.mkdir()
-    mp.start_processes(worker, (case, folder, str(out), detached, cached), nprocs=2, start_method="forkserver")
+    mp.start_processes(worker, (case, folder, str(out), detached, cached, steps), nprocs=2, start_method="forkserver")
     return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
@@ -183,11 +196,14 @@ def worst_ratio(one, two):
     return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
 
 
-@pytest.mark.parametrize(("case", "cached"), [*((case, False) for case in CASES), *((case, True) for case in CACHED)])
-def test_two_processes_equal_one(case, cached, tiny_bert, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "cached", "steps"), [*((case, False, 1) for case in CASES), *((case, True, 2) for case in CACHED)]
+)
+def test_two_processes_equal_one(case, cached, steps, tiny_bert, tmp_path):
+    """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
-    loss, gradients, buffers = measure(model, model, make_batch(case))
-    two = run_two(case, str(tiny_bert), tmp_path / "two", cached=cached)
+    loss, gradients, buffers = measure(model, model, make_batches(case, steps))
+    two = run_two(case, str(tiny_bert), tmp_path / "two", cached=cached, steps=steps)
     for other_loss, other_gradients, other_buffers in two:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
@@ -200,7 +216,7 @@ def test_two_processes_equal_one(case, cached, tiny_bert, tmp_path):
 def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
     case = "simcse"
     model = build(case, str(tiny_bert))
-    _, gradients, _ = measure(model, model, make_batch(case))
+    _, gradients, _ = measure(model, model, make_batches(case, 1))
     two = run_two(case, str(tiny_bert), tmp_path / "two", detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 
@@ -218,16 +234,16 @@ def launch(arguments, processes):
     return done.stderr
 
 
-@pytest.mark.parametrize("chunk_size", [0, 3])
+@pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), (3, 2)])
 def test_the_launcher_starts_two_processes_that_train_what_one_trains(
-    tiny_bert, text_file, dev_file, tmp_path, chunk_size
+    tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
 ):
-    """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8."""
+    """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
     common = ["--method=infocse", "--aux_init=random", "--aux_weight=1", "--skip_from=2", "--projection=batch_norm",
               f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}", f"--dev_file={dev_file}",
               "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", "--max_steps=4", "--eval_steps=2",
               "--save_steps=4", "--logging_steps=1", "--optim=sgd", "--learning_rate=0.05", "--dropout=0",
-              "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
+              f"--gradient_accumulation_steps={accumulation}", "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
     chunks = ["--per_device_train_batch_size=4", f"--chunk_size={chunk_size}"]
     said = launch([*common, f"--output_dir={tmp_path / 'two'}", *chunks], 2)
     launch([*common, f"--output_dir={tmp_path / 'one'}", "--per_device_train_batch_size=8"], 1)

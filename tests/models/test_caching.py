@@ -28,6 +28,7 @@ CASES = {  # method, arguments, head
     "auxiliary only": (infocse, INFO | {"contrastive_weight": 0.0}, "none"),
     "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh"),
     "s_simcse": (s_simcse, {}, "linear_tanh"),
+    "moco": (moco, QUEUE, "batch_norm"),
     "moco, no head": (moco, QUEUE | {"queue_head": "none", "momentum_mode": "eval"}, "linear_tanh"),
     "esimcse": (esimcse, QUEUE, "linear_tanh"),
     "diffcse": (diffcse, RTD, "batch_norm"),
@@ -73,7 +74,7 @@ def make_batch(case):
     if method in (diffcse, infocse_rtd):
         batch.rtd_input_ids, batch.rtd_labels = masked, labels
     if method is s_simcse:
-        batch.dropout_rates = torch.zeros(2, ROWS)
+        batch.dropout_rates = torch.zeros(2, ROWS, 1)
     return batch
 
 
@@ -146,13 +147,26 @@ def test_queues_hold_the_same_over_several_steps(tiny_bert):
     assert_equal(*found)
 
 
+@pytest.mark.parametrize(("size", "chunks"), [(3, [3, 3, 1]), (ROWS, [ROWS])])
+@pytest.mark.parametrize("case", ["moco", "moco, no head", "esimcse"])
+def test_the_key_encoder_too_sees_a_chunk_at_a_time(tiny_bert, case, size, chunks):
+    model, batch = build(str(tiny_bert), case), make_batch(case)
+    memory, seen = model.objectives[0].memory, []
+    memory.keys.register_forward_hook(lambda module, given, made: seen.append(len(given[0])))
+    cached(model, batch, size)
+    assert seen == chunks
+    plain(model, batch)
+    assert seen == [*chunks, ROWS], "without a cache the batch is taken whole"
+
+
 def all_graphs_kept(model, batch, size):
     """The same forward in chunks, nothing cached: one graph, one backward, random numbers in their natural order."""
     chunks = batch.split(size)
     parts = [model.encode(chunk) for chunk in chunks]
     encoded = Encoded(
-        torch.cat([p.pooled for p in parts], 1), torch.cat([p.cls for p in parts], 1), None, model.encoder, model.head
-    )
+        torch.cat([p.pooled for p in parts], 1), torch.cat([p.cls for p in parts], 1), None, model.encoder, model.head,
+        chunk_size=size,
+    )  # fmt: skip
     model.project(encoded)
     loss, terms = 0.0, {}
     tokens = [o for o in model.objectives if o.tokens(batch) is not None]
@@ -172,7 +186,7 @@ def all_graphs_kept(model, batch, size):
     return loss.detach(), terms
 
 
-@pytest.mark.parametrize("case", ["simcse", "infocse", "simcse_mlm", "esimcse", "infocse_rtd"])
+@pytest.mark.parametrize("case", ["simcse", "infocse", "simcse_mlm", "moco", "esimcse", "infocse_rtd"])
 def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(tiny_bert, case):
     models, batch = [build(str(tiny_bert), case, dropout=0.2) for _ in range(2)], make_batch(case)
     torch.manual_seed(3)

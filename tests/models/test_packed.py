@@ -1,41 +1,79 @@
 """Packed equals padded: losses, gradients, vectors; and dropout keeps its rate."""
 
+import pkgutil
+import shutil
+
 import pytest
 import torch
 import torch.nn.functional as F
+from transformers import AutoModelForMaskedLM
 
+import models.objectives
 from lifecycle import set_dropout
 from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import infocse, simcse
+from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
 from models.packed import Packing, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
 from models.training import EncoderForTraining
 
 INFO = {"aux_init": "random", "skip_from": 2}
+MASKED = (infocse, infocse_rtd, simcse_mlm)
+RTD = {"rtd_weight": 1.0, "generator_dropout": False}
 METHODS = {
-    "simcse": (simcse, simcse.Arguments()),
-    "infocse": (infocse, infocse.Arguments(**INFO)),
-    "infocse, aux_weight 1": (infocse, infocse.Arguments(aux_weight=1.0, **INFO)),
-    "first view": (infocse, infocse.Arguments(aux_weight=1.0, aux_views="first", **INFO)),
-    "no detach": (infocse, infocse.Arguments(aux_weight=1.0, aux_detach=False, **INFO)),
+    "simcse": (simcse, {}),
+    "infocse": (infocse, INFO),
+    "infocse, aux_weight 1": (infocse, INFO | {"aux_weight": 1.0}),
+    "first view": (infocse, INFO | {"aux_weight": 1.0, "aux_views": "first"}),
+    "no detach": (infocse, INFO | {"aux_weight": 1.0, "aux_detach": False}),
+    "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}),
+    "s_simcse": (s_simcse, {}),
+    "moco": (moco, {"queue_size": 20}),
+    "esimcse": (esimcse, {"queue_size": 20}),
+    "diffcse": (diffcse, RTD),
+    "diffcse, padding": (diffcse, RTD | {"pad_as_negative": True}),
+    "infocse_rtd": (infocse_rtd, INFO | RTD | {"aux_weight": 1.0}),
 }
 LENGTHS = {
     "random": [2, 7, 11, 3, 9, 5, 13, 4],
+    "drawn": torch.randint(3, 65, (16,), generator=torch.Generator().manual_seed(8)).tolist(),
     "one token": [1, 1, 6, 2],
     "all of one token": [1, 1, 1],
+    "one word": [3, 3, 12, 3, 3],  # between two special tokens
+    "all of one word": [3, 3, 3, 3],
     "one length": [8, 8, 8, 8],
     "longest": [64, 3, 40, 17],
 }
+# Every objective at one hard length; the others for the three kinds of term together.
+HARD = [(method, "one word") for method in METHODS]
+HARD += [(method, lengths) for method in ("simcse", "infocse", "infocse_rtd")
+         for lengths in ("drawn", "all of one word", "one length")]  # fmt: skip
 
 
 @pytest.fixture(params=["tiny_bert", "tiny_roberta"])
 def folder(request):
     return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def in_float64(monkeypatch):
+    """Losses ask for float32; with this they stay in the model's float64, where few tokens round no more than many."""
+    monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
+
+
+@pytest.fixture
+def long_folder(folder, tmp_path):
+    """The same model, new, with a place for each of 512 tokens."""
+    shutil.copytree(folder, tmp_path / "long")
+    config = load_config(folder)
+    config.max_position_embeddings += 512 - 64
+    torch.manual_seed(4)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "long")
+    return str(tmp_path / "long")
 
 
 def config_without_dropout(folder):
@@ -48,13 +86,14 @@ def stage_two(
     folder, packed, method="infocse, aux_weight 1", pooling="cls_before_pooler", dropout=0.0, head="linear_tanh"
 ):
     """With the linear-tanh head: batch norm over a few rows multiplies rounding more than the tolerance allows."""
-    module, args = METHODS[method]
+    module, options = METHODS[method]
+    generator = {"generator": folder} if module in (diffcse, infocse_rtd) else {}
     config = config_without_dropout(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
     projection = projection_named(head, config.hidden_size, 0.1)
-    objectives = module.build(args, encoder, projection, folder)
+    objectives = module.build(module.Arguments(**options, **generator), encoder, projection, folder)
     return EncoderForTraining(encoder, projection, objectives).train()
 
 
@@ -74,10 +113,11 @@ def make_batch(folder, lengths, method="infocse", seed=3):
     chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
     chosen[:, :, 0] = False
     batch = {"input_ids": ids, "attention_mask": mask.contiguous()}
-    twins = {"masked_input_ids": torch.where(chosen, 7, ids), "masked_labels": torch.where(chosen, ids, -100)}
-    if method == "first view":
-        twins = {name: value[:1] for name, value in twins.items()}
-    return batch if method == "simcse" else batch | twins
+    twins = {"input_ids": torch.where(chosen, 7, ids), "labels": torch.where(chosen, ids, -100)}
+    module = METHODS[method][0]
+    for name in ["masked"] * (module in MASKED) + ["rtd"] * (module in (diffcse, infocse_rtd)):
+        batch |= {f"{name}_{kind}": value[:1] if method == "first view" else value for kind, value in twins.items()}
+    return batch | ({"dropout_rates": torch.zeros(2, len(lengths), 1)} if module is s_simcse else {})
 
 
 def one_view(batch):
@@ -114,6 +154,25 @@ def test_losses_and_gradients_equal_the_padded_ones(folder, method, lengths):
     assert_equal(stage_two(folder, False, method), stage_two(folder, True, method), batch)
 
 
+@pytest.mark.parametrize(("method", "lengths"), HARD)
+def test_hard_lengths_too(folder, in_float64, method, lengths):
+    batch = make_batch(folder, LENGTHS[lengths], method)
+    padded, packed = (stage_two(folder, packed, method).double() for packed in (False, True))
+    assert_equal(padded, packed, batch)
+
+
+def test_every_objective_is_compared():
+    known = {module.name for module in pkgutil.iter_modules(models.objectives.__path__)} - {"base"}
+    assert {module.__name__.rsplit(".", 1)[1] for module, _ in METHODS.values()} == known
+
+
+@pytest.mark.parametrize("method", ["infocse", "infocse_rtd"])
+def test_sentences_of_512_tokens_too(long_folder, in_float64, method):
+    batch = make_batch(long_folder, [512, 3, 130], method)
+    padded, packed = (stage_two(long_folder, packed, method).double() for packed in (False, True))
+    assert_equal(padded, packed, batch)
+
+
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
 def test_every_pooling_at_every_length(folder, lengths, pooling):
@@ -132,6 +191,17 @@ def test_every_pooling_at_every_length(folder, lengths, pooling):
     whole = torch.cat([g.flatten() for g in gradients]).norm()
     for g, other in zip(gradients, others, strict=True):
         assert (g - other).norm() <= 1e-5 * g.norm() + 1e-6 * whole
+
+
+@pytest.mark.parametrize("lengths", ["drawn", "one word", "all of one word"])
+def test_stage_one_at_hard_lengths_too(folder, in_float64, lengths):
+    batch = one_view(make_batch(folder, LENGTHS[lengths]))
+    assert_equal(stage_one(folder, False).double(), stage_one(folder, True).double(), batch)
+
+
+def test_stage_one_of_512_tokens_too(long_folder, in_float64):
+    batch = one_view(make_batch(long_folder, [512, 3, 130]))
+    assert_equal(stage_one(long_folder, False).double(), stage_one(long_folder, True).double(), batch)
 
 
 @pytest.mark.parametrize("lengths", ["random", "one token", "one length", "longest"])

@@ -7,13 +7,15 @@ from torch import nn
 
 from errors import BadInput
 from lifecycle import set_dropout
-from models.dropout import SampledDropout, attend, drop, exchange_dropout, rates_of
+from models import dropout as sampled
+from models.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packing, packed_attention
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
+OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output
 
 
 def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
@@ -50,7 +52,7 @@ def test_modules_read_the_rates_of_the_running_pass_alone():
     assert isinstance(layer[1], SampledDropout) and layer[1].p == 0.3
     assert set(layer.state_dict()) == before
     x = torch.ones(2, 5000)
-    with rates_of(torch.tensor([[0.0], [float("nan")]])):
+    with rates_of(torch.tensor([[[0.0]], [[float("nan")]]])):
         made = layer[1](x)
         assert torch.equal(layer[1].eval()(x), x)
         layer[1].train()
@@ -64,7 +66,7 @@ def test_modules_read_the_rates_of_the_running_pass_alone():
 def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(request, tiny, pooling):
     folder = request.getfixturevalue(tiny)
     ids, mask = sentences(load_config(str(folder)))
-    rates = torch.zeros(len(LENGTHS))
+    rates = torch.zeros(len(LENGTHS), 1)
     plain = encoder_of(folder, False, pooling=pooling).eval()(ids, mask).pooled
     for packed in (False, True):
         found = encoder_of(folder, packed, pooling=pooling)(ids, mask, rates).pooled
@@ -76,7 +78,7 @@ def test_only_sentences_with_a_rate_above_zero_are_changed(tiny_bert, packed):
     encoder = encoder_of(tiny_bert, packed)
     ids, mask = sentences(encoder.config)
     rates = torch.tensor([0.0, 0.3, 0.0, 0.3, 0.0, 0.0])
-    one, two = (encoder(ids, mask, rates).pooled for _ in range(2))
+    one, two = (encoder(ids, mask, rates[:, None]).pooled for _ in range(2))
     same = (one - two).abs().amax(1) < 1e-5
     assert same.tolist() == (rates == 0).tolist()
 
@@ -89,11 +91,63 @@ def test_fixed_equal_rates_are_simcse_in_distribution(tiny_bert, packed):
     ids, mask = ids[:2].repeat(400, 1), mask[:2].repeat(400, 1)
     torch.manual_seed(1)
     with torch.no_grad():
-        sampled = encoder(ids, mask, torch.full((800,), 0.1)).pooled.view(400, 2, -1)
+        sampled = encoder(ids, mask, torch.full((800, 1), 0.1)).pooled.view(400, 2, -1)
         plain = encoder(ids, mask).pooled.view(400, 2, -1)
     error = (plain.var(0) / 400 + sampled.var(0) / 400).sqrt()
     assert ((plain.mean(0) - sampled.mean(0)) / error).abs().max() < 5
     ratio = sampled.std(0) / plain.std(0)
+    assert 0.8 < ratio.min() and ratio.max() < 1.25
+
+
+def rates_by_operation():
+    """Different ones for every sentence and operation, (B, O)."""
+    return torch.rand(len(LENGTHS), OPERATIONS, generator=torch.Generator().manual_seed(5)) * 0.6
+
+
+@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
+def test_every_operation_drops_at_its_own_rate(request, tiny, packed, pooling, monkeypatch):
+    """In the order of the network, and of every row at the rate of the row's sentence."""
+    encoder, seen = encoder_of(request.getfixturevalue(tiny), packed, pooling=pooling), []
+    monkeypatch.setattr(sampled, "drop", lambda x, rates: (seen.append((x.shape, rates)), drop(x, rates))[1])
+    assert count_operations(encoder) == OPERATIONS
+    ids, mask = sentences(encoder.config)
+    rates = rates_by_operation()
+    encoder(ids, mask, rates)
+    row = Packing.of(mask).row
+    assert len(seen) == OPERATIONS
+    for number, (shape, found) in enumerate(seen):
+        assert (len(shape) == 4) == (number % 3 == 1), "attention weights come first in a layer"
+        of_tokens = found.numel() != len(LENGTHS)
+        assert of_tokens == (packed and number % 3 != 1 and not (pooling == "cls_before_pooler" and number > 10))
+        assert torch.equal(found.flatten(), (rates[row] if of_tokens else rates)[:, number])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_rate_for_all_operations_is_the_same_rate_for_each(tiny_bert, packed):
+    encoder = encoder_of(tiny_bert, packed)
+    ids, mask = sentences(encoder.config)
+    one = rates_by_operation()[:, :1]
+    found = []
+    for rates in (one, one.expand(-1, OPERATIONS), one.expand(-1, OPERATIONS) * torch.linspace(1, 0, OPERATIONS)):
+        torch.manual_seed(2)
+        found.append(encoder(ids, mask, rates).pooled)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_packed_and_padded_have_the_same_distribution_at_rates_by_operation(tiny_bert):
+    ids, mask = (x[:2].repeat(400, 1) for x in sentences(load_config(str(tiny_bert))))
+    rates, found = rates_by_operation()[:2].repeat(400, 1), []
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for packed in (False, True):
+            found.append(encoder_of(tiny_bert, packed)(ids, mask, rates).pooled.view(400, 2, -1))
+    padded, packed = found
+    error = (padded.var(0) / 400 + packed.var(0) / 400).sqrt()
+    assert ((padded.mean(0) - packed.mean(0)) / error).abs().max() < 5
+    ratio = packed.std(0) / padded.std(0)
     assert 0.8 < ratio.min() and ratio.max() < 1.25
 
 
@@ -116,7 +170,7 @@ def test_packed_and_padded_attention_agree_where_nothing_is_dropped(tiny_bert):
     encoder = encoder_of(tiny_bert, True)
     module = encoder.backbone.encoder.layer[0].attention.self.train()
     _, mask = sentences(encoder.config)
-    packing = Packing.of(mask, torch.zeros(len(LENGTHS)))
+    packing = Packing.of(mask, torch.zeros(len(LENGTHS), 1))
     q, k, v = torch.randn(3, 1, 4, len(packing.slots), 8, generator=torch.Generator().manual_seed(2))
     dropped, _ = packed_attention(module, q, k, v, packing, dropout=0.1, scaling=0.35)
     plain, _ = packed_attention(module.eval(), q, k, v, Packing.of(mask), dropout=0.0, scaling=0.35)

@@ -1,0 +1,99 @@
+"""Losses with a memory against a computation sentence by sentence: what is in the queue counts as a negative."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from errors import BadInput
+from lifecycle import set_dropout
+from models.encoder import SentenceEncoder
+from models.heads import projection_named
+from models.loading import load_backbone, load_config
+from models.objectives import esimcse, moco
+from models.training import EncoderForTraining
+
+ROWS, QUEUE, TAU = 5, 8, 0.05
+METHODS = {"moco": moco, "esimcse": esimcse}
+
+
+def build(folder, method, head, **options):
+    config = load_config(str(folder))
+    set_dropout(config, 0.0)
+    torch.manual_seed(1)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64)
+    projection = projection_named("linear_tanh", config.hidden_size, 0.3)
+    args = METHODS[method].Arguments(queue_size=QUEUE, momentum=0.5, queue_head=head, **options)
+    return EncoderForTraining(encoder, projection, METHODS[method].build(args, encoder, projection, "")).train()
+
+
+def make_batch(seed):
+    ids = torch.randint(10, 90, (2, ROWS, 8), generator=torch.Generator().manual_seed(seed))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@torch.no_grad()
+def by_hand(model, method, head, batch, queue):
+    """The loss, and the keys that follow the earlier ones."""
+    memory, (first, second) = model.objectives[0].memory, batch["input_ids"]
+
+    def vector(backbone, projection, ids):
+        state = backbone(input_ids=ids[None]).last_hidden_state[0, :1]
+        return state[0] if projection is None else projection(state)[0]
+
+    online = None if head == "none" else model.projection
+    slow = {"online": model.projection, "momentum": memory.keys.projection, "none": None}[head]
+    query = [vector(model.encoder.backbone, online, ids) for ids in first]
+    keyed = first if method == "esimcse" else second
+    kept = [vector(memory.keys.encoder.backbone, slow, ids) for ids in keyed]
+    positive = kept if method == "moco" else [vector(model.encoder.backbone, online, ids) for ids in second]
+    total = 0.0
+    for i, q in enumerate(query):
+        logits = [F.cosine_similarity(q, k, dim=0).item() / TAU for k in [*positive, *queue]]
+        total += math.log(sum(math.exp(x) for x in logits)) - logits[i]
+    return total / ROWS, kept
+
+
+@pytest.mark.parametrize(
+    ("method", "head"),
+    [("moco", "momentum"), ("moco", "online"), ("moco", "none"), ("esimcse", "online"), ("esimcse", "momentum")],
+)
+def test_the_loss_counts_the_queue_and_the_queue_holds_the_last_keys(tiny_bert, method, head):
+    model, held = build(tiny_bert, method, head), []
+    generator = torch.Generator().manual_seed(3)
+    for step in range(3):
+        batch = make_batch(step)
+        expected, keys = by_hand(model, method, head, batch, held)
+        without, _ = by_hand(model, method, head, batch, [])
+        loss = model(**batch).loss
+        assert loss.item() == pytest.approx(expected, rel=1e-4)
+        assert (expected > without + 0.01) == (step > 0), "negatives that matter"
+        held = (held + keys)[-QUEUE:]
+        queue = model.objectives[0].memory.queue
+        oldest = int(queue.pushed) % QUEUE if len(held) == QUEUE else 0
+        torch.testing.assert_close(queue.contents().roll(-oldest, 0), torch.stack(held), atol=1e-5, rtol=1e-4)
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p += 0.02 * torch.randn(p.shape, generator=generator) * p.requires_grad
+        model.after_step()
+        model.zero_grad()
+
+
+def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
+    """With the trained head on the keys, MoCo's gradient is that of constant keys."""
+    gradients = []
+    for head in ("online", "momentum"):  # equal at the start: the second is a copy
+        model = build(tiny_bert, "moco", head)
+        model(**make_batch(0)).loss.backward()
+        assert all(p.grad is None for p in model.objectives[0].memory.parameters())
+        gradients.append([p.grad for p in model.projection.parameters()])
+    assert all(one.abs().max() > 1e-4 for one in gradients[0])
+    for one, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_a_queue_of_unprojected_keys_is_refused_beside_projected_queries(tiny_bert):
+    with pytest.raises(BadInput, match="--queue_head none"):
+        build(tiny_bert, "esimcse", "none")
