@@ -53,7 +53,7 @@ class Reader:
                 raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
 
     def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        for number, text in decoded_lines(path):
+        for number, text in numbered_lines(path):
             if not text.strip():
                 self.empty_lines += 1
                 continue
@@ -110,8 +110,8 @@ def reader_of(paths: Sequence[str | Path], columns: int | None) -> Reader:
     return LabelledReader(paths) if columns is None else Reader(paths, columns)
 
 
-def decoded_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers, from 1; BadInput with file and line as `Reader`."""
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a plain or packed file with their numbers from 1; BadInput as for `Reader`."""
     with _opened(path) as stream:
         for number, line in enumerate(_lines(stream, path), start=1):
             yield number, _decoded(line, path, number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from data.reader import decoded_lines
+from data.reader import numbered_lines
 from errors import BadInput
 
 TARGET = "text/sts_unlabelled.txt"
@@ -46,7 +46,7 @@ def _rows(root: Path, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[str, str]]:
-    for number, line in decoded_lines(path):
+    for number, line in numbered_lines(path):
         cells = line.split("\t")
         if number > skipped:
             if len(cells) <= right:

@@ -14,7 +14,7 @@ from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.report import details, rows_of, score_all, tables, write_scores
 from eval.sts.tasks import own_pairs
-from eval.task import Options
+from eval.task import Options, row
 from eval.tasks import GROUPS, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
@@ -69,6 +69,14 @@ def options_of(args: argparse.Namespace) -> Options:
                    progress=sys.stderr.isatty())  # fmt: skip
 
 
+def unknown_tokens(encode: Encode, options: Options) -> dict:
+    """Say how many per cent of the encoded tokens the tokenizer does not know; the row of it, never a headline."""
+    share = 100 * encode.unknown / encode.tokens
+    logger.info("%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer", encode.unknown, encode.tokens, share)
+    found = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
+    return found | {"headline": False}
+
+
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
@@ -86,6 +94,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     name = Path(args.model).name
     results = score_all(encode, tasks, args.data_dir)
     rows = rows_of(results, name, None)
+    if encode.unknown:
+        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
     sys.stdout.write((details(rows) if args.details else tables({name: rows})) + "\n")
     logger.info("%d tasks in %.1f s", len(tasks), time.perf_counter() - start)
     if args.output:

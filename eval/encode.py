@@ -28,6 +28,10 @@ class Encode:
         max_length: tokens per sentence, special ones included; longer sentences are cut.
         bf16: run the module under bfloat16 autocast.
         progress: show a bar.
+
+    Attributes:
+        tokens: how many were encoded so far, special ones included.
+        unknown: how many of them stand for what the tokenizer does not know.
     """
 
     def __init__(self, module, tokenizer, max_length: int, bf16: bool = False, progress: bool = False) -> None:
@@ -36,13 +40,12 @@ class Encode:
         self.max_length = max_length
         self.bf16 = bf16
         self.progress = progress
+        self.tokens = self.unknown = 0
 
     @cached_property
     def identity(self) -> str:
         """Names what decides a vector besides the text and its length: weights, pooling, tokenizer, precision."""
-        rules = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        rules.update(truncation=None, padding=None)  # set by every call
-        settings = [getattr(self.module, "pooling", ""), self.bf16, rules]
+        settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer)]
         digest = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -54,6 +57,8 @@ class Encode:
         distinct = list(dict.fromkeys(sentences))
         row = {sentence: i for i, sentence in enumerate(distinct)}
         ids = self.tokenizer(distinct, truncation=True, max_length=self.max_length)["input_ids"]
+        self.tokens += sum(len(tokens) for tokens in ids)
+        self.unknown += sum(tokens.count(self.tokenizer.unk_token_id) for tokens in ids)
         order = np.argsort([-len(tokens) for tokens in ids], kind="stable")
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
@@ -87,6 +92,14 @@ class Encode:
 
     def _precision(self):
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
+
+
+def _rules(tokenizer) -> dict:
+    """What a tokenizer does with a text, apart from its length; one that is written in Python says it itself."""
+    if not tokenizer.is_fast:
+        return tokenizer.rules
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    return rules | {"truncation": None, "padding": None}  # set by every call
 
 
 def _batches(ids: list[list[int]]):

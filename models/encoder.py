@@ -11,11 +11,13 @@ from transformers import PreTrainedModel
 from errors import BadInput
 from models import layout
 from models.dropout import exchange_dropout, rates_of
+from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer, quiet, usable_length
 from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import Pooling, pooling_named
 from models.rows import rounded
+from models.word_vectors import WordVectors
 from views import IGNORED
 
 
@@ -137,6 +139,7 @@ class SentenceEncoder(PreTrainedModel):
     def save(self, folder: str, tokenizer) -> None:
         """Write saved format 1: a folder that `AutoModel`, sentence-transformers and this project read alike."""
         dense = self.head.dense_layers() if self.head is not None else []
+        flow = getattr(self.head, "flow", None)
         backbone = copy.copy(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
@@ -144,13 +147,22 @@ class SentenceEncoder(PreTrainedModel):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-        }
+        } | ({"flow": flow.sizes} if flow is not None else {})
         with quiet():
             backbone.save_pretrained(folder)
         saved = copy.deepcopy(tokenizer)  # the length limit of the encoder, not of whoever used the tokenizer
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
-        layout.write_modules(folder, self._pooling.module, dense, self.max_length, self.config.hidden_size)
+        layout.write_head(folder, dense, flow)
+        if self.has_modules:
+            width = self.config.hidden_size
+            layout.write_modules(folder, self._pooling.module, len(dense), self.max_length, width)
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether sentence-transformers has a module for every part; if not, no modules.json is written."""
+        known = getattr(self.head, "flow", None) is None and not isinstance(self.backbone, WordVectors)
+        return known and self._pooling.module is not None
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
@@ -174,6 +186,6 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
         described = layout.Described(pooling, [], described.max_length if described else None)
     length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
-    head = nn.Sequential(*described.head) if described.head else None
+    head = Head(*described.head) if described.head else None
     packed = use_packing(config, True)
     return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed), tokenizer

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import BadInput
+from models.flow import Flow
 
 ACTIVATIONS = {
     "Tanh": nn.Tanh,
@@ -70,6 +71,22 @@ class BatchNormMLP(nn.Module):
             Dense(_folded(self.inner, self.inner_norm), "ReLU"),
             Dense(_folded(self.outer, self.outer_norm), "Identity"),
         ]
+
+
+class Head(nn.Sequential):
+    """What a saved encoder has behind its pooling, (T, H) -> (T, D): Dense modules in a row, then maybe a flow."""
+
+    @property
+    def flow(self) -> Flow | None:
+        return self[-1] if isinstance(self[-1], Flow) else None
+
+    def dense_layers(self) -> list[Dense]:
+        """All but the flow; BadInput for a module that saved format 1 has no place for."""
+        dense = list(self)[: -1 if self.flow else None]
+        for module in dense:
+            if not isinstance(module, Dense):
+                raise BadInput(f"a model with a module {type(module).__name__} behind its pooling cannot be saved")
+        return dense
 
 
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:

@@ -13,14 +13,17 @@ from typing import NamedTuple
 import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from errors import BadInput
+from models.flow import Flow
 from models.heads import Dense
 from models.pooling import POOLINGS
 
 FORMAT = 1
+FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
 
 
@@ -39,13 +42,19 @@ class Described(NamedTuple):
     max_length: int | None
 
 
-def write_modules(folder: str, pooling: str | None, dense: list[Dense], max_length: int, width: int) -> None:
-    """Write modules.json and what it names; nothing where sentence-transformers has no such pooling."""
-    if pooling is None:
-        return
+def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
+    """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
+    for i, layer in enumerate(dense, start=2):
+        _write_dense(Path(folder) / f"{i}_Dense", layer)
+    if flow is not None:
+        save_file({name: value.contiguous() for name, value in flow.state_dict().items()}, Path(folder) / FLOW)
+
+
+def write_modules(folder: str, pooling: str, dense: int, max_length: int, width: int) -> None:
+    """Write modules.json and what it names besides the head; `pooling` is sentence-transformers' name."""
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + len(dense))]
+    names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     _write_json(
         root / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
@@ -68,8 +77,6 @@ def write_modules(folder: str, pooling: str | None, dense: list[Dense], max_leng
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
-    for i, layer in enumerate(dense, start=2):
-        _write_dense(root / f"{i}_Dense", layer)
 
 
 def _write_dense(folder: Path, layer: Dense) -> None:
@@ -103,6 +110,8 @@ def read_modules(path: str, config) -> Described | None:
         if ours.get("format") != FORMAT:
             raise BadInput(f"'{path}' has saved format {ours.get('format')}; this version reads {FORMAT}")
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (ours["head"] or 0))]
+        if "flow" in ours:
+            head.append(_read_flow(path, ours["flow"]))
         return Described(ours["pooling"], head, ours["max_length"])
     modules = _read_json(path, "modules.json")
     if modules is None:
@@ -150,6 +159,19 @@ def _read_dense(path: str, name: str) -> Dense:
     with torch.no_grad():
         linear.load_state_dict({key.removeprefix("linear."): value for key, value in tensors.items()})
     return Dense(linear, settings["activation_function"].rsplit(".", 1)[-1])
+
+
+def _read_flow(path: str, sizes: dict) -> Flow:
+    weights = _fetch(path, FLOW)
+    if weights is None:
+        raise BadInput(f"'{path}' lacks {FLOW}, the flow that its config.json describes; copy the whole folder")
+    try:
+        flow = Flow(**sizes)
+        flow.load_state_dict(load_file(weights))
+    except (RuntimeError, SafetensorError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"'{path}': {FLOW} is not the flow that its config.json describes: {reason}") from error
+    return flow
 
 
 def _read_json(path: str, name: str):

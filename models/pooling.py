@@ -17,9 +17,9 @@ from errors import BadInput
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H)."""
+    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H); 0 where there is none."""
     weights = mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
-    return (tokens * weights).sum(1) / weights.sum(1)
+    return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def _first(states: Sequence[Tensor], mask: Tensor) -> Tensor:

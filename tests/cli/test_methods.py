@@ -111,7 +111,7 @@ def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, metho
 
 @pytest.mark.parametrize("method", UNLABELLED)
 def test_the_two_views_really_differ(unsup, method):
-    """By dropout alone, or by what was drawn of the words or embeddings; in every sentence, and for the keys of a momentum encoder."""
+    """By dropout alone, or by what was drawn of the words or embeddings; in every sentence, and for momentum keys."""
     model, batch = model_of(unsup(method=method), method)
     first, second = batch["input_ids"]
     assert torch.equal(first, second) == (method not in EDITED)
@@ -124,7 +124,9 @@ def test_the_two_views_really_differ(unsup, method):
         keys = model.objectives[0].memory.keys
         assert apart(seen[0][:8], keys(second, batch["attention_mask"][1])).min() > 1e-3
     model.eval()(**batch)
-    assert (apart(*seen[-1].view(2, 8, -1)).max() > 1e-3) == (method in EDITED | PERTURBED), "without dropout equal views are"
+    assert (apart(*seen[-1].view(2, 8, -1)).max() > 1e-3) == (method in EDITED | PERTURBED), (
+        "without dropout equal views are"
+    )
 
 
 def apart(one, two):

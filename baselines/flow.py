@@ -1,0 +1,91 @@
+"""BERT-flow (Li et al. 2020): fit a flow to the vectors of a frozen encoder by maximum likelihood.
+
+Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-last-2` adds up layers 1 and last: it is
+`avg_first_last` here. Its levels are left out, and the learning rate stays constant here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from errors import BadInput, NonFinite
+from models.flow import Flow
+
+SAMPLE = 8192  # vectors on which act-norm is initialised, and those that are scored at once
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a flow is built and trained.
+
+    Attributes:
+        steps: blocks; 9 are the code's 3 levels of depth 3.
+        hidden: width of the couplings' networks (code: 32).
+        coupling: `additive` (BERT-flow) or `affine` (Glow).
+        learning_rate: of Adam (code: 1e-3).
+        epochs: passes over the vectors (code: 1).
+        batch_size: vectors in a step (code: 32 pairs).
+        seed: decides permutations, first weights and order.
+    """
+
+    steps: int = 9
+    hidden: int = 32
+    coupling: str = "additive"
+    learning_rate: float = 1e-3
+    epochs: int = 1
+    batch_size: int = 64
+    seed: int = 42
+
+
+class Trained(NamedTuple):
+    """A flow, and the mean negative log likelihood in nats a sentence: after act-norm's start, and at the end."""
+
+    flow: Flow
+    before: float
+    after: float
+
+
+def fit(vectors: Tensor, settings: Settings, progress: bool = False) -> Trained:
+    """Train a flow on (N, D) vectors, on their device; the global random state stays as it was.
+
+    Raises:
+        BadInput: a setting that trains nothing, or vectors of which an entry never varies.
+        NonFinite: the likelihood stopped being a number.
+    """
+    if settings.epochs < 1 or settings.batch_size < 1 or not settings.learning_rate > 0:
+        raise BadInput("--epochs and --batch_size must be 1 or more and --learning_rate above 0")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        flow = Flow(vectors.shape[1], settings.steps, settings.hidden, settings.coupling).to(vectors.device)
+        flow.initialise(vectors[torch.randperm(len(vectors))[:SAMPLE].to(vectors.device)])
+        before = mean_nll(flow, vectors)
+        _train(flow, vectors, settings, progress)
+    return Trained(flow.eval(), before, mean_nll(flow, vectors))
+
+
+def _train(flow: Flow, vectors: Tensor, settings: Settings, progress: bool) -> None:
+    optimizer = torch.optim.Adam(flow.parameters(), lr=settings.learning_rate)
+    steps = settings.epochs * -(-len(vectors) // settings.batch_size)
+    with tqdm(total=steps, desc="flow", unit="step", disable=not progress, leave=False) as bar:
+        for _ in range(settings.epochs):
+            for rows in torch.randperm(len(vectors)).to(vectors.device).split(settings.batch_size):
+                loss = -flow.log_likelihood(vectors[rows]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                bar.update()
+
+
+@torch.no_grad()
+def mean_nll(flow: Flow, vectors: Tensor) -> float:
+    """Mean negative log likelihood of (N, D) vectors in nats; NonFinite when it is no number."""
+    total = sum(float(flow.log_likelihood(block).double().sum()) for block in vectors.split(SAMPLE))
+    mean = -total / len(vectors)
+    if not torch.isfinite(torch.tensor(mean)):
+        raise NonFinite("the flow's likelihood is not a finite number; lower --learning_rate")
+    return mean

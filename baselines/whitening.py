@@ -1,0 +1,82 @@
+"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map that makes the vectors' covariance the identity.
+
+With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1 / sqrt(s)); the
+first K columns, those of the largest eigenvalues, are the K-dimensional version.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from errors import BadInput
+from models.heads import Dense
+
+BLOCK = 8192  # vectors held in float64 at once
+
+
+class Moments(NamedTuple):
+    """Mean and covariance of vectors, in float64."""
+
+    count: int
+    mean: np.ndarray  # (D,)
+    covariance: np.ndarray  # (D, D), divided by N as in the paper (the official code divides by N - 1)
+    length: float  # root of the mean squared length of the vectors
+
+
+def moments(vectors: np.ndarray) -> Moments:
+    """Mean and covariance of the rows of (N, D), any float type; sums in float64."""
+    count, width = vectors.shape
+    mean = vectors.mean(0, dtype=np.float64)
+    covariance = np.zeros((width, width))
+    for start in range(0, count, BLOCK):
+        centred = vectors[start : start + BLOCK] - mean
+        covariance += centred.T @ centred
+    covariance /= count
+    return Moments(count, mean, covariance, float(np.sqrt(np.trace(covariance) + mean @ mean)))
+
+
+def rank(eigenvalues: np.ndarray, length: float) -> int:
+    """How many directions vary by more than the rounding of float32 vectors of this length."""
+    deviations = np.sqrt(np.maximum(eigenvalues, 0))
+    return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
+
+
+def kernel(of: Moments, dimensions: int | None = None) -> np.ndarray:
+    """The whitening matrix (D, K) in float64, columns by falling eigenvalue; `dimensions` None means all D.
+
+    Raises:
+        BadInput: `dimensions` is outside 1..D, or the vectors vary in fewer directions than are asked for.
+    """
+    width = len(of.mean)
+    wanted = width if dimensions is None else dimensions
+    if not 1 <= wanted <= width:
+        raise BadInput(f"--dimensions {wanted}: the vectors have {width} entries, so 1 to {width} are possible")
+    u, eigenvalues, _ = np.linalg.svd(of.covariance, hermitian=True)
+    found = rank(eigenvalues, of.length)
+    if found == 0:
+        raise BadInput(f"the vectors of the {of.count} texts are all equal (covariance of rank 0); give other text")
+    if found < wanted:
+        raise BadInput(
+            f"the covariance of {of.count} vectors of {width} entries has rank {found}, so {wanted} dimensions cannot "
+            f"be whitened; give --dimensions {found} or fewer{_reason(of.count, width)}"
+        )
+    return u[:, :wanted] / np.sqrt(eigenvalues[:wanted])
+
+
+def _reason(count: int, width: int) -> str:
+    if count <= width:
+        return f", or more than {width} different texts"
+    return " (the last layer norm of an encoder takes one direction from pooling avg and cls_before_pooler)"
+
+
+def linear_map(matrix: np.ndarray, mean: np.ndarray) -> Dense:
+    """The map of x to (x - mean) matrix, (N, D) -> (N, K), in float32, as a module of saved format 1."""
+    linear = nn.Linear(*matrix.shape)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(matrix.T))
+        linear.bias.copy_(torch.from_numpy(-mean @ matrix))
+    return Dense(linear, "Identity")

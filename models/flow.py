@@ -1,0 +1,127 @@
+"""An invertible flow of sentence vectors with a Gaussian base (BERT-flow: Li et al. 2020, arXiv 2011.05864).
+
+The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors: act-norm, a permutation,
+a coupling. As BERT-flow, the permutation is fixed and random instead of a learned 1x1 convolution, and the coupling
+adds by default. Glow's levels, which set a part of the channels aside after some steps, are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from errors import BadInput
+
+COUPLINGS = ("additive", "affine")
+
+
+class Step(nn.Module):
+    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of its Jacobian, (N,).
+
+    Starts as act-norm's identity and a coupling that changes nothing (its last layer is zero), as in Glow.
+    """
+
+    def __init__(self, width: int, hidden: int, affine: bool) -> None:
+        super().__init__()
+        self.affine = affine
+        self.parts = [width - width // 2, width // 2]  # entries that are kept, and that are changed by them
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.log_scale = nn.Parameter(torch.zeros(width))
+        self.register_buffer("order", torch.randperm(width))
+        last = nn.Linear(hidden, self.parts[1] * (1 + affine))
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.network = nn.Sequential(
+            nn.Linear(self.parts[0], hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
+        )
+
+    def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        normed = (vectors + self.bias) * self.log_scale.exp()
+        kept, changed = normed[:, self.order].split(self.parts, dim=1)
+        shift, log_scale = self._coupling(kept)
+        latent = torch.cat([kept, (changed + shift) * log_scale.exp()], dim=1)
+        return latent, self.log_scale.sum() + log_scale.sum(1)
+
+    def inverse(self, latent: Tensor) -> Tensor:
+        """The vectors, (N, D), that `forward` maps to `latent`."""
+        kept, changed = latent.split(self.parts, dim=1)
+        shift, log_scale = self._coupling(kept)
+        normed = torch.cat([kept, changed * (-log_scale).exp() - shift], dim=1)[:, self.order.argsort()]
+        return normed * (-self.log_scale).exp() - self.bias
+
+    def _coupling(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """What is added to the other half, and the logarithm of its factor, each (N, D // 2)."""
+        if not self.affine:
+            shift = self.network(kept)
+            return shift, torch.zeros_like(shift)
+        shift, raw = self.network(kept).chunk(2, dim=1)
+        return shift, nn.functional.logsigmoid(raw + 2)  # Glow's form: factors near one at the start
+
+
+class Flow(nn.Module):
+    """Sentence vectors to latent vectors whose distribution is near a standard Gaussian.
+
+    Args:
+        width: entries of a vector, at least 2.
+        steps: how many act-norm, permutation, coupling blocks.
+        hidden: width of the couplings' networks (two hidden layers).
+        coupling: `additive` (BERT-flow's) or `affine` (Glow's).
+
+    Raises:
+        BadInput: a size that makes no flow.
+    """
+
+    def __init__(self, width: int, steps: int, hidden: int, coupling: str = "additive") -> None:
+        super().__init__()
+        if width < 2 or steps < 1 or hidden < 1 or coupling not in COUPLINGS:
+            raise BadInput(
+                f"a flow of {width} entries, {steps} steps, hidden width {hidden}, coupling '{coupling}' is none: "
+                f"at least 2, 1, 1 and one of {', '.join(COUPLINGS)} are needed"
+            )
+        self.sizes: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
+        self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine") for _ in range(steps))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(N, D) -> latent vectors (N, D): what stands for the sentence."""
+        return self.transform(vectors)[0]
+
+    def transform(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent vectors, (N, D), and log |det d latent / d vector|, (N,)."""
+        total = vectors.new_zeros(len(vectors))
+        for step in self.steps:
+            vectors, log_det = step(vectors)
+            total = total + log_det
+        return vectors, total
+
+    def inverse(self, latent: Tensor) -> Tensor:
+        """The vectors, (N, D), that `transform` maps to `latent`."""
+        for step in reversed(self.steps):
+            latent = step.inverse(latent)
+        return latent
+
+    def log_likelihood(self, vectors: Tensor) -> Tensor:
+        """The log density of each vector in nats, (N,): that of its latent vector, plus log |det|."""
+        latent, log_det = self.transform(vectors)
+        return log_det - (latent.square().sum(1) + latent.shape[1] * math.log(2 * math.pi)) / 2
+
+    @torch.no_grad()
+    def initialise(self, vectors: Tensor) -> None:
+        """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1 (Glow, 3.1).
+
+        Raises:
+            BadInput: an entry is the same in all vectors; no density of it is finite.
+        """
+        for step in self.steps:
+            deviation = vectors.std(0, correction=0)
+            flat = (deviation <= torch.finfo(vectors.dtype).eps * vectors.abs().amax(0)).nonzero()
+            if len(flat):
+                raise BadInput(
+                    f"entry {int(flat[0])} of the vectors is the same in all {len(vectors)} texts, so no flow has a "
+                    "finite likelihood; give more text, or another --pooling"
+                )
+            step.bias.copy_(-vectors.mean(0))
+            step.log_scale.copy_(-deviation.log())
+            vectors = step(vectors)[0]

@@ -1,0 +1,144 @@
+"""Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that all else works with them.
+
+A sentence is split as by sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe vectors is the papers'
+61.32: words at white space, in lower case if that is asked for; each is looked up as it stands, then without the
+punctuation around it, then in lower case; a stop word at any of the three is left out. What is found in none of them
+is an unknown word, except what was punctuation only. Unknown words are tokens, so that they can be counted, but are
+no part of the average; a sentence without any known word has the zero vector.
+
+Importing this file registers the classes with transformers' `Auto` classes.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizer
+from transformers.modeling_outputs import BaseModelOutput
+
+from errors import BadInput
+
+NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # white space within: no sentence splits into them
+SPECIAL = (NO_WORD, UNKNOWN)  # the first rows of the table, both zero
+
+
+class WordVectorsConfig(PreTrainedConfig):
+    """The size of a table of word vectors."""
+
+    model_type = "word_vectors"
+
+    def __init__(self, vocab_size: int = len(SPECIAL), hidden_size: int = 1, **kwargs) -> None:
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        super().__init__(**kwargs)
+
+
+class WordVectors(PreTrainedModel):
+    """A table of vectors, called as an encoder is: its one layer gives what the embedding layer gives."""
+
+    config_class = WordVectorsConfig
+    base_model_prefix = "word_vectors"
+
+    def __init__(self, config: WordVectorsConfig, table: Tensor | None = None) -> None:
+        super().__init__(config)
+        size = (config.vocab_size, config.hidden_size)
+        self.embeddings = nn.Embedding(*size, device="meta")  # drawing what is replaced at once would take seconds
+        self.embeddings.weight = nn.Parameter(torch.empty(size) if table is None else table)
+        self.post_init()
+
+    @classmethod
+    def of(cls, table: Tensor) -> WordVectors:
+        """The model of a table (V, D) float32 whose first rows are those of `SPECIAL`; it is not copied."""
+        return cls(WordVectorsConfig(*table.shape), table)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Nothing: the table is given or loaded."""
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embeddings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False):
+        """(B, L) ids -> (B, L, D); the mask plays no part."""
+        vectors = self.embeddings(input_ids)
+        return BaseModelOutput(vectors, hidden_states=(vectors, vectors) if output_hidden_states else None)
+
+
+class WordTokenizer(PreTrainedTokenizer):
+    """Sentences to rows of the table; see the head of this file.
+
+    Args:
+        vocab_file: a word a line (line feed), in the order of the table behind `SPECIAL`.
+        lower_case: the whole sentence in lower case first.
+        stop_words: words that are left out.
+    """
+
+    vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}
+    model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask"]
+
+    def __init__(self, vocab_file: str, lower_case: bool = False, stop_words: Sequence[str] = (), **kwargs) -> None:
+        try:
+            words = Path(vocab_file).read_bytes().decode("utf-8").split("\n")[:-1]
+        except (OSError, TypeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{vocab_file}: cannot be read as a word a line ({error})") from error
+        self._words = [*SPECIAL, *words]
+        self._rows = {word: row for row, word in enumerate(self._words)}
+        self._stop_words = frozenset(stop_words)
+        kwargs |= {"pad_token": NO_WORD, "unk_token": UNKNOWN, "special_tokens_pattern": "none"}
+        super().__init__(lower_case=lower_case, stop_words=sorted(stop_words), **kwargs)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._words)
+
+    @property
+    def rules(self) -> dict:
+        """What decides the ids of a sentence."""
+        return {"words": self._words, "stop_words": sorted(self._stop_words), "lower_case": self._lower_case}
+
+    @property
+    def _lower_case(self) -> bool:
+        return self.init_kwargs["lower_case"]
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self._rows)
+
+    def tokenize(self, text: str, **kwargs) -> list[str]:
+        """The known words as the table writes them, `UNKNOWN` for the others; `NO_WORD` where nothing is left."""
+        words = (self._found(word) for word in (text.lower() if self._lower_case else text).split())
+        return [word for word in words if word] or [NO_WORD]
+
+    def _found(self, word: str) -> str | None:
+        """The word of the table, `UNKNOWN`, or None for a stop word and for punctuation."""
+        bare = word.strip(string.punctuation)
+        for form in (word, bare, bare.lower()):
+            if form in self._stop_words:
+                return None
+            if form in self._rows:
+                return form
+        return UNKNOWN if bare else None
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self._rows[token]
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self._words[index]
+
+    def _pad(self, encoded_inputs, *args, **kwargs):
+        """As every tokenizer (of one sentence), but unknown words are masked like padding."""
+        encoded_inputs["attention_mask"] = [int(row >= len(SPECIAL)) for row in encoded_inputs["input_ids"]]
+        return super()._pad(encoded_inputs, *args, **kwargs)
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
+        path = Path(save_directory) / ((filename_prefix or "") + "vocab.txt")
+        path.write_bytes("".join(word + "\n" for word in self._words[len(SPECIAL) :]).encode("utf-8"))
+        return (str(path),)
+
+
+AutoConfig.register(WordVectorsConfig.model_type, WordVectorsConfig)
+AutoModel.register(WordVectorsConfig, WordVectors)
+AutoTokenizer.register(WordVectorsConfig, slow_tokenizer_class=WordTokenizer)

@@ -1,0 +1,80 @@
+"""`python -m baselines` as a user types it, and the scores of what it writes."""
+
+import json
+
+import numpy as np
+import pytest
+
+import baselines.__main__ as command
+import eval.__main__ as scoring
+from errors import BadInput
+from eval.encode import Encode
+from models.encoder import load_encoder
+
+
+def vectors(folder, texts):
+    encoder, tokenizer = load_encoder(str(folder))
+    return Encode(encoder, tokenizer, encoder.max_length)(texts)
+
+
+def record(folder):
+    return json.loads((folder / "baseline.json").read_text())
+
+
+def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path):
+    out = tmp_path / "white"
+    command.main(["whitening", str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--dimensions=31",
+                  f"--output={out}"])  # fmt: skip
+    found = vectors(out, sentences).astype(np.float64)
+    assert found.shape == (300, 31)
+    assert np.abs(found.T @ found / 300 - np.eye(31)).max() < 1e-3  # the last directions are small: float32
+    assert record(out)["texts"] == 300 and record(out)["dimensions"] == 31 and len(record(out)["train_sha256"]) == 64
+    rows = scoring.main([str(out), f"--dev_file={dev_file}"])
+    assert [row["task"] for row in rows if row["headline"]] == ["pairs"]
+
+    again = tmp_path / "again"  # on a model that ends in a linear layer, without --pooling
+    command.main(["whitening", str(out), f"--train_file={text_file}", "--dimensions=4", f"--output={again}"])
+    twice = vectors(again, sentences)
+    assert np.abs(twice.T @ twice / 300 - np.eye(4)).max() < 1e-3
+
+
+def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path, capsys):
+    argv = ["flow", str(tiny_bert), "--pooling=avg_first_last", f"--train_file={text_file}", "--epochs=2", "--steps=2"]
+    command.main([*argv, f"--output={tmp_path / 'a'}"])
+    assert "mean negative log likelihood: " in capsys.readouterr().out
+    command.main([*argv, f"--output={tmp_path / 'b'}"])
+    assert record(tmp_path / "a")["nll_after"] < record(tmp_path / "a")["nll_before"]
+    assert np.array_equal(vectors(tmp_path / "a", sentences[:9]), vectors(tmp_path / "b", sentences[:9]))
+    assert scoring.main([str(tmp_path / "a"), f"--dev_file={dev_file}"])[0]["value"] != pytest.approx(
+        scoring.main([str(tiny_bert), "--pooling=avg_first_last", f"--dev_file={dev_file}"])[0]["value"])  # fmt: skip
+    with pytest.raises(BadInput, match="ends in a flow already"):
+        command.main(["whitening", str(tmp_path / "a"), f"--train_file={text_file}", f"--output={tmp_path / 'c'}"])
+
+
+def test_word_vectors_from_file_to_scores(tmp_path, capsys):
+    (tmp_path / "vectors.txt").write_text("dog 1 2\ncat 2 1\nhouse -1 0.5\n")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("sentence1\tsentence2\tscore\nA dog.\tthe Cat\t5\nhouse zebra\tdog yak\t2\ncat\thouse\t1\n")
+    out, scores = tmp_path / "words", tmp_path / "scores.json"
+    command.main(["word_vectors", str(tmp_path / "vectors.txt"), f"--output={out}"])
+    scoring.main([str(out), f"--dev_file={pairs}", f"--output={scores}", "--details"])
+    row = json.loads(scores.read_text())[-1]
+    assert (row["metric"], row["n"], row["value"]) == ("unknown tokens", 8, 25.0)  # zebra, yak; a and the are left out
+    assert not row["headline"] and "unknown tokens" in capsys.readouterr().out
+    assert record(out)["words"] == 3 and record(out)["stop_words"] == "english"
+
+
+def test_what_is_there_already_is_not_overwritten(tiny_bert, text_file, tmp_path):
+    (tmp_path / "kept.txt").write_text("mine")
+    for argv in (["whitening", str(tiny_bert), f"--train_file={text_file}"], ["word_vectors", str(text_file)]):
+        with pytest.raises(BadInput, match="is there already"):
+            command.main([*argv, f"--output={tmp_path}"])
+
+
+def test_help_shows_the_commands(capsys):
+    for argv in (["--help"], ["whitening", "--help"], ["flow", "--help"], ["word_vectors", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            command.main(argv)
+        assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "python -m baselines whitening" in printed and "BERT-flow's 32 pairs" in " ".join(printed.split())

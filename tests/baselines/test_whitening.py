@@ -1,0 +1,119 @@
+"""Whitening against the closed form, and its way through a saved folder."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from baselines.whitening import kernel, linear_map, moments
+from errors import BadInput
+from eval.encode import Encode
+from models.encoder import load_encoder
+from models.heads import Dense, Head
+
+
+@pytest.fixture
+def vectors():
+    """(400, 6) correlated, far from the origin, with standard deviations from 0.01 to 30."""
+    rng = np.random.default_rng(0)
+    mixed = rng.normal(size=(400, 6)) * [30, 5, 1, 0.3, 0.1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    return (mixed + 40).astype(np.float32)
+
+
+def test_moments_are_those_of_a_slow_loop(vectors, monkeypatch):
+    monkeypatch.setattr("baselines.whitening.BLOCK", 64)
+    exact = vectors.astype(np.float64)
+    mean = sum(exact) / 400
+    found = moments(vectors)
+    assert np.allclose(found.mean, mean, rtol=1e-12)
+    assert np.allclose(found.covariance, sum(np.outer(x - mean, x - mean) for x in exact) / 400, rtol=1e-9, atol=1e-9)
+    assert found.length == pytest.approx(np.sqrt(np.mean([x @ x for x in exact])))
+
+
+def test_the_covariance_becomes_the_identity(vectors):
+    found = moments(vectors)
+    whitened = (vectors.astype(np.float64) - found.mean) @ kernel(found)
+    assert np.abs(whitened.mean(0)).max() < 1e-5
+    assert np.abs(whitened.T @ whitened / 400 - np.eye(6)).max() < 1e-5
+
+
+def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
+    values, columns = np.linalg.eigh(np.cov(vectors.astype(np.float64).T, bias=True))
+    expected = (columns / np.sqrt(values))[:, ::-1]
+    found = kernel(moments(vectors))
+    assert np.abs(np.abs(found) - np.abs(expected)).max() < 1e-6 * np.abs(expected).max()
+    assert np.allclose(np.abs((found * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
+
+
+def test_fewer_dimensions_are_the_first_columns(vectors):
+    found = moments(vectors)
+    for k in (1, 4):
+        assert np.array_equal(kernel(found, k), kernel(found)[:, :k])
+    for k in (0, 7):
+        with pytest.raises(BadInput, match=f"--dimensions {k}: the vectors have 6 entries"):
+            kernel(found, k)
+
+
+def test_the_linear_module_is_the_map(vectors):
+    found = moments(vectors)
+    matrix = kernel(found, 3)
+    with torch.no_grad():
+        mapped = linear_map(matrix, found.mean)(torch.from_numpy(vectors)).numpy()
+    assert np.abs(mapped - (vectors.astype(np.float64) - found.mean) @ matrix).max() < 1e-4
+
+
+def test_a_singular_covariance_is_refused_with_its_rank(vectors):
+    with pytest.raises(BadInput, match=r"rank 4, so 6 .* --dimensions 4 or fewer, or more than 6 different texts"):
+        kernel(moments(vectors[:5]))
+    flat = vectors.copy()
+    flat[:, 2] = flat[:, 1] * 0.5  # a direction that is rounding only
+    with pytest.raises(BadInput, match="rank 5, so 6"):
+        kernel(moments(flat))
+    assert kernel(moments(flat), 5).shape == (6, 5)
+    with pytest.raises(BadInput, match="all equal"):
+        kernel(moments(np.repeat(vectors[:1], 50, axis=0)), 1)
+
+
+def encoded(encoder, tokenizer, texts):
+    return Encode(encoder, tokenizer, encoder.max_length)(texts)
+
+
+@pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])
+def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert, tmp_path, sentences):
+    encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
+    plain = encoded(encoder, tokenizer, sentences)
+    found = moments(plain)
+    matrix = kernel(found, 20)
+    encoder.head = Head(linear_map(matrix, found.mean))
+    expected = encoded(encoder, tokenizer, sentences)
+    assert np.abs(expected - (plain - found.mean) @ matrix).max() < 1e-4
+    encoder.save(str(tmp_path / "model"), tokenizer)
+
+    again, tokenizer = load_encoder(str(tmp_path / "model"))
+    bound = 1e-6 * np.abs(expected).max()
+    assert np.abs(encoded(again, tokenizer, sentences) - expected).max() < bound
+    assert (tmp_path / "model" / "modules.json").exists() == (pooling != "avg_first_last")
+    if pooling == "avg":
+        theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences[:20])
+        assert theirs.shape == (20, 20)
+        assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
+    again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
+    assert np.array_equal(encoded(load_encoder(str(tmp_path / "again"))[0], tokenizer, sentences[:5]),
+                          encoded(again, tokenizer, sentences[:5]))  # fmt: skip
+
+
+def test_a_layer_norm_at_the_end_takes_one_direction(tiny_bert, sentences):
+    with pytest.raises(BadInput, match=r"rank 31, so 32 .* --dimensions 31 or fewer \(the last layer norm"):
+        kernel(moments(encoded(*load_encoder(str(tiny_bert), "avg"), sentences)))
+
+
+def test_a_head_keeps_what_stood_before(tiny_bert, tmp_path, sentences):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.head = Head(Dense(nn.Linear(32, 8), "Tanh"), Dense(nn.Linear(8, 3), "Identity"))
+    encoder.save(str(tmp_path), tokenizer)
+    again, _ = load_encoder(str(tmp_path))
+    assert np.allclose(encoded(again, tokenizer, sentences[:5]), encoded(encoder, tokenizer, sentences[:5]), atol=1e-6)
+    encoder.head = Head(nn.ReLU())
+    with pytest.raises(BadInput, match="module ReLU behind its pooling"):
+        encoder.save(str(tmp_path / "other"), tokenizer)

@@ -1,0 +1,101 @@
+"""Averaged word vectors: sentence-transformers' own as the oracle."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from transformers import AutoModel, AutoTokenizer
+
+from baselines.word_file import read_word_vectors
+from baselines.words import STOP_WORDS, save_words
+from errors import BadInput
+from eval.encode import Encode
+from models.encoder import load_encoder
+from models.word_vectors import SPECIAL
+
+WORDS = "The the dog . u.s. Paris paris cat don't , co-op naïve [UNK] 7".split()
+TEXTS = ["The dog.", "the DOG , (u.s.)", "U.S. Paris", "a zebra and the cat!", "Don't \u00a0 co-op; naïve", "zebra ...",
+         "", "the the dog dog cat", "[UNK] [no word] [unknown word] 7", "!!! ,"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("words") / "vectors.txt"
+    numbers = np.random.default_rng(0).normal(size=(len(WORDS), 4)).round(4)
+    lines = [" ".join([word, *map(str, row)]) for word, row in zip(WORDS, numbers, strict=True)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def loaded(file, folder, lower_case, stop_words):
+    save_words(str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), lower_case, STOP_WORDS[stop_words]())
+    encoder, tokenizer = load_encoder(str(folder))
+    return encoder, tokenizer, Encode(encoder, tokenizer, encoder.max_length)
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+@pytest.mark.parametrize("stop_words", list(STOP_WORDS))
+def test_vectors_are_those_of_sentence_transformers(lower_case, stop_words, file, tmp_path):
+    theirs = WhitespaceTokenizer(stop_words=STOP_WORDS[stop_words](), do_lower_case=lower_case)
+    words = WordEmbeddings.from_text_file(str(file), tokenizer=theirs)
+    oracle = SentenceTransformer(modules=[words, Pooling(4)], device="cpu")
+    encode = loaded(file, tmp_path / "model", lower_case, stop_words)[2]
+    texts = [text for text in TEXTS if theirs.tokenize(text)]  # theirs fails on a batch of empty sentences
+    assert len(texts) >= 7
+    assert np.abs(encode(texts) - oracle.encode(texts)).max() < 1e-6
+    empty = [text for text in TEXTS if text not in texts]
+    assert empty and not encode(empty).any()
+
+
+def test_the_average_and_the_unknown_words_by_hand(file, tmp_path):
+    _, tokenizer, encode = loaded(file, tmp_path / "model", False, "none")
+    table = dict(zip(WORDS, read_word_vectors(file).table, strict=True))
+    found = encode(["The dog. zebra", "cat yak (Emu)"])
+    assert np.allclose(found[0], (table["The"] + table["dog"]) / 2, atol=1e-6)
+    assert np.allclose(found[1], table["cat"], atol=1e-6)
+    assert (encode.unknown, encode.tokens) == (3, 6)
+    assert tokenizer.tokenize("The dog. zebra ...") == ["The", "dog", "[unknown word]"]
+
+
+def test_padding_and_company_change_nothing(file, tmp_path):
+    encode = loaded(file, tmp_path / "model", False, "english")[2]
+    together = encode(TEXTS)
+    for text, row in zip(TEXTS, together, strict=True):
+        assert np.allclose(encode([text])[0], row, atol=1e-6)
+
+
+def test_the_folder_is_read_by_transformers_and_not_taken_for_sentence_transformers(file, tmp_path):
+    encoder, tokenizer, encode = loaded(file, tmp_path / "model", False, "english")
+    batch = AutoTokenizer.from_pretrained(tmp_path / "model")(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(tmp_path / "model")(**batch).last_hidden_state
+    mask = batch["attention_mask"][:, :, None]
+    by_hand = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+    assert np.abs(by_hand.numpy() - encode(TEXTS)).max() < 1e-6
+    assert not (tmp_path / "model" / "modules.json").exists()
+    encoder.save(str(tmp_path / "again"), tokenizer)
+    again, tokenizer = load_encoder(str(tmp_path / "again"))
+    assert np.array_equal(Encode(again, tokenizer, 99)(TEXTS), encode(TEXTS))
+
+
+def test_the_identity_covers_words_and_rules(file, tmp_path):
+    one = loaded(file, tmp_path / "a", False, "english")[2].identity
+    assert loaded(file, tmp_path / "b", False, "english")[2].identity == one
+    assert loaded(file, tmp_path / "c", True, "english")[2].identity != one
+    assert loaded(file, tmp_path / "d", False, "none")[2].identity != one
+
+
+def test_a_reserved_word_and_a_missing_vocabulary_are_refused(file, tmp_path):
+    bad = tmp_path / "vectors.txt"
+    bad.write_text("dog 1 2\n[no word] 1 2\n")
+    with pytest.raises(BadInput, match=r"'\[no word\]' of the file is reserved"):
+        loaded(bad, tmp_path / "x", False, "none")
+    loaded(file, tmp_path / "model", False, "none")
+    (tmp_path / "model" / "vocab.txt").unlink()
+    with pytest.raises(BadInput):
+        load_encoder(str(tmp_path / "model"))
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["vocab_size"] == len(WORDS) + 2
