@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
-import pkgutil
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -38,22 +36,16 @@ from models.loading import load_backbone, load_config, load_tokenizer, usable_le
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
+from registry import SCRIPTS, load_method
 from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 
 
-def load_method(folder: ModuleType, name: str | None) -> ModuleType:
-    """The module of a method in a folder of methods; BadInput with the known ones otherwise."""
-    known = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.name != "base"]
-    if name not in known:
-        raise BadInput(f"--method {name}: choose one of {', '.join(known)} (or a --config that names one)")
-    return importlib.import_module(f"{folder.__name__}.{name}")
-
-
-def main_of(script: str, folder: ModuleType, default: str, data: type, argv: Sequence[str], description: str) -> None:
+def main_of(script: str, default: str, argv: Sequence[str], description: str) -> None:
     """The command of a training script: its method's flags, then `run`; `default` is shown by --help."""
-    method = load_method(folder, default if "--help" in argv else peek(argv, "method"))
+    method = load_method(script, default if "--help" in argv else peek(argv, "method"))
+    data = SCRIPTS[script][1]
     groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), description)
     run(script, argv, method, groups, getattr(groups[2], "columns", None))
 

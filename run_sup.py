@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import sys
 
-import models.supervised
-from arguments import ScoredArguments
 from assembly import main_of
 from errors import run_command
 
@@ -19,7 +17,7 @@ from errors import run_command
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv
-    main_of("run_sup.py", models.supervised, "nli", ScoredArguments, argv, __doc__)
+    main_of("run_sup.py", "nli", argv, __doc__)
 
 
 if __name__ == "__main__":

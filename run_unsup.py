@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import sys
 
-import models.objectives
-from arguments import SentenceArguments
 from assembly import main_of
 from errors import run_command
 
@@ -20,7 +18,7 @@ from errors import run_command
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv
-    main_of("run_unsup.py", models.objectives, "infocse", SentenceArguments, argv, __doc__)
+    main_of("run_unsup.py", "infocse", argv, __doc__)
 
 
 if __name__ == "__main__":

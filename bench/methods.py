@@ -8,20 +8,17 @@ command may be stopped and typed again, and two may run at once with different -
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 from pathlib import Path
 
-import run_unsup
 from errors import BadInput
-from eval.encode import Encode
-from eval.report import markdown, rows_of, score_all, write_scores
+from eval.report import markdown
 from eval.sts.tasks import STS_TEST
-from models.encoder import load_encoder
+from tables import cells
+from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 
-CONFIGS = Path(__file__).parents[1] / "configs"
-ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem not in ("aux-mini", "simcse-sup-mini"))
-FACTS = ("commit", "versions", "hardware")
+# No methods for unlabelled text from the common start: stage 1, and what is trained with labels first or only.
+OTHERS = {"aux", "simcse-sup", "sbert-nli", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
+ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.removesuffix("-mini") not in OTHERS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +41,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
         best = max(rates, key=lambda rate: rates[rate]["best"]["value"])
         for seed in args.seeds:
             _trained(args, method, best, seed)
-            _scored(_folder(args, method, best, seed), args.data_dir)
+            cells.score(_folder(args, method, best, seed), "sts", STS_TEST, args.data_dir)
     found = [row for method in ALL for row in _found(args, method)]
     if not found:
         raise BadInput(f"{args.folder}: no finished run of {args.steps} steps; leave --collect out to train")
@@ -61,15 +58,9 @@ def table(rows: list[dict]) -> str:
         tried = [row for row in runs if row["seed"] == min(seeds)]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
         rate = chosen[0]["learning_rate"] if chosen else "-"
-        spread = [_spread([row[name] for row in chosen]) for name in ("dev", "sts_average")]
-        lines.append([method.removesuffix("-mini"), search, rate, *spread, str(len(chosen))])
+        means = [spread([row[name] for row in chosen], "not run") for name in ("dev", "sts_average")]
+        lines.append([method.removesuffix("-mini"), search, rate, *means, str(len(chosen))])
     return markdown(lines)
-
-
-def _spread(values: list[float]) -> str:
-    if not values:
-        return "not run"
-    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
 def _folder(args: argparse.Namespace, method: str, rate: str, seed: int) -> Path:
@@ -78,46 +69,27 @@ def _folder(args: argparse.Namespace, method: str, rate: str, seed: int) -> Path
 
 def _trained(args: argparse.Namespace, method: str, rate: str, seed: int) -> dict:
     """The record of a finished run, trained now where it is not there."""
-    folder = _folder(args, method, rate, seed)
-    start = args.stage_one if method.startswith("infocse") else args.model
+    config = CONFIGS / f"{method}.yaml"
     flags = {
-        "config": CONFIGS / f"{method}.yaml",
-        "model_name_or_path": start,
+        "config": str(config),
+        **start_flags(config, {}, args.model, args.stage_one),
         "data_dir": args.data_dir,
-        "output_dir": folder,
         "learning_rate": rate,
-        "seed": seed,
-        "max_steps": args.steps,
-        "save_steps": args.steps,
-        "test_tasks": "none",
+        "seed": str(seed),
+        "max_steps": str(args.steps),
+        "save_steps": str(args.steps),
         "bf16": "true",
-        "use_cpu": "true",
-        "disable_tqdm": "true",
     }
-    if method in ("diffcse-mini", "infocse-rtd-mini"):
-        flags["generator"] = args.model
-    run_unsup.main([f"--{name}={value}" for name, value in flags.items()])
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-
-
-def _scored(folder: Path, data_dir: str) -> None:
-    """`sts.json` beside a run: the seven sets."""
-    if not (folder / "sts.json").is_file():
-        encoder, tokenizer = load_encoder(str(folder))
-        results = score_all(Encode(encoder, tokenizer, encoder.max_length, bf16=True), STS_TEST, data_dir)
-        write_scores(folder / "sts.json", results, rows_of(results, folder.parent.name, folder.name))
+    return cells.trained(_folder(args, method, rate, seed), flags)
 
 
 def _found(args: argparse.Namespace, method: str) -> list[dict]:
     made = []
     for path in sorted((Path(args.folder) / method).glob(f"steps-{args.steps}_*/run.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["status"] != "finished":
+        record = finished(path.parent)
+        if record is None:
             continue
-        scores, average = path.with_name("sts.json"), None
-        if scores.is_file():
-            read = json.loads(scores.read_text(encoding="utf-8"))
-            average = next(row["value"] for row in read if row["task"] == "Avg.")
+        scores = read_rows(path.with_name("sts.json"))
         _, rate, seed = (part.split("-", 1)[1] for part in path.parent.name.split("_"))
         made.append(
             {
@@ -125,12 +97,11 @@ def _found(args: argparse.Namespace, method: str) -> list[dict]:
                 "method": method,
                 "learning_rate": rate,
                 "seed": int(seed),
-                "steps": record["steps"],
                 "dev": record["best"]["value"],
                 "best_step": record["best"]["step"],
-                "sts_average": average,
+                "sts_average": next((row["value"] for row in scores if row["task"] == "Avg."), None),
                 "precision": "bf16",
-                **{name: record[name] for name in FACTS},
+                **facts_of(record),
             }
         )
     return made

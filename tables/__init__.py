@@ -1,1 +1,1 @@
-"""Tables made from what is in the repository."""
+"""The papers' tables as data and the command that fills them; the README's table of methods."""

@@ -1,26 +1,20 @@
 """Every shipped configuration parses, and what the issue of truth says of each value stands beside it."""
 
-import pkgutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-import models.objectives
-import models.supervised
 from arguments import (
     DataArguments,
     ModelArguments,
     PretrainArguments,
     RunArguments,
-    ScoredArguments,
-    SentenceArguments,
 )
-from assembly import load_method
 from command_line import parse, peek, read_config
+from registry import SCRIPTS, load_method, script_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-SUPERVISED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 EXPECTED = {
     "infocse-bert-base": {"learning_rate": 7e-6, "num_train_epochs": 2, "mask_rate": 0.4, "aux_weight": 1e-5},
@@ -45,9 +39,7 @@ def parsed(name):
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
     else:
         name = peek(argv, "method")
-        labelled = name in SUPERVISED
-        method = load_method(models.supervised if labelled else models.objectives, name)
-        data = ScoredArguments if labelled else SentenceArguments
+        method, data = load_method(script_of(name), name), SCRIPTS[script_of(name)][1]
         groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), "")
         method.views(groups[1])
     return {key: value for group in groups for key, value in vars(group).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,8 @@ def load(path: Path = FILE) -> dict[str, Side]:
         BadInput: the file cannot be read, or has an id or key twice, an unknown or a missing key, an unknown source
             or spread, or a figure that is no number.
     """
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise BadInput(f"{path}: not the expected YAML: {' '.join(str(error).split())}") from error
-    _check(path, "the file", content, {"average_of", "sources", "records"}, {"average_of", "sources", "records"})
+    content = read_yaml(path)
+    check_keys(path, "the file", content, {"average_of", "sources", "records"}, {"average_of", "sources", "records"})
     averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in content["average_of"].items()}
     found: dict[str, Side] = {}
     for record in content["records"]:
@@ -56,22 +52,27 @@ def load(path: Path = FILE) -> dict[str, Side]:
     return found
 
 
+@cache
+def records() -> dict[str, Side]:
+    """Every record of `published.yaml` by its id, read once."""
+    return load()
+
+
 def published(name: str) -> Side:
     """The record with this id; BadInput lists the known ones."""
-    records = load()
-    if name not in records:
-        raise BadInput(f"'{PREFIX}{name}' is unknown; choose from: {', '.join(records)}")
-    return records[name]
+    if name not in records():
+        raise BadInput(f"'{PREFIX}{name}' is unknown; choose from: {', '.join(records())}")
+    return records()[name]
 
 
 def _side(path: Path, record: Any, sources: dict[str, str], averaged: dict) -> Side:
-    _check(path, "a record", record, {"id", "backbone", "scores"}, _RECORD)
+    check_keys(path, "a record", record, {"id", "backbone", "scores"}, _RECORD)
     where, runs = record["id"], record.get("runs", 1)
     if type(runs) is not int or runs < 1:
         raise BadInput(f"{path}: {where}: runs is {runs}; a number from 1 is needed")
     scores: dict[Key, Score] = {}
     for block in record["scores"]:
-        _check(path, where, block, {"source", "values"}, _BLOCK)
+        check_keys(path, where, block, {"source", "values"}, _BLOCK)
         if block["source"] not in sources:
             raise BadInput(f"{path}: {where}: source '{block['source']}' is not listed under sources")
         metric = block.get("metric", "spearman")
@@ -96,7 +97,7 @@ def _side(path: Path, record: Any, sources: dict[str, str], averaged: dict) -> S
 
 def _score(path: Path, where: str, value: Any, runs: int, n: int | None, source: str) -> Score:
     if isinstance(value, dict):
-        _check(path, where, value, {"mean", "std"}, _REPEATED)
+        check_keys(path, where, value, {"mean", "std"}, _REPEATED)
         if runs < 2:
             raise BadInput(f"{path}: {where} has a standard deviation but its record one run")
     numbers = value if isinstance(value, dict) else {"mean": value}
@@ -107,7 +108,18 @@ def _score(path: Path, where: str, value: Any, runs: int, n: int | None, source:
     return Score(float(numbers["mean"]), runs, std, low, high, n, source)
 
 
-def _check(path: Path, where: str, mapping: Any, needed: set[str], known: set[str]) -> None:
+def read_yaml(path: Path) -> Any:
+    """What a YAML file of plain values holds; BadInput where it cannot be read, has a tag, or a key twice."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadInput(f"{path}: not the expected YAML: {' '.join(str(error).split())}") from error
+
+
+def check_keys(path: Path, where: str, mapping: Any, needed: set[str], known: set[str]) -> None:
+    """BadInput unless `mapping` is one, has every key of `needed` and none outside `known`."""
     if not isinstance(mapping, dict):
         raise BadInput(f"{path}: {where}: a mapping with {', '.join(sorted(needed))} is needed")
     for name in sorted(needed - set(mapping)):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bench import methods
 from bench.__main__ import main
-from errors import BadInput
+from errors import BadInput, CheckpointRefused
+from tables import cells
 
 
 @pytest.fixture
@@ -17,20 +17,19 @@ def made(tmp_path, monkeypatch):
     def train(argv):
         flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
         folder = tmp_path / "runs" / flags["output_dir"].split("/runs/")[1]
-        if (folder / "run.json").is_file():
-            return
         asked.append((flags["config"].split("/")[-1], flags["learning_rate"], flags["seed"]))
         folder.mkdir(parents=True)
         value = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}[flags["learning_rate"]] + int(flags["seed"])
         record = {"status": "finished", "steps": int(flags["max_steps"]), "best": {"value": value, "step": 5},
-                  "commit": "c", "versions": {}, "hardware": {}}  # fmt: skip
+                  "commit": "c", "versions": {}, "hardware": {},
+                  "trajectory": {"model_name_or_path": flags["model_name_or_path"]}}  # fmt: skip
         (folder / "run.json").write_text(json.dumps(record))
 
-    def score(folder, data_dir):
-        (folder / "sts.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
+    def score(folder, name, tasks, data_dir):
+        (folder / f"{name}.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
 
-    monkeypatch.setattr(methods.run_unsup, "main", train)
-    monkeypatch.setattr(methods, "_scored", score)
+    monkeypatch.setattr(cells, "_launch", train)
+    monkeypatch.setattr(cells, "score", score)
     return tmp_path / "runs", asked
 
 
@@ -50,6 +49,8 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     assert "| diffcse" in printed and "not run" in printed
     assert main([*argv, "--collect"]) == rows
     assert len(asked) == 10
+    with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
+        main([*argv, "--model=other"])
 
 
 def test_nothing_to_collect_is_said(tmp_path):

@@ -1,7 +1,6 @@
 """What every method must do; the folder is the list of them."""
 
 import json
-import pkgutil
 import shutil
 from functools import partial
 
@@ -11,17 +10,15 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 import assembly
-import models.objectives
-import models.supervised
 import run_sup
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from command_line import parse
 from data.corpus import load_corpus
 from models.loading import load_tokenizer
+from registry import load_method, method_names, script_of
 
-UNLABELLED = [module.name for module in pkgutil.iter_modules(models.objectives.__path__) if module.name != "base"]
-LABELLED = [module.name for module in pkgutil.iter_modules(models.supervised.__path__)]
+UNLABELLED, LABELLED = map(method_names, ("run_unsup.py", "run_sup.py"))
 METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
@@ -37,7 +34,7 @@ FROZEN = {  # parts that never learn
 
 def model_of(argv, method):
     """The model as the script builds it, and the first batch as the script makes it."""
-    module = assembly.load_method(models.supervised if method in LABELLED else models.objectives, method)
+    module = load_method(script_of(method), method)
     model_args, method_args, data_args, args = parse(
         argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), ""
     )

@@ -1,0 +1,125 @@
+"""`python -m tables TABLE`: a table or figure of a paper with our numbers beside it; what is missing is trained."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from errors import BadInput, CheckpointRefused, ProjectError, run_command
+from eval.report import write_rows
+from tables import specification
+from tables.costs import listing, overview
+from tables.page import page
+from tables.pictures import draw
+from tables.plans import Cell, Choice, planned
+from tables.results import collect
+from tables.scoring import fill, needed
+from tables.specification import Table
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m tables`."""
+    p = argparse.ArgumentParser(
+        prog="python -m tables",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Fill a table of a paper. Finished runs are kept: the command may be stopped and typed again.",
+        epilog="examples:\n"
+        "  python -m tables --list\n"
+        "  python -m tables infocse-4 --list\n"
+        "  python -m tables infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0\n"
+        "  python -m tables infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
+    )
+    p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(specification.names()))
+    p.add_argument("--backbone", help="of all rows, such as mini or bert-base (default: each row's own; one that the "
+                   "table itself has leaves out the rows of others)")  # fmt: skip
+    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="some of the rows (default: all)")
+    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    p.add_argument("--steps", type=int, help="of every run, instead of its configuration's")
+    p.add_argument("--model", help="where methods without a first stage start, and their generator")
+    p.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's run of stage 1)")
+    p.add_argument("--data_dir", default="corpora")
+    p.add_argument("--train_file", help="of every run, instead of its configuration's")
+    p.add_argument("--runs", default="runs/tables", help="where the runs go (default: runs/tables)")
+    p.add_argument("--output", default="results", help="where TABLE.md, .json and .png go (default: results)")
+    p.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    p.add_argument("--collect", action="store_true", help="train and score nothing; only gather what is there")
+    p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows, and what is missing")
+    p.add_argument("--dry_run", action="store_true", help="as --list, with the command of every missing run")
+    return p
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return the rows it wrote."""
+    args = parser().parse_args(argv)
+    choice = Choice(args.backbone, args.seeds, args.steps, args.model, args.stage_one, args.data_dir, args.train_file,
+                    args.runs, not args.float32)  # fmt: skip
+    if len(set(args.seeds)) < len(args.seeds) or (args.steps is not None and args.steps < 1):
+        raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: distinct seeds and at least one step are needed")
+    tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
+    if args.list or args.dry_run:
+        shown = overview(tables, choice) if args.list and not args.tables else listing(tables, choice, args.dry_run)
+        sys.stdout.write(shown + "\n")
+        return []
+    if not args.tables:
+        raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
+    return [row for table in tables for row in _filled(table, choice, args)]
+
+
+def _chosen(table: Table, labels: Sequence[str]) -> Table:
+    known = [row.label for row in table.rows]
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise BadInput(f"--rows '{unknown[0]}': {table.name} has: {'; '.join(known)}")
+    return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))
+
+
+def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict]:
+    if not args.collect:
+        run(table, choice)
+    rows = collect(table, choice)
+    text = page(table, rows, choice)
+    base = Path(args.output) / (f"{table.name}-{args.backbone}" if args.backbone else table.name)
+    write_rows(base.with_suffix(".json"), rows)
+    base.with_suffix(".md").write_text(text, encoding="utf-8")
+    if table.figure:
+        draw(table, rows, base.with_suffix(".png"))
+    sys.stdout.write(text)
+    return rows
+
+
+def run(table: Table, choice: Choice) -> None:
+    """Train and score what is missing, every row's first seed before any row's second.
+
+    A run that fails for another reason than bad input (a loss that is not finite, say) is reported and left missing.
+
+    Raises:
+        BadInput: test data is missing, or a flag, a path or a text cannot be used.
+    """
+    tasks = needed(table.columns, choice.data_dir)
+    for task in (task for some in tasks.values() for task in some):
+        task.load(choice.data_dir)  # a missing file is better known before the training than after
+    cells = [cell for row in table.rows if isinstance(cell := planned(table, row, choice), Cell)]
+    for seed in choice.seeds:
+        for cell in cells:
+            if seed in cell.folders(choice):
+                _try(cell, choice, seed, tasks)
+
+
+def _try(cell: Cell, choice: Choice, seed: int, tasks: dict) -> None:
+    try:
+        fill(cell, choice, seed, tasks)
+    except ProjectError as error:
+        if error.exit_code in (BadInput.exit_code, CheckpointRefused.exit_code):
+            raise
+        logger.error("%s, seed %d: %s", cell.name, seed, error)
+
+
+if __name__ == "__main__":
+    run_command(main)

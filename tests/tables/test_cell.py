@@ -1,0 +1,84 @@
+"""One real cell on the tiny model, and the scores of Figure 4 against a forward of their own."""
+
+import json
+
+import numpy as np
+import pytest
+
+import run_unsup
+from errors import BadInput, CheckpointRefused
+from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.encode import Encode
+from eval.sts.files import Pairs
+from eval.sts.tasks import correlation, cosines
+from models.encoder import load_encoder
+from models.pooling import POOLINGS
+from tables import cells, frequent
+from tables.__main__ import main
+from tables.frequent import FrequentTokens, count_of
+
+
+@pytest.fixture
+def data_dir(tmp_path, sentences):
+    """STS-B dev of the published size."""
+    folder = tmp_path / "data" / "senteval" / "downstream" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    lines = [f"a\tb\tc\t{i}\t{i % 6}\t{sentences[i % 300]}\t{sentences[i * 7 % 300]}\n" for i in range(1500)]
+    (folder / "sts-dev.csv").write_text("".join(lines), encoding="utf-8")
+    return tmp_path / "data"
+
+
+def test_a_cell_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(cells, "_launch", lambda argv: started.append(argv) or run_unsup.main(argv))
+    argv = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", f"--model={tiny_bert}", "--seeds", "4",
+            f"--train_file={text_file}", f"--data_dir={data_dir}", "--steps=2", "--float32"]  # fmt: skip
+    [row] = main(argv)
+    assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
+    assert row["verdict"] == "not comparable: other backbone, other text, other budget"
+    facts = row["provenance"][4]
+    assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
+    folder = tmp_path / facts["run"]
+    assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
+    assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*unfinished*"))
+    assert main(argv) == [row] and len(started) == 1
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
+    with pytest.raises(CheckpointRefused, match=r"learning_rate: 3e-05 there, 0\.5 now"):
+        cells.trained(folder, flags | {"learning_rate": "0.5"})
+
+
+def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "_launch", lambda argv: pytest.fail("trained"))
+    with pytest.raises(BadInput, match=r"sts-dev\.csv"):
+        main(["infocse-4", f"--data_dir={tmp_path}", f"--runs={tmp_path}", f"--output={tmp_path}"])
+
+
+def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts_b(tiny_bert, sentences, monkeypatch):
+    def pairs(start):
+        left, right = sentences[start : start + 20], sentences[start + 20 : start + 40]
+        return Pairs(left, right, [float(i % 6) for i in range(20)])
+
+    sets = {"STS12": pairs(0), "STS-B": pairs(40)}
+    monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
+    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
+    encode = Encode(encoder, tokenizer, encoder.max_length)
+    rows = FrequentTokens((0, 3)).score(encode, "nowhere").rows
+    tokens = TokenAverages(encode, encoder.backbone, POOLINGS["avg_top2"].pool)
+    common = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), 3)
+    for row, count in zip(rows, (0, 3), strict=True):
+        found = []
+        for one in sets.values():
+            left, right = (tokens.averages(side, common, (count,))[:, 0] for side in (one.left, one.right))
+            found.append(round(correlation(cosines(left, right), np.array(one.gold)), 2))
+        assert row["value"] == pytest.approx(sum(found) / 2, abs=0.011)
+        assert row["metric"] == f"spearman without {count} tokens" and row["n"] == 40
+    assert rows[0]["value"] != rows[1]["value"]
+
+
+def test_a_metric_s_number_of_tokens():
+    assert count_of("spearman without 34 tokens") == 34
+    for wrong in ("spearman without some tokens", "f1"):
+        with pytest.raises(BadInput, match="unknown to the tables"):
+            count_of(wrong)
+    assert frequent.METRIC.format(0) == "spearman without 0 tokens"
