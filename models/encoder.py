@@ -6,6 +6,7 @@ import copy
 import inspect
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
@@ -14,16 +15,17 @@ from models import layout
 from models.dropout import exchange_dropout, rates_of
 from models.loading import load_strictly, quiet
 from models.packed import FAMILIES, Packing, make_packable, use_packing
-from models.pooling import pooling_named
+from models.pooling import masked_mean, pooling_named
 from models.rows import rounded
 from views import IGNORED
 
 
 class EncoderOutput(NamedTuple):
-    """What one forward gives: the pooled vectors before any head, and the last layer's first token."""
+    """What one forward gives: the pooled vectors before any head, the last layer's first token and, if asked, all."""
 
     pooled: Tensor  # (B, H)
     cls: Tensor  # (B, H)
+    tokens: Tensor | None = None  # (B, L, H)
 
 
 class SentenceEncoder(PreTrainedModel):
@@ -61,34 +63,48 @@ class SentenceEncoder(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None) -> EncoderOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, rates: Tensor | None = None, with_tokens: bool = False
+    ) -> EncoderOutput:
         """(B, L) ids and mask -> pooled vectors before the head and the first token's state.
 
-        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`.
+        `rates`, (B,), are dropout rates of each sentence for an encoder with `sample_dropout`. `with_tokens` asks for
+        the last layer's states of all tokens too; those of padding mean nothing.
         """
         if self.packed:
-            return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask)
+            return self._forward_packed(input_ids, Packing.of(attention_mask, rates), attention_mask, with_tokens)
         with rates_of(None if rates is None else rates.view(-1, 1, 1)):
             output = self.backbone(
                 input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=self._pooling.all_layers
             )
         states = output.hidden_states if self._pooling.all_layers else [output.last_hidden_state]
-        return EncoderOutput(self._pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
+        last = output.last_hidden_state
+        return EncoderOutput(self._pooling.pool(states, attention_mask), last[:, 0], last if with_tokens else None)
 
-    def _forward_packed(self, input_ids: Tensor, packing: Packing, attention_mask: Tensor) -> EncoderOutput:
+    def _forward_packed(
+        self, input_ids: Tensor, packing: Packing, attention_mask: Tensor, with_tokens: bool
+    ) -> EncoderOutput:
         """The same without padding, and in the last layer for the first tokens only where nothing else is read."""
-        layers = self.backbone.encoder.layer
         # (1, N, H), token i at packing.row[i], packing.position[i]: where a view would change embeddings.
         states = packing.embed(self.backbone.embeddings, input_ids)
-        if self._pooling.only_first:
-            cls = packing.run(layers, states, packing.first)[0]
+        if self._pooling.only_first and not with_tokens:
+            cls = packing.run(self.backbone.encoder.layer, states, packing.first)[0]
             return EncoderOutput(cls, cls)
-        every = [states]
-        for layer in layers:
-            every.append(packing.run([layer], every[-1]))
-        kept = every if self._pooling.all_layers else every[-1:]
-        pooled = self._pooling.pool([packing.unpack(states) for states in kept], attention_mask)
-        return EncoderOutput(pooled, packing.at(every[-1], packing.first)[0])
+        every = packing.run_each(self.backbone.encoder.layer, states)
+        kept = [packing.unpack(states) for states in (every if self._pooling.all_layers else every[-1:])]
+        cls = packing.at(every[-1], packing.first)[0]
+        return EncoderOutput(self._pooling.pool(kept, attention_mask), cls, kept[-1] if with_tokens else None)
+
+    def layer_means(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
+        if self.packed:
+            packing = Packing.of(attention_mask)
+            states = packing.embed(self.backbone.embeddings, input_ids)
+            every = [packing.unpack(each) for each in packing.run_each(self.backbone.encoder.layer, states)]
+        else:
+            output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True)
+            every = output.hidden_states
+        return torch.stack([masked_mean(states, attention_mask) for states in every])
 
     def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's states at the labelled tokens and some others, and the labels: (M, H), (M,)."""

@@ -79,11 +79,12 @@ class EncoderForTraining(PreTrainedModel):
 
     def encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
-        views, count = batch.input_ids.shape[:2]
+        shape = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten()
-        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates)
-        pooled, cls = (vectors.view(views, count, -1) for vectors in output)
-        return Encoded(pooled, cls, None, self.encoder, self.head)
+        with_tokens = any(objective.reads_tokens for objective in self.objectives)
+        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates, with_tokens)
+        pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
+        return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
     def project(self, encoded: Encoded) -> None:
         """Gather, then project, so that batch statistics are those of all processes; in float32."""

@@ -8,7 +8,7 @@ from data.collator import Collator, Frame, MaskedCollator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput
-from views import IGNORED, Masking, Rates, View
+from views import IGNORED, MASK, Masking, Rates, View
 
 FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())
@@ -43,6 +43,10 @@ def reverse(ids, starts, rng):
 
 def repeat_some(ids, starts, rng):
     return np.repeat(ids, 1 + (rng.random(len(ids)) < 0.3))
+
+
+def hide_the_second(ids, starts, rng):
+    return np.concatenate([ids[:1], [MASK], ids[2:]])
 
 
 @pytest.mark.parametrize("max_length", [3, 12, 32, 64])
@@ -300,3 +304,17 @@ def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
     assert len({float(step[0]) for step in steps}) == 20
     assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)])[0], steps[3][:2]), "the same in every process of a step"
     assert "dropout_rates" not in collator(corpus, tokenizer)(batch_of(1))
+
+
+def test_an_edit_s_mask_becomes_the_tokenizer_s(corpus, tokenizer):
+    plain, hidden = collator(corpus, tokenizer, [View(), View(hide_the_second)])(batch_of(*range(20)))["input_ids"]
+    assert (hidden[:, 2] == tokenizer.mask_token_id).all()  # behind the first special token and the first word piece
+    hidden[:, 2] = plain[:, 2]
+    assert torch.equal(hidden, plain)
+
+
+def test_an_edit_s_mask_is_refused_without_a_mask_token(corpus, tokenizer):
+    made = collator(corpus, tokenizer, [View(), View(hide_the_second)])
+    made.frame = made.frame._replace(mask=None)
+    with pytest.raises(BadInput, match="no mask token"):
+        made(batch_of(1, 2))

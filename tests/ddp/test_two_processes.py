@@ -22,7 +22,20 @@ from models.caching import GradientCache
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_tokenizer
 from models.heads import projection_named
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives import (
+    ct,
+    diffcse,
+    esimcse,
+    infocse,
+    infocse_rtd,
+    is_bert,
+    mirror_bert,
+    moco,
+    s_simcse,
+    sg_opt,
+    simcse,
+    simcse_mlm,
+)
 from models.objectives.base import Batch
 from models.training import EncoderForTraining
 
@@ -64,8 +77,12 @@ METHODS = {  # method, arguments, projection, what its batch holds beside the se
     "diffcse": (diffcse, {"rtd_weight": 1.0}, "batch_norm", ("rtd",)),
     "diffcse, packed": (diffcse, {"rtd_weight": 1.0}, "linear_tanh", ("rtd",)),
     "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
+    "ct": (ct, {"negatives": 3}, "none", ()),
+    "mirror_bert": (mirror_bert, {}, "none", ()),
+    "sg_opt": (sg_opt, {"temperature": 0.05}, "linear_tanh", ()),
+    "is_bert": (is_bert, {"filters": 8}, "none", ()),
 }
-CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd"]
+CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd", "sg_opt", "is_bert"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*METHODS, *STAGE_ONE]
 
