@@ -28,8 +28,9 @@ class ModelArguments:
     )
     projection: str = field(
         default="linear_tanh",
-        metadata={"help": "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE)"},
-    )
+        metadata={"help": "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE), "
+                  "wide_mlp (SG-OPT)"},
+    )  # fmt: skip
     dropout: float | None = field(
         default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
     )

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 IGNORED = -100  # label of a position that carries no loss
+MASK = -1  # what an edit writes for the mask token, whose id the collator knows
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class View:
 
     Attributes:
         edit: a pure function (token ids without special tokens, which of them start a word, generator) -> token ids,
-            applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone.
+            applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone. MASK
+            among the ids it returns becomes the tokenizer's mask token.
         perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
             called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.

@@ -13,7 +13,7 @@ from data.corpus import Corpus
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
 from data.sampler import Key
 from errors import BadInput
-from views import Masking, View
+from views import MASK, Masking, View
 
 
 class Frame(NamedTuple):
@@ -117,10 +117,17 @@ class Collator:
                 keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
                 pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
                 edited = [view.edit(ids, self._starts[ids], draws.generator(key))[:longest] for ids, key in pairs]
-                flat, lengths = np.concatenate(edited), np.array([len(ids) for ids in edited])
+                flat, lengths = self._with_mask_tokens(np.concatenate(edited)), np.array([len(ids) for ids in edited])
             parts.append((flat, lengths))
         flat, lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
         return flat, lengths
+
+    def _with_mask_tokens(self, ids: np.ndarray) -> np.ndarray:
+        """The tokenizer's id where an edit wrote MASK; BadInput for a tokenizer without a mask token."""
+        hidden = ids == MASK
+        if self.frame.mask is None and hidden.any():
+            raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
+        return np.where(hidden, self.frame.mask, ids) if hidden.any() else ids
 
     def _framed(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Padded ids with special tokens, (T, L), and where the real tokens are."""

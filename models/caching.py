@@ -55,7 +55,7 @@ class GradientCache:
             states.append(random_state(device))
             with torch.no_grad(), self.precision():
                 encoded = self.model.encode(chunk)
-            vectors.append((encoded.pooled, encoded.cls))
+            vectors.append(_read(encoded))
         leaves = [torch.cat(parts, dim=1).requires_grad_() for parts in zip(*vectors, strict=True)]
         output = self._losses(leaves, batch, chunks, scale)
         after = random_state(device)
@@ -64,7 +64,7 @@ class GradientCache:
             set_random_state(state, device)
             with self.precision():
                 encoded = self.model.encode(chunk)
-            _back([encoded.pooled, encoded.cls], gradient)
+            _back(_read(encoded), gradient)
         set_random_state(after, device)
         if synchronise:
             average(p.grad for p in self.model.parameters() if p.grad is not None)
@@ -72,7 +72,10 @@ class GradientCache:
 
     def _losses(self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float) -> TrainingOutput:
         """All terms, and their gradients to the leaves, the head and the objectives' own networks."""
-        encoded = Encoded(*leaves, None, self.model.encoder, self.model.head, chunk_size=self.size)
+        pooled, cls, *others = leaves
+        tokens = others[0] if others else None
+        own = {"chunk_size": self.size, "tokens": tokens}
+        encoded = Encoded(pooled, cls, None, self.model.encoder, self.model.head, **own)
         with self.precision():
             self.model.project(encoded)
             loss, terms = self._whole(encoded, batch)
@@ -129,6 +132,11 @@ def _shares(objective: Objective, chunks: list[Batch]) -> Tensor:
     """The part of all processes' tokens that each chunk has: the mean over all is the sum of share x mean of chunk."""
     counts = sum_over_processes(torch.stack([objective.tokens(chunk) for chunk in chunks]))
     return counts / counts.sum().clamp(min=1)
+
+
+def _read(encoded: Encoded) -> list[Tensor]:
+    """What a loss may read of the encoder's output."""
+    return [part for part in (encoded.pooled, encoded.cls, encoded.tokens) if part is not None]
 
 
 def _rows(encoded: Encoded, rows: slice) -> Encoded:

@@ -35,27 +35,28 @@ def info_nce(
     return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 
-def nt_xent(first: Tensor, second: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """NT-Xent: each of 2N vectors picks its other view among the 2N - 1 other vectors of the batch.
+def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """InfoNCE in both directions, with the other sentences' vectors of both views as negatives.
+
+    loss = mean_i -log( exp(s(z_i, z_i')) / sum_{c != z_i} exp(s(z_i, c)) ) over all 2N vectors z of both views, where
+    z' is the same sentence in the other view and s(a, b) = cos(a, b) / temperature: one positive and 2N - 2 negatives.
 
     Args:
-        first: one view, (N, D).
-        second: the other; row i belongs to row i of the first, (N, D).
+        first: one view of the batch, (N, D).
+        second: the other view, row i is the same sentence, (N, D).
         temperature: tau.
 
-    Returns the mean over the first views and the mean over the second, two scalars; the paper's loss is their mean.
+    Computed in float32, as `info_nce`.
 
-    Computed in float32 whatever the autocast state.
-
-    Source: ConSERT (arXiv 2105.11741) equation 1, from SimCLR (2002.05709) equation 1.
+    Source: SimCLR (Chen et al. 2020, arXiv 2002.05709) equation 1; ConSERT (arXiv 2105.11741) equation 1; Mirror-BERT
+    (arXiv 2104.08027) equation 1.
     """
     with torch.autocast(first.device.type, enabled=False):
-        unit = F.normalize(torch.cat([first, second]).float(), dim=-1)
-        logits = unit @ unit.T / temperature  # (2N, 2N)
-        logits = logits.fill_diagonal_(-torch.inf)
-    count = len(first)
-    partner = torch.arange(2 * count, device=first.device).roll(count)
-    return F.cross_entropy(logits[:count], partner[:count]), F.cross_entropy(logits[count:], partner[count:])
+        both = F.normalize(torch.cat([first, second]).float(), dim=-1)  # (2N, D)
+        logits = both @ both.T / temperature
+    itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
+    partner = torch.arange(len(both), device=both.device).roll(len(first))
+    return F.cross_entropy(logits.masked_fill(itself, float("-inf")), partner)
 
 
 def mean_cosine(vectors: Tensor) -> Tensor:

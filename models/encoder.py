@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -15,17 +17,18 @@ from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer, quiet, usable_length
 from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.perturb import Perturbation
-from models.pooling import Pooling, pooling_named
+from models.pooling import masked_mean, pooling_named
 from models.rows import rounded
 from models.word_vectors import WordVectors
 from views import IGNORED
 
 
 class EncoderOutput(NamedTuple):
-    """What one forward gives: the pooled vectors before any head, and the last layer's first token."""
+    """What one forward gives: the pooled vectors before any head, the last layer's first token and, if asked, all."""
 
     pooled: Tensor  # (B, H)
     cls: Tensor  # (B, H)
+    tokens: Tensor | None = None  # (B, L, H)
 
 
 class SentenceEncoder(PreTrainedModel):
@@ -73,45 +76,53 @@ class SentenceEncoder(PreTrainedModel):
         attention_mask: Tensor,
         rates: Tensor | None = None,
         perturbation: Perturbation | None = None,
+        with_tokens: bool = False,
     ) -> EncoderOutput:
         """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
         `rates` are dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
         dropout operations, (B, O), in the order of `models.dropout`; `perturbation` changes the embeddings (BadInput
-        for a backbone whose embeddings are unknown).
+        for a backbone whose embeddings are unknown); `with_tokens` asks for the last layer's states of all tokens too,
+        those of padding without meaning.
         """
         if perturbation is not None and self.config.model_type not in FAMILIES:
             raise BadInput(f"changed embeddings: knows {', '.join(FAMILIES)}, not '{self.config.model_type}'")
-        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation or Perturbation())
+        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
 
-    def _encode(
-        self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling, rates: Tensor | None, change: Perturbation
-    ) -> EncoderOutput:
+    def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
+        change = change or Perturbation()
+        if self.packed and pooling.only_first and not with_tokens:  # the last layer for the first tokens only
+            packing = Packing.of(attention_mask, rates)
+            states = self._embedded(packing, input_ids, change)
+            cls = packing.run(self.backbone.encoder.layer, states, packing.first)[0]
+            return EncoderOutput(cls, cls)
+        states = self._states(input_ids, attention_mask, pooling.all_layers, rates, change)
+        pooled = pooling.pool(states, attention_mask)
+        return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
+
+    def _states(
+        self, input_ids: Tensor, attention_mask: Tensor, all_layers: bool, rates: Tensor | None, change: Perturbation
+    ) -> Sequence[Tensor]:
+        """The last layer's states, (B, L, H), or those of the embeddings and every layer."""
         if self.packed:
-            return self._encode_packed(input_ids, Packing.of(attention_mask, rates), attention_mask, pooling, change)
-        extra = {"output_hidden_states": pooling.all_layers}
+            packing = Packing.of(attention_mask, rates)
+            every = packing.run_each(self.backbone.encoder.layer, self._embedded(packing, input_ids, change))
+            return [packing.unpack(states) for states in (every if all_layers else every[-1:])]
+        extra = {"output_hidden_states": all_layers}
         if change.positions is not None:
             extra["position_ids"] = change.position_ids(self.backbone.embeddings)
         with rates_of(None if rates is None else rates[:, None, None]), change.within(self.backbone):
             output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **extra)
-        states = output.hidden_states if pooling.all_layers else [output.last_hidden_state]
-        return EncoderOutput(pooling.pool(states, attention_mask), output.last_hidden_state[:, 0])
+        return output.hidden_states if all_layers else [output.last_hidden_state]
 
-    def _encode_packed(
-        self, input_ids: Tensor, packing: Packing, attention_mask: Tensor, pooling: Pooling, change: Perturbation
-    ) -> EncoderOutput:
-        """The same without padding, and in the last layer for the first tokens only where nothing else is read."""
-        embeddings, layers = self.backbone.embeddings, self.backbone.encoder.layer
-        states = change.change(packing.embed(embeddings, input_ids, change.position_ids(embeddings)), packing.pack)
-        if pooling.only_first:
-            cls = packing.run(layers, states, packing.first)[0]
-            return EncoderOutput(cls, cls)
-        every = [states]
-        for layer in layers:
-            every.append(packing.run([layer], every[-1]))
-        kept = every if pooling.all_layers else every[-1:]
-        pooled = pooling.pool([packing.unpack(states) for states in kept], attention_mask)
-        return EncoderOutput(pooled, packing.at(every[-1], packing.first)[0])
+    def _embedded(self, packing: Packing, input_ids: Tensor, change: Perturbation) -> Tensor:
+        embeddings = self.backbone.embeddings
+        return change.change(packing.embed(embeddings, input_ids, change.position_ids(embeddings)), packing.pack)
+
+    def layer_means(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
+        every = self._states(input_ids, attention_mask, True, None, Perturbation())
+        return torch.stack([masked_mean(states, attention_mask) for states in every])
 
     def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's states at the labelled tokens and some others, and the labels: (M, H), (M,)."""
@@ -133,7 +144,7 @@ class SentenceEncoder(PreTrainedModel):
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = self._encode(input_ids, attention_mask, self._pooling, None, Perturbation()).pooled.float()
+        pooled = self._encode(input_ids, attention_mask, self._pooling).pooled.float()
         return pooled if self.head is None else self.head(pooled)
 
     def save(self, folder: str, tokenizer) -> None:

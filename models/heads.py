@@ -2,17 +2,20 @@
 
 Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head from the
 official InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the middle, batch norm
-without affine parameters at the end), which the InfoCSE paper does not mention.
+without affine parameters at the end), which the InfoCSE paper does not mention; the wide one (d -> 4096 -> 4096) from
+SG-OPT (Kim et al. 2021, arXiv 2106.07345, and its code).
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from errors import BadInput
 from models.flow import Flow
 
+WIDE = 4096  # of SG-OPT's head, whatever the encoder
 ACTIVATIONS = {
     "Tanh": nn.Tanh,
     "ReLU": nn.ReLU,
@@ -99,7 +102,24 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
     return folded
 
 
-PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP}
+class WideMLP(nn.Module):
+    """Two linear layers, each with a GELU behind it: (T, H) -> (T, 4096)."""
+
+    def __init__(self, width: int, init_std: float) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(width, WIDE), nn.Linear(WIDE, WIDE)
+        for linear in (self.inner, self.outer):
+            nn.init.normal_(linear.weight, std=init_std)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, pooled: Tensor) -> Tensor:
+        return F.gelu(self.outer(F.gelu(self.inner(pooled))))
+
+    def dense_layers(self) -> list[Dense]:
+        return [Dense(self.inner, "GELU"), Dense(self.outer, "GELU")]
+
+
+PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp": WideMLP}
 
 
 def projection_named(name: str, width: int, init_std: float) -> nn.Module | None:

@@ -132,6 +132,13 @@ class Packing:
                 states = layer(states, self)
         return states if only is None else self._run_at(layers[-1], states, only)
 
+    def run_each(self, layers: nn.ModuleList, states: Tensor) -> list[Tensor]:
+        """The states (1, N, H) and every layer's output."""
+        every = [states]
+        for layer in layers:
+            every.append(self.run([layer], every[-1]))
+        return every
+
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
         """One layer's output at some tokens: `layer.forward` with queries and all that follows for these alone."""
         attention, chosen = layer.attention.self, self.at(states, tokens)

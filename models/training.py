@@ -83,14 +83,16 @@ class EncoderForTraining(PreTrainedModel):
 
     def encode(self, batch: Batch) -> Encoded:
         """All views in one forward: they differ in ids and dropout masks only."""
-        views, count = batch.input_ids.shape[:2]
+        shape = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten(0, 1)
         change = None
         if batch.kept is not None:
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
-        output = self.encoder(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1), rates, change)
-        pooled, cls = (vectors.view(views, count, -1) for vectors in output)
-        return Encoded(pooled, cls, None, self.encoder, self.head)
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        with_tokens = any(objective.reads_tokens for objective in self.objectives)
+        output = self.encoder(ids, mask, rates, change, with_tokens)
+        pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
+        return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
     def project(self, encoded: Encoded) -> None:
         """Gather, then project, so that batch statistics are those of all processes; in float32."""

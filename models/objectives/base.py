@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from errors import BadInput
+
 
 @dataclass
 class Batch:
@@ -56,6 +58,8 @@ class Encoded:
         projection: the head, None without one.
         own_projected: this process's rows of `projected`, (V, B, D); an objective with `tokens` reads no others.
         chunk_size: sentences that an objective may show to a network of its own at a time; None: all of the batch.
+        tokens: last hidden states of all tokens of this process, (V, B, L, H), those of padding without meaning; None
+            where no objective reads them.
     """
 
     pooled: Tensor
@@ -65,6 +69,7 @@ class Encoded:
     projection: nn.Module | None
     own_projected: Tensor | None = None
     chunk_size: int | None = None
+    tokens: Tensor | None = None
 
 
 class Term(NamedTuple):
@@ -78,6 +83,7 @@ class Objective(nn.Module):
     """A part of the training loss that owns the networks and buffers it needs beside the encoder."""
 
     reads_projection = False
+    reads_tokens = False
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         """Named terms of the loss for one batch."""
@@ -100,3 +106,9 @@ class Objective(nn.Module):
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""
+
+
+def refuse_projection(projection: nn.Module | None, method: str) -> None:
+    """BadInput for a head that the method would leave aside."""
+    if projection is not None:
+        raise BadInput(f"{method} reads no projection head: give --projection none")

@@ -99,14 +99,14 @@ class NTXent(Objective):
         check_temperature(temperature)
         self.temperature = temperature
         self.weight = weight
-        self.share = 1.0 if directions == "sum" else 0.5
+        self.factor = {"sum": 2.0, "mean": 1.0}[directions]
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         return {"contrastive": self.compare(*encoded.projected)}
 
     def compare(self, first: Tensor, second: Tensor) -> Term:
         """The term of two copies of the texts of all processes, (N, D) each."""
-        return Term(self.share * sum(nt_xent(first, second, self.temperature)), self.weight)
+        return Term(self.factor * nt_xent(first, second, self.temperature), self.weight)
 
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:

@@ -60,6 +60,8 @@ def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
             values |= {"generator": stage_one_folder, "rtd_weight": 0.1}
         if method in ("moco", "esimcse"):
             values |= {"queue_size": 20, "momentum": 0.9}
+        if method in ("ct", "is_bert"):
+            values |= {"projection": "none"}
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments

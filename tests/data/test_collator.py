@@ -8,7 +8,7 @@ from data.collator import Collator, Frame, MaskedCollator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput
-from views import IGNORED, Masking, Perturbed, Rates, View
+from views import IGNORED, MASK, Masking, Perturbed, Rates, View
 
 FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())
@@ -43,6 +43,10 @@ def reverse(ids, starts, rng):
 
 def repeat_some(ids, starts, rng):
     return np.repeat(ids, 1 + (rng.random(len(ids)) < 0.3))
+
+
+def hide_the_second(ids, starts, rng):
+    return np.concatenate([ids[:1], [MASK], ids[2:]])
 
 
 @pytest.mark.parametrize("max_length", [3, 12, 32, 64])
@@ -344,3 +348,17 @@ def test_dropout_rates_of_every_operation(corpus, tokenizer):
     assert torch.equal(rates(True, batch_of(9, 3))[1:], each[1:, [9, 3]]), "the sentence's own, whatever the batch"
     step = rates(False, [(0, i, 3) for i in range(4)])[1:]
     assert len(step.unique()) == 2 * 7 and (step == step[:, :1]).all(), "the same for all sentences of a step"
+
+
+def test_an_edit_s_mask_becomes_the_tokenizer_s(corpus, tokenizer):
+    plain, hidden = collator(corpus, tokenizer, [View(), View(hide_the_second)])(batch_of(*range(20)))["input_ids"]
+    assert (hidden[:, 2] == tokenizer.mask_token_id).all()  # behind the first special token and the first word piece
+    hidden[:, 2] = plain[:, 2]
+    assert torch.equal(hidden, plain)
+
+
+def test_an_edit_s_mask_is_refused_without_a_mask_token(corpus, tokenizer):
+    made = collator(corpus, tokenizer, [View(), View(hide_the_second)])
+    made.frame = made.frame._replace(mask=None)
+    with pytest.raises(BadInput, match="no mask token"):
+        made(batch_of(1, 2))

@@ -23,7 +23,21 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import consert, diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives import (
+    consert,
+    ct,
+    diffcse,
+    esimcse,
+    infocse,
+    infocse_rtd,
+    is_bert,
+    mirror_bert,
+    moco,
+    s_simcse,
+    sg_opt,
+    simcse,
+    simcse_mlm,
+)
 from models.objectives.base import Batch
 from models.supervised import nli
 from models.training import EncoderForTraining
@@ -70,8 +84,12 @@ METHODS = {  # method, arguments, projection, what its batch holds beside the se
     "nli": (nli, {}, "none", ("perturbed", "labels")),
     "nli, adversarial": (nli, {"view_2": "adversarial", "features": "code"}, "linear_tanh", ("labels",)),
     "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
+    "ct": (ct, {"negatives": 3}, "none", ()),
+    "mirror_bert": (mirror_bert, {}, "none", ()),
+    "sg_opt": (sg_opt, {"temperature": 0.05}, "linear_tanh", ()),
+    "is_bert": (is_bert, {"filters": 8}, "none", ()),
 }
-CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd", "nli"]
+CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*METHODS, *STAGE_ONE]
 

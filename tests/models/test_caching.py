@@ -12,7 +12,20 @@ from models.caching import GradientCache
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
-from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives import (
+    ct,
+    diffcse,
+    esimcse,
+    infocse,
+    infocse_rtd,
+    is_bert,
+    mirror_bert,
+    moco,
+    s_simcse,
+    sg_opt,
+    simcse,
+    simcse_mlm,
+)
 from models.objectives.base import Batch, Encoded
 from models.training import EncoderForTraining
 
@@ -35,6 +48,10 @@ CASES = {  # method, arguments, head
     "diffcse, pooled": (diffcse, RTD | {"rtd_condition": "pooled"}, "batch_norm"),
     "diffcse, padding": (diffcse, RTD | {"pad_as_negative": True}, "linear_tanh"),
     "infocse_rtd": (infocse_rtd, INFO | RTD, "batch_norm"),
+    "ct": (ct, {"negatives": 2}, "none"),
+    "mirror_bert": (mirror_bert, {}, "none"),
+    "sg_opt": (sg_opt, {"temperature": 0.05}, "linear_tanh"),
+    "is_bert": (is_bert, {"filters": 6}, "none"),
 }
 
 
@@ -125,7 +142,7 @@ def test_other_pooled_vectors_and_cls_are_two_boundaries(tiny_bert, pooling):
     assert_equal(plain(models[0], batch), cached(models[1], batch, 3))
 
 
-@pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse"])
+@pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse", "is_bert"])
 def test_packed_too(tiny_bert, case):
     folder, batch = str(tiny_bert), make_batch(case)
     assert_equal(plain(build(folder, case, packed=True), batch), cached(build(folder, case, packed=True), batch, 3))

@@ -15,7 +15,21 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import diffcse, esimcse, infocse, infocse_rtd, moco, s_simcse, simcse, simcse_mlm
+from models.objectives import (
+    consert,
+    ct,
+    diffcse,
+    esimcse,
+    infocse,
+    infocse_rtd,
+    is_bert,
+    mirror_bert,
+    moco,
+    s_simcse,
+    sg_opt,
+    simcse,
+    simcse_mlm,
+)
 from models.packed import Packing, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
@@ -37,6 +51,11 @@ METHODS = {
     "diffcse": (diffcse, RTD),
     "diffcse, padding": (diffcse, RTD | {"pad_as_negative": True}),
     "infocse_rtd": (infocse_rtd, INFO | RTD | {"aux_weight": 1.0}),
+    "consert": (consert, {"contrastive_weight": 1.0}),
+    "ct": (ct, {"negatives": 1}),
+    "mirror_bert": (mirror_bert, {}),
+    "sg_opt": (sg_opt, {"temperature": 0.1}),
+    "is_bert": (is_bert, {"filters": 4}),
 }
 LENGTHS = {
     "random": [2, 7, 11, 3, 9, 5, 13, 4],
@@ -92,6 +111,7 @@ def stage_two(
     set_dropout(config, dropout)
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
+    head = "none" if module in (ct, is_bert) else head  # they refuse one
     projection = projection_named(head, config.hidden_size, 0.1)
     objectives = module.build(module.Arguments(**options, **generator), encoder, projection, folder)
     return EncoderForTraining(encoder, projection, objectives).train()
@@ -117,6 +137,9 @@ def make_batch(folder, lengths, method="infocse", seed=3):
     module = METHODS[method][0]
     for name in ["masked"] * (module in MASKED) + ["rtd"] * (module in (diffcse, infocse_rtd)):
         batch |= {f"{name}_{kind}": value[:1] if method == "first view" else value for kind, value in twins.items()}
+    if module is consert:
+        kept = torch.rand(*ids.shape, config.hidden_size, generator=generator) < 0.8
+        batch |= {"positions": mask.cumsum(2).sub(1).clamp(min=0).flip(2) % mask.sum(2, keepdim=True), "kept": kept}
     return batch | ({"dropout_rates": torch.zeros(2, len(lengths), 1)} if module is s_simcse else {})
 
 

@@ -1,0 +1,111 @@
+"""Contrastive Tension: two encoders agree on a sentence and disagree on two (Carlsson et al. 2021, ICLR).
+
+Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors tells whether both
+saw the same sentence.
+
+Different from the paper:
+- It keeps the better of the two encoders on the dev task. Here the first one is the artefact, whatever the second would
+  score: by symmetry neither is the better one before training.
+- A pair of different sentences consists of two of this batch: the second encoder sees the same sentences as the first,
+  in another order. The paper draws 2K further sentences for every identical pair.
+- Its learning rate is a staircase, see configs/ct-bert-base.yaml.
+With --chunk_size the second encoder's graph is held whole.
+
+    python run_unsup.py --config configs/ct-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from errors import BadInput
+from models.collectives import gather_with_gradient
+from models.encoder import SentenceEncoder
+from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
+from views import Masking, View
+
+
+@dataclass
+class Arguments:
+    """The one option of the loss."""
+
+    _argument_group_name = "method"
+
+    negatives: int = field(default=7, metadata={"help": "K: pairs of different sentences for an identical one (paper)"})
+
+
+def views(args: Arguments) -> list[View]:
+    """One: dropout is no augmentation here, and is off in the official code."""
+    if args.negatives < 1:
+        raise BadInput(f"--negatives {args.negatives}: at least 1")
+    return [View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
+    """Whom row i of the first encoder meets: the second encoder's row (count,), and whether it is row i, (count,).
+
+    Groups of 1 + `negatives` rows: the first of each meets itself, the others meet the next of them, the last the
+    first. Nothing is drawn, since the batch is a random one.
+
+    Raises:
+        BadInput: fewer than two rows are left to meet each other.
+    """
+    same = torch.arange(count) % (negatives + 1) == 0
+    others = (~same).nonzero().squeeze(1)
+    if len(others) < 2:
+        raise BadInput(
+            f"--per_device_train_batch_size: of {count} sentences {len(others)} are left for pairs of different ones "
+            f"with --negatives {negatives}; give more sentences"
+        )
+    partner = torch.arange(count)
+    partner[others] = others.roll(-1)
+    return partner, same
+
+
+def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
+    """Binary cross entropy of "both are the same sentence" by the dot product, mean over the pairs; float32.
+
+    loss = mean_i -[ y_i log sigma(a_i . b_i) + (1 - y_i) log(1 - sigma(a_i . b_i)) ]
+
+    Args:
+        first: one side of the pairs, by the first encoder, (N, H).
+        second: the other side, by the second encoder, (N, H).
+        same: y, (N,) bool.
+
+    Source: Carlsson et al. 2021, section 3; the mean, not the sum, as the official code.
+    """
+    with torch.autocast(first.device.type, enabled=False):
+        logits = (first.float() * second.float()).sum(-1)
+        return F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype))
+
+
+class ContrastiveTension(Objective):
+    """The loss between the encoder and a second one that starts as its copy."""
+
+    def __init__(self, second: SentenceEncoder, negatives: int) -> None:
+        super().__init__()
+        self.second = second
+        self.negatives = negatives
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        pooled = self.second(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).pooled
+        pooled = pooled.view_as(encoded.pooled)
+        first, second = (gather_with_gradient(side.float()).flatten(0, 1) for side in (encoded.pooled, pooled))
+        partner, same = (each.to(first.device) for each in pairing(len(first), self.negatives))
+        return {"contrastive": Term(tension(first, second[partner], same), 1.0)}
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One objective, which owns the second encoder."""
+    refuse_projection(projection, "Contrastive Tension")
+    return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]

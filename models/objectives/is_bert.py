@@ -1,0 +1,117 @@
+"""IS-BERT: a sentence's vector tells its tokens' n-grams from other sentences' (Zhang et al. 2020, arXiv 2009.12061).
+
+Convolutions of several widths over the last layer's token states give local features; their mean over the sentence is
+its global vector. What both have in common, the mutual information, is estimated (Jensen-Shannon) and raised.
+
+Different from the paper: it evaluates the global vector. The convolutions are no part of what is saved here, since the
+head of a saved model sees one vector and no tokens: the artefact is the backbone with its own pooling, the average in
+the configurations. Published scores are not to be expected of it.
+
+    python run_unsup.py --config configs/is-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.collectives import gather_with_gradient, local_rows, mean_over_tokens
+from models.encoder import SentenceEncoder
+from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
+from models.pooling import masked_mean
+from views import Masking, View
+
+WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
+
+
+@dataclass
+class Arguments:
+    """Options of the convolutions."""
+
+    _argument_group_name = "method"
+
+    filters: int = field(default=256, metadata={"help": "of each width 1, 3, 5 (section 4.1 and the code)"})
+    activation: Literal["none", "relu"] = field(
+        default="none", metadata={"help": "behind the convolutions: none (code) or relu (section 3.2)"}
+    )
+
+
+def views(args: Arguments) -> list[View]:
+    """One: a sentence is compared with its own parts."""
+    return [View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+class LocalFeatures(nn.Module):
+    """Convolutions over the token states, side by side: (T, L, H) -> (T, L, widths x filters).
+
+    States of padding are set to zero first, so that a sentence's features do not depend on its batch (in the official
+    code they do).
+    """
+
+    def __init__(self, width: int, filters: int, activation: str) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(nn.Conv1d(width, filters, seen, padding=seen // 2) for seen in WIDTHS)
+        self.activation = activation
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        # Not a product: what stands at padding may be anything.
+        states = states.masked_fill(mask.unsqueeze(-1) == 0, 0.0).transpose(1, 2)  # (T, H, L)
+        features = torch.cat([convolution(states) for convolution in self.convolutions], dim=1).transpose(1, 2)
+        return features.relu() if self.activation == "relu" else features
+
+
+def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor) -> Tensor:
+    """Minus the estimate of the mutual information, summed over the tokens, (); float32.
+
+    With the score x = feature . vector, sp(x) = log(1 + e^x), a token's estimate is
+        (log 2 - sp(-x_own)) - mean over the other sentences n of (sp(x_n) - log 2),
+    0 where the scores say nothing and 2 log 2 at most.
+
+    Args:
+        features: of T sentences' tokens, (T, L, D).
+        mask: 1 for a real token, (T, L).
+        vectors: of the N sentences that are compared, (N, D).
+        own: which of them the T sentences are, (T,).
+
+    Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
+    """
+    with torch.autocast(features.device.type, enabled=False):
+        scores = features.float() @ vectors.float().T  # (T, L, N)
+    right = scores.gather(2, own.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
+    wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / max(len(vectors) - 1, 1)
+    return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
+
+
+class MutualInformation(Objective):
+    """The loss over all tokens of this process and the sentences of all."""
+
+    reads_tokens = True
+
+    def __init__(self, local: LocalFeatures) -> None:
+        super().__init__()
+        self.local = local
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        mask = batch.attention_mask.flatten(0, 1)  # (T, L)
+        features = self.local(encoded.tokens.flatten(0, 1), mask).float()
+        vectors = masked_mean(features, mask).unflatten(0, batch.input_ids.shape[:2])
+        everyone = gather_with_gradient(vectors)  # (V, N, D)
+        number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(*everyone.shape[:2], 1)
+        total = jensen_shannon(features, mask, everyone.flatten(0, 1), local_rows(number).flatten())
+        return {"information": Term(mean_over_tokens(total, mask.sum()), 1.0)}
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One objective, which owns the convolutions."""
+    refuse_projection(projection, "IS-BERT")
+    return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]

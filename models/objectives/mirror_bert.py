@@ -1,0 +1,80 @@
+"""Mirror-BERT: dropout and a masked span make the two views (Liu, Vulić, Korhonen and Collier 2021, arXiv 2104.08027).
+
+Different from the paper: it replaces five characters of the string by [MASK], which cuts word pieces into others; here
+the sentence is word pieces already, so that whole ones are replaced, two by default: five characters of English
+Wikipedia touch one (41 %), two (51 %) or more (8 %). Drophead, a variant of theirs, is not built.
+
+    python run_unsup.py --config configs/mirror-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from torch import nn
+
+from errors import BadInput
+from models.contrast import nt_xent
+from models.encoder import SentenceEncoder
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.simcse import check_temperature
+from views import MASK, Masking, View
+
+SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
+
+
+@dataclass
+class Arguments:
+    """Mirror-BERT's options; defaults are those of the official script for sentences."""
+
+    _argument_group_name = "method"
+
+    temperature: float = field(default=0.04, metadata={"help": "tau (mirror_sentence_bert.sh)"})
+    span_tokens: int = field(
+        default=2, metadata={"help": "tokens that one mask token replaces (ours; code: 5 characters); 0: none"}
+    )
+
+
+def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generator, length: int) -> np.ndarray:
+    """One mask token instead of `length` tokens that stand together: (L,) ids -> (L - length + 1,) ids.
+
+    Every place of the span is as likely. A sentence below `SHORTEST` tokens, or not longer than the span, stays.
+    """
+    if len(ids) < SHORTEST or len(ids) <= length:
+        return ids
+    place = generator.integers(0, len(ids) - length, endpoint=True)
+    return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
+
+
+def views(args: Arguments) -> list[View]:
+    """The sentence, and the sentence with a masked span."""
+    if args.span_tokens < 0:
+        raise BadInput(f"--span_tokens {args.span_tokens}: at least 1, or 0 to mask nothing")
+    return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """No twins: the masked span is a view."""
+    return ()
+
+
+class BothWays(Objective):
+    """NT-Xent of the two views (equation 1, with both views as anchors, as coded)."""
+
+    reads_projection = True
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        self.temperature = temperature
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        first, second = encoded.projected
+        return {"contrastive": Term(nt_xent(first, second, self.temperature), 1.0)}
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One contrastive objective."""
+    return [BothWays(args.temperature)]

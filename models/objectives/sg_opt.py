@@ -1,0 +1,132 @@
+"""SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim, Yoo and Lee 2021, arXiv 2106.07345).
+
+Of a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to l; the trained
+encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b)) / temperature, f being the projection head,
+
+    loss = mean over i, k of -log( exp(s(c_i, h_ik)) / (exp(s(c_i, h_ik)) + Z_i) ),
+    Z_i = sum over sentences m != i and layers n of exp(s(c_i, h_mn))                        (their third optimisation)
+    + lambda |theta - theta_0|^2,
+
+theta_0 being the weights of the start. Their simpler objectives (one layer drawn for a sentence, other denominators)
+are ablations and not built.
+
+    python run_unsup.py --config configs/sg-opt-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from errors import BadInput
+from models.collectives import gather_with_gradient
+from models.encoder import SentenceEncoder
+from models.heads import project
+from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.simcse import check_temperature
+from views import Masking, View
+
+
+@dataclass
+class Arguments:
+    """SG-OPT's options; defaults are those of the paper and the official code."""
+
+    _argument_group_name = "method"
+
+    temperature: float = field(default=0.01, metadata={"help": "tau (section 4.1 and the code)"})
+    distance_weight: float = field(
+        default=0.1, metadata={"help": "lambda of the squared distance of the weights from the start (code)"}
+    )
+    freeze_embeddings: bool = field(default=True, metadata={"help": "the embeddings are not trained, as coded"})
+
+
+def views(args: Arguments) -> list[View]:
+    """One: the frozen copy takes the place of a second view."""
+    return [View()]
+
+
+def masking(args: Arguments) -> tuple[Masking, ...]:
+    """Nothing is masked."""
+    return ()
+
+
+def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
+    """Cross entropy of each of a sentence's guides against all guides of the other sentences; float32.
+
+    Args:
+        query: the sentences' vectors, (N, D).
+        guides: those of the frozen copy's K layers, (K, N, D).
+        temperature: tau.
+
+    Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        query, guides = F.normalize(query.float(), dim=-1), F.normalize(guides.float(), dim=-1)
+        logits = torch.einsum("nd,kmd->nkm", query, guides) / temperature  # (N, K, N)
+    own = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
+    itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
+    others = logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)  # (N, 1)
+    return F.softplus(others - own).mean()
+
+
+def squared_distance(trained: nn.Module, start: nn.Module) -> Tensor:
+    """|theta - theta_0|^2 over what is trained, (); the frozen rest would add zero."""
+    pairs = ((p, start.get_parameter(name)) for name, p in trained.named_parameters() if p.requires_grad)
+    return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
+
+
+class SelfGuided(Objective):
+    """The contrastive loss against the frozen copy's layers, and the distance from it.
+
+    The copy runs without dropout. It is kept in full precision, since the distance is measured from its weights.
+    """
+
+    reads_projection = True
+
+    def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
+        super().__init__()
+        check_temperature(args.temperature)
+        self.start = start.requires_grad_(False)
+        self.args = args
+
+    def train(self, mode: bool = True) -> SelfGuided:
+        super().train(mode)
+        self.start.eval()
+        return self
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        query = encoded.projected.flatten(0, 1)  # (V N, D): of every process, view by view
+        layers = self._layers(batch)
+        with torch.autocast(query.device.type, enabled=False):
+            guides = project(encoded.projection, layers)  # (K, V N, D)
+        terms = {"contrastive": Term(guided_nt_xent(query, guides, self.args.temperature), 1.0)}
+        if self.args.distance_weight:
+            distance = squared_distance(encoded.encoder.backbone, self.start.backbone)
+            terms["distance"] = Term(distance, self.args.distance_weight)
+        return terms
+
+    @torch.no_grad()
+    def _layers(self, batch: Batch) -> Tensor:
+        """The copy's layers for the sentences of all processes, (K, V N, H)."""
+        shape = batch.input_ids.shape[:2]
+        means = self.start.layer_means(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).float()
+        everyone = gather_with_gradient(means.unflatten(1, shape).flatten(0, 1))  # (K V, N, H)
+        return everyone.unflatten(0, (-1, shape[0])).flatten(1, 2)
+
+
+def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+    """One objective, which owns the frozen copy.
+
+    Raises:
+        BadInput: a backbone whose embeddings cannot be told from the rest.
+    """
+    start = copy.deepcopy(encoder)
+    if args.freeze_embeddings:
+        if not hasattr(encoder.backbone, "embeddings"):
+            raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; say false")
+        encoder.backbone.embeddings.requires_grad_(False)
+    return [SelfGuided(args, start)]

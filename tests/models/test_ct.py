@@ -1,0 +1,99 @@
+"""Contrastive Tension against loops over pairs; two encoders that learn apart."""
+
+import math
+
+import pytest
+import torch
+
+from errors import BadInput
+from lifecycle import set_dropout
+from models.encoder import SentenceEncoder
+from models.loading import load_backbone, load_config
+from models.objectives import ct
+from models.training import EncoderForTraining
+
+ROWS, LENGTH = 8, 9
+
+
+def build(folder, packed=False, **options):
+    config = load_config(str(folder))
+    set_dropout(config, 0.0)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), "avg", None, 64, packed)
+    return EncoderForTraining(encoder, None, ct.build(ct.Arguments(**options), encoder, None, str(folder))).train()
+
+
+def make_batch(config):
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(10, config.vocab_size, (1, ROWS, LENGTH), generator=generator)
+    mask = (torch.arange(LENGTH) < torch.tensor([9, 4, 7, 9, 2, 6, 3, 8])[:, None]).long()[None]
+    return {"input_ids": ids.masked_fill(mask == 0, config.pad_token_id), "attention_mask": mask}
+
+
+def entropy(x, same):
+    chance = 1 / (1 + math.exp(-x))
+    return -math.log(chance if same else 1 - chance)
+
+
+@pytest.mark.parametrize(("count", "negatives"), [(16, 7), (8, 7), (13, 3), (9, 1), (64, 7)])
+def test_every_group_has_one_identical_pair_and_every_row_is_used_once(count, negatives):
+    partner, same = ct.pairing(count, negatives)
+    assert sorted(partner.tolist()) == list(range(count))
+    for row in range(count):
+        assert bool(same[row]) == (row % (negatives + 1) == 0)
+        assert (partner[row] == row) == bool(same[row])
+
+
+@pytest.mark.parametrize(("count", "negatives"), [(1, 7), (2, 7), (3, 1)])
+def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
+    with pytest.raises(BadInput, match="per_device_train_batch_size"):
+        ct.pairing(count, negatives)
+
+
+def test_the_loss_is_the_formula_s():
+    torch.manual_seed(0)
+    first, second, same = torch.randn(6, 5), torch.randn(6, 5), torch.tensor([True, False, False, True, False, False])
+    want = sum(entropy(float(a @ b), bool(y)) for a, b, y in zip(first, second, same, strict=True)) / 6
+    assert ct.tension(first, second, same).item() == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
+    model = build(tiny_bert, packed, negatives=3)
+    [objective] = model.objectives
+    torch.manual_seed(5)
+    with torch.no_grad():  # apart, and short vectors: a sigmoid of hundreds would hide what stands in it
+        for encoder, scale in ((model.encoder, 0.1), (objective.second, 0.2)):
+            last = encoder.backbone.encoder.layer[-1].output
+            last.dense.weight.add_(torch.randn_like(last.dense.weight))
+            last.LayerNorm.weight.mul_(scale)
+    batch = make_batch(model.config)
+    found = model(**batch).terms["contrastive"].item()
+
+    def vector(encoder, row):
+        length = int(batch["attention_mask"][0, row].sum())
+        return encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, :length]).last_hidden_state[0].mean(0)
+
+    pairs = [(0, 0), (1, 2), (2, 3), (3, 5), (4, 4), (5, 6), (6, 7), (7, 1)]
+    values = [(vector(model.encoder, i) @ vector(objective.second, j)).item() for i, j in pairs]
+    assert max(map(abs, values)) < 20 and max(values) - min(values) > 0.1
+    want = sum(entropy(x, i == j) for x, (i, j) in zip(values, pairs, strict=True)) / ROWS
+    assert found == pytest.approx(want, rel=1e-5)
+
+
+def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
+    model = build(tiny_bert)
+    pairs = dict(model.encoder.named_parameters()), dict(model.objectives[0].second.named_parameters())
+    assert pairs[0].keys() == pairs[1].keys()
+    model(**make_batch(model.config)).loss.backward()
+    for name, p in pairs[0].items():
+        assert torch.equal(p, pairs[1][name]) and p.data_ptr() != pairs[1][name].data_ptr()
+    gradients = [torch.cat([p.grad.flatten() for p in side.values()]) for side in pairs]
+    assert min(g.norm() for g in gradients) > 1e-4
+    assert not torch.allclose(*gradients, rtol=1e-3)
+
+
+def test_what_it_cannot_use_is_refused(tiny_bert):
+    with pytest.raises(BadInput, match="--projection none"):
+        ct.build(ct.Arguments(), None, torch.nn.Linear(2, 2), "")
+    with pytest.raises(BadInput, match="--negatives 0"):
+        ct.views(ct.Arguments(negatives=0))

@@ -1,0 +1,116 @@
+"""IS-BERT against loops over tokens and sentences."""
+
+import math
+
+import pytest
+import torch
+
+from errors import BadInput
+from lifecycle import set_dropout
+from models.encoder import SentenceEncoder
+from models.loading import load_backbone, load_config
+from models.objectives import is_bert
+from models.objectives.is_bert import LocalFeatures, jensen_shannon
+from models.training import EncoderForTraining
+
+LENGTHS = [9, 4, 7, 1, 6]
+
+
+def build(folder, packed=False, pooling="avg", **options):
+    config = load_config(str(folder))
+    set_dropout(config, 0.0)
+    torch.manual_seed(2)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, None, 64, packed)
+    objectives = is_bert.build(is_bert.Arguments(filters=6, **options), encoder, None, str(folder))
+    return EncoderForTraining(encoder, None, objectives).train()
+
+
+def make_batch(config):
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(10, config.vocab_size, (1, 5, 9), generator=generator)
+    mask = (torch.arange(9) < torch.tensor(LENGTHS)[:, None]).long()[None]
+    return {"input_ids": ids.masked_fill(mask == 0, config.pad_token_id), "attention_mask": mask}
+
+
+def softplus(x):
+    return math.log1p(math.exp(x))
+
+
+def estimate(features, vectors, own):
+    """The paper's estimate, summed over one sentence's tokens; its vector is number `own` of the vectors."""
+    total = 0.0
+    for token in features:
+        total += math.log(2) - softplus(-(token @ vectors[own]).item())
+        wrong = [softplus((token @ v).item()) - math.log(2) for n, v in enumerate(vectors) if n != own]
+        total -= sum(wrong) / len(wrong)
+    return total
+
+
+def convolved(states, convolution):
+    """One convolution, (L, H) -> (L, F), token by token; nothing stands beyond the ends."""
+    weight, seen = convolution.weight, convolution.weight.shape[2]
+    made = []
+    for i in range(len(states)):
+        out = convolution.bias.clone()
+        for offset in range(seen):
+            j = i + offset - seen // 2
+            if 0 <= j < len(states):
+                out = out + weight[:, :, offset] @ states[j]
+        made.append(out)
+    return torch.stack(made)
+
+
+def test_the_estimate_is_the_formula_s():
+    torch.manual_seed(0)
+    features, vectors, own = torch.randn(2, 3, 4), torch.randn(4, 4), torch.tensor([2, 0])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    want = -estimate(features[0], vectors, 2) - estimate(features[1][:2], vectors, 0)
+    assert jensen_shannon(features, mask, vectors, own).item() == pytest.approx(want, rel=1e-5)
+
+
+def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
+    mask, own = torch.ones(3, 2), torch.arange(3)
+    assert jensen_shannon(torch.zeros(3, 2, 4), mask, torch.randn(3, 4), own).item() == pytest.approx(0, abs=1e-5)
+    apart = 100 * (2 * torch.eye(3) - 1)
+    found = jensen_shannon(apart[:, None].expand(3, 2, 3), mask, torch.eye(3), own)
+    assert found.item() == pytest.approx(-6 * 2 * math.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_top2"])
+@pytest.mark.parametrize("activation", ["none", "relu"])
+def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed, pooling, activation):
+    model = build(tiny_bert, packed, pooling, activation=activation)
+    batch = make_batch(model.config)
+    found = model(**batch).terms["information"].item()
+    [objective] = model.objectives
+    features = []
+    for row, length in enumerate(LENGTHS):
+        states = model.encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, :length]).last_hidden_state[0]
+        made = torch.cat([convolved(states, c) for c in objective.local.convolutions], dim=1)
+        features.append(made.clamp(min=0) if activation == "relu" else made)
+    vectors = torch.stack([made.mean(0) for made in features])
+    want = -sum(estimate(made, vectors, row) for row, made in enumerate(features)) / sum(LENGTHS)
+    assert found == pytest.approx(want, rel=1e-4)
+
+
+def test_features_do_not_depend_on_what_stands_at_padding():
+    torch.manual_seed(1)
+    local, states = LocalFeatures(8, 4, "none"), torch.randn(2, 6, 8)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0], [1] * 6])
+    noisy = states.masked_fill(mask.unsqueeze(-1) == 0, float("nan"))
+    alone = local(states[:1, :3], mask[:1, :3])
+    assert torch.allclose(local(noisy, mask)[0, :3], alone[0], atol=1e-6)
+    assert alone.shape == (1, 3, 3 * 4)
+
+
+def test_gradient_reaches_every_part(tiny_bert):
+    model = build(tiny_bert)
+    model(**make_batch(model.config)).loss.backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.objectives.parameters())
+    assert all(p.grad is not None for p in model.encoder.parameters())
+
+
+def test_a_projection_is_refused():
+    with pytest.raises(BadInput, match="--projection none"):
+        is_bert.build(is_bert.Arguments(), None, torch.nn.Linear(2, 2), "")

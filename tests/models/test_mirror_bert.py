@@ -1,0 +1,67 @@
+"""The two-way loss against a loop over anchors; the masked span's place, length and exceptions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from errors import BadInput
+from models.contrast import info_nce, nt_xent
+from models.objectives import mirror_bert
+from models.objectives.mirror_bert import mask_span
+from views import MASK
+
+IDS = np.arange(10, 30)
+
+
+def spanned(seed, ids=IDS, length=2):
+    return mask_span(ids, np.ones(len(ids), bool), np.random.default_rng(seed), length)
+
+
+def test_the_loss_is_the_formula_s_for_every_anchor():
+    torch.manual_seed(0)
+    first, second = torch.randn(5, 4), torch.randn(5, 4)
+    vectors = [v.tolist() for v in (*first, *second)]
+
+    def weight(a, b):
+        cosine = sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+        return math.exp(cosine / 0.3)
+
+    total = 0.0
+    for i, anchor in enumerate(vectors):
+        positive = weight(anchor, vectors[(i + 5) % 10])
+        total -= math.log(positive / sum(weight(anchor, other) for j, other in enumerate(vectors) if j != i))
+    assert nt_xent(first, second, 0.3).item() == pytest.approx(total / 10, rel=1e-5)
+    assert nt_xent(second, first, 0.3).item() == pytest.approx(total / 10, rel=1e-5)
+    assert abs(info_nce(first, second, 0.3).item() - total / 10) > 0.05
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_one_mask_token_stands_for_a_span_anywhere(length):
+    places = np.zeros(len(IDS) - length + 1)
+    for seed in range(3000):
+        made = spanned(seed, length=length)
+        [place] = np.flatnonzero(made == MASK)
+        assert made.tolist() == [*IDS[:place], MASK, *IDS[place + length :]]
+        places[place] += 1
+    share = places / places.sum()
+    assert np.abs(share - 1 / len(places)).max() < 5 * (1 / len(places) / 3000) ** 0.5
+
+
+def test_short_sentences_stay():
+    for length in (1, 2, 4):
+        assert all(spanned(seed, IDS[:5], length).tolist() == IDS[:5].tolist() for seed in range(20))
+    assert spanned(0, IDS[:6], 6).tolist() == IDS[:6].tolist()
+    assert MASK in spanned(0, IDS[:6], 5)
+    assert len(spanned(0, IDS[:0])) == 0
+
+
+def test_the_second_view_alone_is_masked():
+    first, second = mirror_bert.views(mirror_bert.Arguments())
+    assert first.edit is None and MASK in second.edit(IDS, np.ones(20, bool), np.random.default_rng(1))
+    assert [view.edit for view in mirror_bert.views(mirror_bert.Arguments(span_tokens=0))] == [None, None]
+    with pytest.raises(BadInput, match="--span_tokens -1"):
+        mirror_bert.views(mirror_bert.Arguments(span_tokens=-1))
+    with pytest.raises(BadInput, match="--temperature 0"):
+        mirror_bert.build(mirror_bert.Arguments(temperature=0.0), None, None, "")
