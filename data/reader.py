@@ -51,14 +51,12 @@ class Reader:
                 raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
 
     def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        with _opened(path) as stream:
-            for number, line in enumerate(_lines(stream, path), start=1):
-                text = _decoded(line, path, number)
-                if not text.strip():
-                    self.empty_lines += 1
-                    continue
-                yield self._row(text, path, number)
-                self.rows += 1
+        for number, text in text_lines(path):
+            if not text.strip():
+                self.empty_lines += 1
+                continue
+            yield self._row(text, path, number)
+            self.rows += 1
 
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...]:
         row = tuple(cell.strip() for cell in text.split("\t"))
@@ -68,6 +66,13 @@ class Reader:
         if not all(row):
             raise BadInput(f"{path}:{number}: column {row.index('') + 1} is empty")
         return row
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1, text without its line end) of every line of one file, empty ones too; BadInput as `Reader`."""
+    with _opened(path) as stream:
+        for number, line in enumerate(_lines(stream, path), start=1):
+            yield number, _decoded(line, path, number)
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:
