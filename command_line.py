@@ -119,7 +119,7 @@ class _Strings(yaml.BaseLoader):
 
 
 def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
-    """Training files, each as given or below `data_dir`; BadInput names both places."""
+    """Training files, each as given or below `data_dir`, a folder as its files; BadInput names both places."""
     if not names:
         raise BadInput("--train_file is missing: the text to train on")
     found = []
@@ -128,5 +128,15 @@ def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
         existing = [place for place in places if place.exists()]
         if not existing:
             raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
-        found.append(existing[0])
+        found += files_of(existing[0])
     return found
+
+
+def files_of(place: Path) -> list[Path]:
+    """A file itself; of a folder, its files in the order of their names, hidden ones left out."""
+    if not place.is_dir():
+        return [place]
+    files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+    if not files:
+        raise BadInput(f"{place}: the folder holds no files; name files, or a folder of them")
+    return files

@@ -14,9 +14,11 @@ from eval.report import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
+    "encode_corpus": "a large generated corpus encoded by a stub, killed on the way: complete, equal, peak memory",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
     "memory": "peak memory of a training step against the published computation",
+    "text": "training text beyond memory: tokenising and batches, time and peak memory",
     "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",

@@ -85,8 +85,8 @@ def generate(folder: Path, documents: int) -> None:
     """A corpus of short texts; each of `QUERIES` queries repeats one document, its only relevant one."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     places = range(0, documents, max(1, documents // QUERIES))
-    _write(folder / "corpus.jsonl", (_line(f"d{i}", _text(i)) for i in range(documents)))
-    _write(folder / "queries.jsonl", (_line(f"q{i}", _text(i)) for i in places))
+    _write(folder / "corpus.jsonl", (_line(f"d{i}", text_of(i)) for i in range(documents)))
+    _write(folder / "queries.jsonl", (_line(f"q{i}", text_of(i)) for i in places))
     _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in places)])
 
 
@@ -96,7 +96,8 @@ def peak_rss_mib() -> int:
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
-def _text(number: int) -> str:
+def text_of(number: int) -> str:
+    """The text of a document: eight words that its number decides, and the number, so that no two are equal."""
     words = [_WORDS[number // 12**place % 12] for place in range(8)]
     return " ".join([*words, str(number)])
 

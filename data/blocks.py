@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
+
 import numpy as np
 
 from data.corpus import Corpus
 from errors import BadInput
+
+_TOKENS_AT_ONCE = 2**22  # whose words are known at a time
 
 
 def packed(corpus: Corpus, length: int, starts_word: np.ndarray) -> Corpus:
@@ -21,13 +26,29 @@ def packed(corpus: Corpus, length: int, starts_word: np.ndarray) -> Corpus:
     """
     if length < 1:
         raise BadInput("--max_length: the special tokens leave no room for text")
-    words = starts_word[np.asarray(corpus.ids)]
-    words[corpus.offsets[:, 0]] = True  # a line begins a word, whatever its first token looks like
-    boundaries = np.flatnonzero(words)
-    total, position, cuts = len(corpus.ids), 0, [0]
-    while total - position > length:
+    total, cuts = len(corpus.ids), array("q", [0])
+    while total - cuts[-1] > length:
+        end = min(cuts[-1] + max(_TOKENS_AT_ONCE, length + 1), total)
+        _cut(cuts, _word_starts(corpus, cuts[-1], end, starts_word), end, length)
+    cuts.append(total)
+    made = np.frombuffer(cuts, dtype=np.int64)
+    return Corpus(corpus.folder, np.stack([made[:-1], made[1:]], axis=1))
+
+
+def _cut(cuts: array, boundaries: np.ndarray, end: int, length: int) -> None:
+    """Add the ends of all blocks whose whole reach lies before `end`."""
+    position = cuts[-1]
+    while end - position > length:
         candidate = boundaries[np.searchsorted(boundaries, position + length, side="right") - 1]
         position = int(candidate) if candidate > position else position + length
         cuts.append(position)
-    cuts.append(total)
-    return Corpus(corpus.folder, np.stack([cuts[:-1], cuts[1:]], axis=1))
+
+
+def _word_starts(corpus: Corpus, first: int, end: int, starts_word: np.ndarray) -> np.ndarray:
+    """The places from `first` to `end - 1` at which a word begins, and `first` itself."""
+    words = starts_word[corpus.ids[first:end]]
+    rows = corpus.offsets[:, 0]  # searched by bisection, because NumPy's search would copy the whole column
+    lines = np.array(rows[bisect_left(rows, first) : bisect_left(rows, end)])
+    words[lines - first] = True  # a line begins a word, whatever its first token looks like
+    words[0] = True
+    return first + np.flatnonzero(words)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from data import draws
 from data.cache import whole_folder
 from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash, reader_of
 from errors import BadInput
+from growing import GrowingArray
 
 logger = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000
@@ -91,20 +92,25 @@ def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int | None, cac
 
 
 def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int | None]], facts: dict) -> None:
-    """Write rows of (token ids of each sentence, label or None) as a cache folder; labels for all rows or none."""
-    buffer, offsets, labels, position = [], [], [], 0
-    for sentences, label in rows:
-        ends = np.cumsum([position] + [len(ids) for ids in sentences])
-        buffer.append(np.fromiter((i for ids in sentences for i in ids), dtype=np.int32))
-        offsets.append(ends)
-        position = int(ends[-1])
-        if label is not None:
-            labels.append(label)
-    np.save(folder / "ids.npy", np.concatenate(buffer))
-    np.save(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
-    if labels:
-        np.save(folder / "labels.npy", np.array(labels, dtype=np.int64))
-    (folder / "facts.json").write_text(json.dumps({**facts, "rows": len(offsets)}), encoding="utf-8")
+    """Write rows of (token ids of each sentence, label or None) as a cache folder; labels for all rows or none.
+
+    Holds `_ROWS_AT_ONCE` rows, however many there are.
+    """
+    rows = iter(rows)
+    with (
+        GrowingArray(folder / "ids.npy", np.int32) as buffer,
+        GrowingArray(folder / "offsets.npy", np.int64) as offsets,
+        GrowingArray(folder / "labels.npy", np.int64) as labels,
+    ):
+        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+            sentences = [ids for row, _ in chunk for ids in row]
+            ends = buffer.shape[0] + np.cumsum([len(ids) for ids in sentences]).reshape(len(chunk), -1)
+            starts = np.append(buffer.shape[0], ends[:-1, -1])
+            offsets.append(np.column_stack([starts, ends]))
+            buffer.append(np.fromiter(chain.from_iterable(sentences), dtype=np.int32))
+            if chunk[0][1] is not None:
+                labels.append(np.array([label for _, label in chunk]))
+    (folder / "facts.json").write_text(json.dumps({**facts, "rows": offsets.shape[0]}), encoding="utf-8")
 
 
 def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
@@ -121,10 +127,13 @@ def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
 def _tokenised(reader: Reader, tokenizer) -> Iterator[tuple[list[list[int]], int | None]]:
     rows, labelled = iter(reader), isinstance(reader, LabelledReader)
     columns = reader.columns - labelled
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()  # both may be left from the tokenizer's last call
+    backend.no_padding()
     with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
             sentences = [sentence for row in chunk for sentence in row[:columns]]
-            ids = tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]
+            ids = [found.ids for found in backend.encode_batch_fast(sentences, add_special_tokens=False)]
             if [] in ids:
                 raise BadInput(f"{reader.paths[0]}: the tokenizer finds no token in '{sentences[ids.index([])][:40]}'")
             for number, row in enumerate(chunk):

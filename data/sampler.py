@@ -34,8 +34,8 @@ class KeyedSampler(Sampler):
         return self.count
 
     def __iter__(self) -> Iterator[Key]:
-        for place, index in enumerate(draws.permutation(self.seed, self.epoch, self.count)):
-            yield self.epoch, int(index), place // self.batch_size
+        for place, index in enumerate(draws.order(self.seed, self.epoch, self.count)):
+            yield self.epoch, index, place // self.batch_size
 
 
 class Keys(Dataset):

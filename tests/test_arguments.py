@@ -233,6 +233,17 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
         find_files([], "corpora")
 
 
+def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
+    for name in ("b.txt", "a.txt.gz", ".hidden", "c.txt"):
+        (tmp_path / "corpora" / "shards" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "corpora" / "shards" / name).write_text("x")
+    (tmp_path / "corpora" / "shards" / "deeper").mkdir()
+    found = find_files(["shards"], str(tmp_path / "corpora"))
+    assert [path.name for path in found] == ["a.txt.gz", "b.txt", "c.txt"]
+    with pytest.raises(BadInput, match="deeper: the folder holds no files"):
+        find_files(["shards/deeper"], str(tmp_path / "corpora"))
+
+
 _SCRAPS = r"""a|b: |: |- |  |[|]|{|}|&x |*x|!!int |!|>|'|"|\|\U|FFFFFFFF|%YAML 1.1|---|...|? |# |<<|,|1|~|%TAG |!<|%f"""
 _YAML = st.lists(st.sampled_from([*_SCRAPS.split("|"), "|", "\n", "\t", "\x00", "\ufeff"]), max_size=25).map("".join)
 _BYTES = st.binary(max_size=80) | (_YAML | st.text(max_size=80)).map(lambda text: text.encode(errors="replace"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from errors import BadInput
+from eval.kept import claim, writing
 from eval.retrieval.files import Corpus
 from eval.task import Encoder
 
 logger = logging.getLogger(__name__)
 DOCUMENTS = 50_000  # in a shard: the texts held at once, and the most that a stopped run loses
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,8 @@ class Shards:
 
     def _write(self, number: int, vectors: np.ndarray) -> None:
         path = self._path(number)
-        with _writing(path) as part, part.open("wb") as file:
+        remedy = "choose another --embeddings, or TMPDIR without it"
+        with writing(path, remedy) as part, part.open("wb") as file:
             np.save(file, vectors.astype(np.float32, copy=False))
 
 
@@ -101,43 +101,10 @@ def embedded(
     else:
         manifest = {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
                     "max_length": encode.max_length, "shard_size": size}  # fmt: skip
-        _claim(folder, manifest)
+        claim(folder, manifest, "shard-*.npy")
         yield _filled(Shards(folder, len(corpus), width, size), encode, corpus)
 
 
 def _filled(shards: Shards, encode: Encoder, corpus: Corpus) -> Shards:
     shards.fill(encode, corpus)
     return shards
-
-
-def _claim(folder: Path, manifest: dict) -> None:
-    """Write what the folder is for, or refuse one that is for something else."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        if next(folder.glob("shard-*.npy"), None):
-            raise BadInput(f"{folder}: holds shards but no {MANIFEST}, so whose they are is unknown; choose another")
-        with _writing(path) as part:
-            part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differing = [name for name in manifest if found.get(name) != manifest[name]]
-    except (OSError, ValueError, AttributeError) as error:
-        raise BadInput(f"{path}: cannot be read as a manifest ({error}); choose another folder") from error
-    if differing:
-        what = "; ".join(f"{name} {found.get(name)}, now {manifest[name]}" for name in differing)
-        raise BadInput(f"{folder}: its embeddings are of something else ({what}); choose another folder or remove it")
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` when all of it is there."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise BadInput(
-            f"{path}: cannot be written ({error.strerror}); choose another --embeddings, or TMPDIR without it"
-        ) from error

@@ -1,12 +1,15 @@
 """The benches run on small inputs and print what they measured; the figures themselves are no test."""
 
 import json
+from functools import partial
 
 import pytest
 
-from bench import corpus, transfer
+from bench import corpus, encode_corpus, transfer
 from bench.__main__ import main, table
+from data.reader import numbered_lines
 from errors import ProjectError
+from eval.encode_corpus.job import Job
 
 
 def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):
@@ -38,3 +41,27 @@ def test_figures_that_were_not_taken_are_shown_as_such():
     assert (
         table([{"name": "a", "memory_ratio": None, "ratio": 2.0}]).splitlines()[-1] == "| a    | 2.0   | not taken    |"
     )
+
+
+@pytest.mark.slow
+def test_a_killed_corpus_is_complete_and_equal(tmp_path):
+    flags = ["--sentences=200000", "--shards=40", "--kills=1", f"--folder={tmp_path}"]
+    [row] = main(["encode_corpus", *flags])
+    assert row["equal"] == 200_000
+    assert 20 <= row["kept_at_kills"][0] < 40
+
+
+def test_generated_text_is_read_and_read_again_late_in_an_epoch():
+    [row] = main(["text", "--sentences=2000", "--batches=10"])
+    assert (row["sentences"], row["batches"], row["last_batches"]) == (2000, 10, 10)
+    assert 16_000 <= row["tokens"] <= 24_000
+
+
+def test_vectors_that_are_not_of_their_lines_are_found(tmp_path):
+    job = Job(partial(encode_corpus.Stub, tmp_path), numbered_lines, tmp_path / "vectors")
+    encode_corpus.generate(tmp_path / "text", 50, 4)
+    encode_corpus.encode_corpus(job, [str(tmp_path / "text")], 1)
+    assert encode_corpus.compare(tmp_path / "text", tmp_path / "vectors") == 50
+    (tmp_path / "vectors" / "part-00001.parquet").write_bytes((tmp_path / "vectors/part-00000.parquet").read_bytes())
+    with pytest.raises(ProjectError, match=r"part-00001\.txt: its vectors are not those of its lines"):
+        encode_corpus.compare(tmp_path / "text", tmp_path / "vectors")

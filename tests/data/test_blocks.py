@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import data.blocks
 from data.blocks import packed
 from data.corpus import Corpus, load_corpus, write_corpus
 from data.masking import word_starts
@@ -58,7 +59,9 @@ def test_blocks_hold_all_tokens_in_order_and_cut_no_word(request, family, length
     assert block_lists(blocks) == by_hand([word for word in words if word], length)
 
 
-def test_random_words_are_packed_as_by_hand(tmp_path):
+@pytest.mark.parametrize("at_once", [1, 40, 2**22])
+def test_random_words_are_packed_as_by_hand(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(data.blocks, "_TOKENS_AT_ONCE", at_once)
     rng = np.random.default_rng(3)
     for case in range(60):
         words, lines = [], []

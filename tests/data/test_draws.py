@@ -15,6 +15,7 @@ GOLDEN_UNIFORMS = [
 ]
 GOLDEN_ORDER = [7, 6, 4, 2, 1, 3, 9, 5, 8, 0]
 GOLDEN_INTEGERS = [934, 54, 128, 348]
+GOLDEN_WALK = [940870481, 313221442, 921709308]
 
 
 def mixed(x):
@@ -148,3 +149,36 @@ def test_permutations_differ_by_epoch_and_seed():
 def test_the_first_place_of_an_order_is_fair():
     firsts = np.bincount([draws.permutation(9, epoch, 8)[0] for epoch in range(4000)], minlength=8)
     assert ((firsts - 500) ** 2 / 500).sum() < 7 + 5 * np.sqrt(14)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 1000, 4097])
+def test_a_walked_order_visits_everything_once_and_any_place_alone(count):
+    order = draws.walked(42, 3, count, np.arange(count))
+    assert sorted(order.tolist()) == list(range(count))
+    some = np.array([count - 1, 0, count // 2])
+    assert draws.walked(42, 3, count, some).tolist() == order[some].tolist()
+
+
+def test_walked_orders_are_fair_and_differ_by_epoch_and_seed():
+    count = 1000
+    places = np.arange(count)
+    orders = [draws.walked(seed, epoch, count, places) for seed in (0, 1) for epoch in range(20)]
+    bound = 5 / np.sqrt(count)
+    for one, other in zip(orders, [places, *orders], strict=False):
+        assert abs(np.corrcoef(one, other)[0, 1]) < bound
+        assert abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < bound
+    firsts = np.bincount([draws.walked(9, epoch, 10, np.array([0]))[0] for epoch in range(2000)], minlength=10)
+    assert ((firsts - 200) ** 2 / 200).sum() < 9 + 5 * np.sqrt(18)
+
+
+def test_golden_walk():
+    """As the other golden values: a change of these would break exact resume over versions of this repository."""
+    assert draws.walked(42, 0, 2**30, np.array([0, 1, 2**30 - 1])).tolist() == GOLDEN_WALK
+
+
+def test_an_order_is_the_table_and_beyond_the_largest_table_the_walk(monkeypatch):
+    monkeypatch.setattr(draws, "_PLACES_AT_ONCE", 7)
+    assert list(draws.order(5, 2, 50)) == draws.permutation(5, 2, 50).tolist()
+    monkeypatch.setattr(draws, "LARGEST_TABLE", 49)
+    assert list(draws.order(5, 2, 50)) == draws.walked(5, 2, 50, np.arange(50)).tolist()
+    assert list(draws.order(5, 2, 49)) == draws.permutation(5, 2, 49).tolist()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from errors import BadInput
+from eval.kept import MANIFEST
 from eval.retrieval.files import read_corpus
-from eval.retrieval.shards import MANIFEST, embedded
+from eval.retrieval.shards import embedded
 
 
 class Letters:
@@ -105,7 +106,8 @@ def test_a_killed_run_leaves_only_whole_shards(beir, corpus, tmp_path):
         assert process.stdout.readline() == "writing\n"
         process.send_signal(signal.SIGKILL)
     names = sorted(path.name for path in (tmp_path / "kept").glob("*.npy*"))
-    assert names == ["shard-00000.npy", "shard-00001.npy", "shard-00002.npy.part"]
+    assert names[:2] == ["shard-00000.npy", "shard-00001.npy"]
+    assert [name[:16] + name[-5:] for name in names[2:]] == ["shard-00002.npy..part"]
     again = Letters()
     assert (filled(again, corpus, tmp_path / "kept") == Letters()(beir.texts())).all()
     assert again.asked == beir.texts()[14:]

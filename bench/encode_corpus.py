@@ -1,0 +1,125 @@
+"""A large generated corpus through `eval.encode_corpus` with a stub encoder, killed on the way: complete and equal?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from bench.corpus import HashedTexts, peak_rss_mib, text_of
+from data.reader import numbered_lines
+from errors import ProjectError
+from eval.encode_corpus.__main__ import encode_corpus
+from eval.encode_corpus.job import Job
+from eval.encode_corpus.vectors import read_vectors
+
+ROOT = Path(__file__).parents[1]
+_STEP = 0.02  # seconds between two looks at the outputs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--sentences", type=int, default=1_000_000)
+    parser.add_argument("--shards", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly over the shards")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--ray", action="store_true", help="by Ray Data; default: processes of this machine")
+    parser.add_argument("--folder", help="for text and vectors, kept (default: a temporary folder)")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row; ProjectError where a vector is missing, wrong, or was computed again after a kill."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(args.folder or temporary)
+        generate(folder / "text", args.sentences, args.shards)
+        start = time.perf_counter()
+        survived = [_run(args, folder, kill) for kill in range(args.kills + 1)]
+        seconds = round(time.perf_counter() - start, 1)
+        checked = compare(folder / "text", folder / "vectors")
+        if checked != args.sentences:
+            raise ProjectError(f"{checked} vectors of {args.sentences} sentences")
+        peaks = [int(path.read_text()) for path in (folder / "peaks").iterdir()]
+        return [{"name": "encode_corpus " + ("under Ray" if args.ray else "on one node"), "sentences": args.sentences,
+                 "shards": args.shards, "processes": args.processes, "kills": args.kills,
+                 "kept_at_kills": survived[:-1], "seconds": seconds, "peak_rss_of_a_process_mib": max(peaks),
+                 "equal": checked}]  # fmt: skip
+
+
+def generate(folder: Path, sentences: int, shards: int) -> None:
+    """Text in `shards` files of nearly equal size; sentence i says i."""
+    folder.mkdir(parents=True, exist_ok=True)
+    bounds = np.linspace(0, sentences, shards + 1).astype(int).tolist()
+    for number in range(shards):
+        with (folder / f"part-{number:05}.txt").open("w", encoding="utf-8") as file:
+            file.writelines(text_of(i) + "\n" for i in range(bounds[number], bounds[number + 1]))
+
+
+class Stub(HashedTexts):
+    """The stub encoder, which also notes the largest memory of its process.
+
+    Args:
+        peaks: folder for the notes, a file a process.
+        device: not used.
+    """
+
+    def __init__(self, peaks: Path, device: str) -> None:
+        super().__init__()
+        self._note = peaks / str(os.getpid())
+
+    def __call__(self, sentences: list[str]) -> np.ndarray:
+        """N texts -> (N, 64) float32."""
+        made = super().__call__(sentences)
+        self._note.write_text(str(peak_rss_mib()))
+        return made
+
+
+def drive(folder: str, processes: str, ray: str) -> None:
+    """The process that is killed: all shards of `folder`/text into `folder`/vectors."""
+    peaks = Path(folder) / "peaks"
+    peaks.mkdir(exist_ok=True)
+    job = Job(partial(Stub, peaks), numbered_lines, Path(folder) / "vectors")
+    encode_corpus(job, [f"{folder}/text"], int(processes), ray == "True")
+    (peaks / "driver").write_text(str(peak_rss_mib()))
+
+
+def compare(text: Path, vectors: Path) -> int:
+    """How many vectors are what the stub gives for their lines, in order; ProjectError at the first that is not."""
+    stub, equal = HashedTexts(), 0
+    for path in sorted(text.iterdir()):
+        expected = stub([line for _, line in numbered_lines(path)])
+        if not np.array_equal(read_vectors(vectors / f"{path.stem}.parquet"), expected):
+            raise ProjectError(f"{path}: its vectors are not those of its lines")
+        equal += len(expected)
+    return equal
+
+
+def _run(args: argparse.Namespace, folder: Path, kill: int) -> int:
+    """Start the driver and, unless this is the last time, kill it on the way; how many shards were done then."""
+    before = _done(folder)
+    limit = args.shards * (kill + 1) // (args.kills + 1)
+    code = "import sys; from bench.encode_corpus import drive; drive(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, str(folder.absolute()), str(args.processes), str(args.ray)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as driver:
+        while kill < args.kills and driver.poll() is None and len(_done(folder)) < limit:
+            time.sleep(_STEP)
+        if kill < args.kills:
+            driver.kill()
+    if driver.returncode != (-signal.SIGKILL if kill < args.kills else 0):
+        raise ProjectError(f"the driver ended by itself with {driver.returncode}; more --sentences keep it busy")
+    after = _done(folder)
+    if any(after.get(name) != changed for name, changed in before.items()):
+        raise ProjectError("a shard that was done has been computed again")
+    return len(after)
+
+
+def _done(folder: Path) -> dict[str, int]:
+    """The shards that are done, and when each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "vectors").glob("*.done.json")}

@@ -1,0 +1,87 @@
+"""Training text beyond memory: tokenising, the first batches, and going on late in an epoch; time and peak memory."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from accelerate import skip_first_batches
+from torch.utils.data import DataLoader
+
+from bench.corpus import peak_rss_mib
+from bench.loop import FIRST_WORD, VOCABULARY, generated
+from command_line import find_files
+from data.collator import Collator
+from data.corpus import load_corpus
+from data.sampler import KeyedSampler, Keys
+from errors import ProjectError
+from views import Masking, View
+
+BATCH, LENGTH, SEED = 64, 32, 42
+SHARD = 1_000_000  # lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--sentences", type=int, default=1_000_000, help="generated lines of 8 to 12 words")
+    parser.add_argument("--batches", type=int, default=300, help="read at the start, and again where a run goes on")
+    parser.add_argument("--folder", help="for text and tokens, kept (default: a temporary folder)")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row; ProjectError where batches after a resume are not the ones of the run that was not stopped."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(args.folder or temporary)
+        text = folder / "text"
+        if not text.is_dir():
+            generate(text, args.sentences)
+        return [measured(text, folder / "cache", args.sentences, args.batches)]
+
+
+def generate(folder: Path, count: int) -> None:
+    """Shards of at most `SHARD` lines, 8 to 12 random words each."""
+    folder.mkdir(parents=True)
+    random, words = np.random.default_rng(0), np.array([f"w{i}" for i in range(VOCABULARY)], dtype=object)
+    for number, start in enumerate(range(0, count, SHARD)):
+        lengths = random.integers(8, 13, min(SHARD, count - start))
+        drawn = words[random.integers(FIRST_WORD, VOCABULARY, lengths.sum())].tolist()
+        ends = np.cumsum(lengths).tolist()
+        with (folder / f"part-{number:05}.txt").open("w", encoding="utf-8") as file:
+            file.writelines(" ".join(drawn[a:b]) + "\n" for a, b in zip([0, *ends], ends, strict=False))
+
+
+def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
+    """Seconds of tokenising, of `count` batches from the start, and of reaching the last ones of the epoch."""
+    tokenizer, _ = generated(1)
+    clock = [time.perf_counter()]
+    corpus = load_corpus(find_files([str(text)], ""), tokenizer, 1, cache)
+    after_tokenising = peak_rss_mib()
+    clock.append(time.perf_counter())
+    collator = Collator(corpus, tokenizer, [View(), View()], LENGTH, SEED, [Masking(0.15, whole_words=True)])
+    sampler = KeyedSampler(SEED, len(corpus), BATCH)
+    loader = DataLoader(Keys(len(corpus)), BATCH, sampler=sampler, collate_fn=collator, drop_last=True)
+    whole = list(digests(islice(loader, count)))
+    clock.append(time.perf_counter())
+    half = count // 2
+    if list(digests(islice(skip_first_batches(loader, half), count - half))) != whole[half:]:
+        raise ProjectError(f"the batches from number {half} on are not those of a run that went through")
+    clock.append(time.perf_counter())
+    last = list(digests(skip_first_batches(loader, max(0, len(loader) - count))))
+    clock.append(time.perf_counter())
+    seconds = np.diff(clock).round(1).tolist()
+    return {"name": "text", "sentences": sentences, "tokens": len(corpus.ids), "tokenise_s": seconds[0],
+            "batches": len(whole), "batches_s": seconds[1], "resume_s": seconds[2], "last_batches": len(last),
+            "resume_at_the_end_s": seconds[3], "rss_tokenised_mib": after_tokenising,
+            "peak_rss_mib": peak_rss_mib()}  # fmt: skip
+
+
+def digests(batches: Iterator[dict]) -> Iterator[str]:
+    """One digest a batch."""
+    for batch in batches:
+        yield hashlib.sha256(b"".join(batch[name].numpy().tobytes() for name in sorted(batch))).hexdigest()

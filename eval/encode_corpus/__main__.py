@@ -1,0 +1,85 @@
+"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: vectors of a corpus of any size."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from command_line import files_of
+from data.reader import numbered_lines
+from errors import BadInput, run_command
+from eval.encode import Encode
+from eval.encode_corpus import on_ray, workers
+from eval.encode_corpus.job import Job
+from eval.encode_corpus.vectors import DTYPES, WRITERS
+from models.encoder import load_encoder
+from models.pooling import POOLINGS
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m eval.encode_corpus`."""
+    p = argparse.ArgumentParser(
+        prog="python -m eval.encode_corpus",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Encode shards of text: one output for each, named after it, rows in its order. The same command "
+        "goes on\nafter a stop: whole outputs are kept. docs/large_corpora.md says more.",
+        epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
+    )
+    p.add_argument("inputs", nargs="+", metavar="SHARD", help="UTF-8 lines (plain, .gz, .xz, .zst), Parquet, folders")
+    p.add_argument("--model", required=True, help="as of `python -m eval`")
+    p.add_argument("--output", required=True, metavar="DIR", help="holds the vectors of one model in one way")
+    p.add_argument("--format", choices=list(WRITERS), default="parquet")
+    p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
+    p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
+    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
+                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+    p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
+                   help="shards at a time, each with a model (default: one for each GPU, else 1)")  # fmt: skip
+    p.add_argument("--ray", action="store_true", help="the same by Ray Data, on the cluster of RAY_ADDRESS or here")
+    return p
+
+
+def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: bool, device: str) -> Encode:
+    """The encoder of a worker process."""
+    encoder, tokenizer = load_encoder(model, pooling, max_length)
+    return Encode(encoder.to(device), tokenizer, encoder.max_length, bf16=bf16)
+
+
+def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False) -> list[dict]:
+    """Encode every shard, say so, and return their records; BadInput before anything is computed, where it can be."""
+    if processes < 1:
+        raise BadInput(f"--processes {processes}: must be at least 1")
+    paths = [path for name in inputs for path in files_of(Path(name))]
+    job.check(paths)
+    start, records = time.perf_counter(), []
+    for record in (on_ray if ray else workers).run(job, paths, min(processes, len(paths))):
+        records.append(record)
+        what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
+        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
+    rows = sum(record["rows"] for record in records if record["new"])
+    logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)
+    return records
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return the records of the shards."""
+    args = parser().parse_args(argv)
+    make = partial(make_encode, args.model, args.pooling, args.max_length, args.bf16)
+    job = Job(make, numbered_lines, Path(args.output).absolute(), args.format, args.dtype, args.column)
+    return encode_corpus(job, args.inputs, args.processes, args.ray)
+
+
+if __name__ == "__main__":
+    from eval.encode_corpus.__main__ import main  # by this name a worker process finds `make_encode`; not as __main__
+
+    run_command(main)

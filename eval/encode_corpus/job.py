@@ -1,0 +1,103 @@
+"""What is done with one shard, and how a later run knows that it is done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from errors import BadInput
+from eval.encode_corpus.inputs import Lines, pieces, stem_of
+from eval.encode_corpus.vectors import WRITERS, shape_of, stored
+from eval.kept import claim, read_json, write_json, writing
+from eval.task import Encoder
+
+_AGAIN = "remove it, and the shard is computed again"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same for every shard; can be pickled, so that it travels to other processes and machines.
+
+    Attributes:
+        make_encode: device -> an encoder with `identity` and `max_length`, as `eval.encode.Encode`.
+        lines: reads text files.
+        folder: where outputs go.
+        format: a key of `eval.encode_corpus.vectors.WRITERS`.
+        dtype: one of `eval.encode_corpus.vectors.DTYPES`.
+        column: of Parquet inputs.
+    """
+
+    make_encode: Callable[[str], Encoder]
+    lines: Lines
+    folder: Path
+    format: str = "parquet"
+    dtype: str = "float32"
+    column: str = "text"
+
+    def outputs(self, path: Path) -> list[Path]:
+        """The files of one shard, the entries first and the record, which says that it is done, last."""
+        stem = stem_of(path)
+        return [self.folder / name for name in (*WRITERS[self.format].names(stem, self.dtype), f"{stem}.done.json")]
+
+    def check(self, paths: Sequence[Path]) -> None:
+        """BadInput where two shards would be written to the same file."""
+        times = Counter(output for path in paths for output in self.outputs(path))
+        for output, count in times.items():
+            if count > 1:
+                both = [str(path) for path in paths if output in self.outputs(path)]
+                raise BadInput(f"{both[0]} and {both[1]}: both would be written to {output}; rename one")
+
+    def start(self, device: str) -> Encoder:
+        """The encoder, when the folder is found to be for its vectors."""
+        encode = self.make_encode(device)
+        manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.format,
+                    "dtype": self.dtype}  # fmt: skip
+        claim(self.folder, manifest, "*.done.json")
+        return encode
+
+    def encode_shard(self, encode: Encoder, path: Path) -> dict:
+        """Make one shard's vectors unless they are there, and return its record.
+
+        Returns:
+            source, sha256, rows and width, and `new`, whether anything was computed.
+
+        Raises:
+            BadInput: as `pieces`; the shard's text is not the one its vectors were made of; a damaged output.
+        """
+        source = _digest(path)
+        *outputs, record = self.outputs(path)
+        if all(output.is_file() for output in (*outputs, record)):
+            return {**self._checked(path, source, outputs[0], record), "new": False}
+        record.unlink(missing_ok=True)  # from here on the shard is not done, whatever happens
+        rows = width = 0
+        with ExitStack() as stack:
+            parts = [stack.enter_context(writing(output)) for output in outputs]
+            writer = stack.enter_context(WRITERS[self.format](parts))
+            for texts in pieces(path, self.column, self.lines):
+                vectors = encode(texts)
+                writer.append(stored(vectors, self.dtype))
+                rows, width = rows + len(vectors), vectors.shape[1]
+        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width}
+        write_json(record, facts)
+        return {**facts, "new": True}
+
+    def _checked(self, path: Path, source: str, entries: Path, record: Path) -> dict:
+        facts = read_json(record, "the record of a shard", _AGAIN)
+        if facts.get("sha256") != source:
+            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
+        expected, found = (self.dtype, facts.get("rows"), facts.get("width")), shape_of(entries)
+        if found != expected:
+            raise BadInput(f"{entries}: holds {found}, but {record.name} says {expected}; {_AGAIN}")
+        return facts
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); name files of text, or folders of them") from error
