@@ -12,6 +12,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from errors import BadInput
 from models import layout
 from models.dropout import exchange_dropout, rates_of
+from models.heads import SavedHead
 from models.loading import load_strictly, quiet
 from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.pooling import pooling_named
@@ -187,6 +188,6 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
         described = layout.Described(pooling, [], described.max_length if described else None)
     length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
-    head = nn.Sequential(*described.head) if described.head else None
+    head = SavedHead(*described.head) if described.head else None
     packed = use_packing(config, True)
     return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed), tokenizer

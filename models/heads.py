@@ -31,6 +31,16 @@ class Dense(nn.Sequential):
         self.activation = activation
 
 
+class SavedHead(nn.Sequential):
+    """A kept head as it was read from a saved model, (T, H) -> (T, D)."""
+
+    def dense_layers(self) -> list[Dense]:
+        """Its layers; BadInput where one is no linear layer, which saved format 1 does not hold."""
+        if not all(isinstance(layer, Dense) for layer in self):
+            raise BadInput("the model normalises its vectors, which the saved format does not hold")
+        return list(self)
+
+
 class LinearTanh(nn.Module):
     """tanh(W x + b), (T, H) -> (T, H)."""
 
