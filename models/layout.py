@@ -70,11 +70,11 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
             "word_embedding_dimension": width,
             "embedding_dimension": width,
             "pooling_mode": pooling,
-            "include_prompt": True,
             "pooling_mode_cls_token": pooling == "cls",
             "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
+            "include_prompt": True,  # last: older vLLM takes the first key that is true for the pooling
         },
     )
 

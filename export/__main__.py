@@ -1,0 +1,69 @@
+"""`python -m export RUN --output DIR`: a folder to publish, with a model card; optionally to the hub."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from errors import BadInput, run_command
+from export.card import card
+from export.facts import read_facts
+from export.folder import new_folder
+from export.model import Model
+from export.onnx_file import PLACE, require_onnx, write_onnx
+from export.push import check_repo, push
+from models.encoder import load_encoder
+from models.pooling import POOLINGS
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m export`."""
+    p = argparse.ArgumentParser(
+        prog="python -m export",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Write a model as transformers, sentence-transformers and this project read it, with a model card.",
+        epilog="examples:\n"
+        "  python -m export runs/infocse --output exports/infocse\n"
+        "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse --private\n\n"
+        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows the names of files, no paths, and no\n"
+        "training text; read it before you publish it.",
+    )
+    p.add_argument("run", metavar="RUN", help="a finished run, or any folder with a model (the card then says less)")
+    p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
+    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
+                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+    p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
+    p.add_argument("--private", action="store_true", help="with --push_to_hub: a new repository is private")
+    p.add_argument("--onnx", action="store_true", help="also write onnx/model.onnx (needs requirements-extra.txt)")
+    return p
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Check everything that can be known first, write the folder, push it."""
+    args = parser().parse_args(argv)
+    if args.private and not args.push_to_hub:
+        raise BadInput("--private is for --push_to_hub, which is not given")
+    if args.push_to_hub:
+        check_repo(args.push_to_hub)
+    if args.onnx:
+        require_onnx()
+    facts, output = read_facts(Path(args.run)), Path(args.output)
+    with new_folder(output) as folder:
+        encoder, tokenizer = load_encoder(args.run, args.pooling)
+        encoder.save(str(folder), tokenizer)
+        if args.onnx:
+            write_onnx(folder)
+        name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
+        model = Model(name, args.push_to_hub, encoder, (folder / PLACE).exists())
+        (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
+    logger.info("%s: exported", output)
+    if args.push_to_hub:
+        logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
+
+
+if __name__ == "__main__":
+    run_command(main)

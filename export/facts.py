@@ -1,0 +1,104 @@
+"""What a run folder says of the model in it: run.json and scores.json."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from checkpoint import RUN_FILE, read_run
+from data.sources import WIKI, WIKI_TERMS
+from errors import BadInput
+from eval.compare.scores import read_scores
+
+_KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known; all empty for a folder that is no run.
+
+    Attributes:
+        record: the content of run.json.
+        rows: the rows of scores.json.
+        scores: that file, where it has rows.
+    """
+
+    record: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict] = field(default_factory=list)
+    scores: Path | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.record.get("settings", {})
+
+    @property
+    def trajectory(self) -> dict[str, Any]:
+        return self.record.get("trajectory", {})
+
+    @property
+    def method(self) -> str | None:
+        """The file of models/objectives that trained it."""
+        method = self.settings.get("method")
+        return method if isinstance(method, str) else None
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """The training text: files (names), sha256, rows, columns."""
+        text = self.trajectory.get("text")
+        return text if isinstance(text, dict) and isinstance(text.get("files"), list) else {}
+
+    @property
+    def base_hash(self) -> str | None:
+        """sha256 of the weights of the local folder that training began from."""
+        start = str(self.trajectory.get("start"))
+        return start if _SHA256.fullmatch(start) else None
+
+    @property
+    def base_model(self) -> str | None:
+        """The public name of the model that training began from; None for a local folder."""
+        name = str(self.trajectory.get("start") or "")
+        if self.base_hash or name != self.settings.get("model_name_or_path"):
+            return None
+        try:
+            validate_repo_id(name)
+        except HFValidationError:
+            return None
+        return None if Path(name).exists() else name
+
+    @property
+    def text_terms(self) -> str:
+        """The training text's licence, known for the one text that `data.prepare` downloads."""
+        is_wiki = self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
+        return WIKI_TERMS if is_wiki else "licence not stated"
+
+
+def read_facts(folder: Path) -> Facts:
+    """The facts of a run folder; empty ones for any other folder.
+
+    Raises:
+        BadInput: no such folder, a run that is not finished, or a record with values of the wrong type.
+        CheckpointRefused: run.json cannot be read.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder; give a run, or a folder with a model")
+    record = read_run(folder) if (folder / RUN_FILE).exists() else {}
+    if record and record["status"] != "finished":
+        raise BadInput(f"{folder}: the run is not finished; finish it by its own command, or export {folder / 'best'}")
+    for name, kind in _KINDS.items():
+        if not isinstance(record.get(name, kind()), kind):
+            raise BadInput(f"{folder / RUN_FILE}: '{name}' is no {kind.__name__}")
+    scores = folder / "scores.json"
+    rows = _rows(scores)
+    return Facts(record, rows, scores if rows else None)
+
+
+def _rows(path: Path) -> list[dict]:
+    if not path.is_file() or path.read_bytes().split() in ([b"[", b"]"], [b"[]"]):  # --test_tasks none
+        return []
+    return read_scores(path)

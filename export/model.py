@@ -1,0 +1,128 @@
+"""What a card says of the exported model itself, and how it is used: three snippets that a test runs."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+from export.text import fenced, plain
+from models.encoder import SentenceEncoder
+from models.heads import Dense
+from models.pooling import POOLINGS
+
+_SENTENCES = 'sentences = ["A child plays in the garden.", "A girl is playing outside in the sun.", "Stocks fell."]'
+_TOKENS = {  # the token vectors that are averaged, in terms of a transformers output; other poolings take [CLS]
+    "avg": "output.last_hidden_state",
+    "avg_top2": "(output.hidden_states[-1] + output.hidden_states[-2]) / 2",
+    "avg_first_last": "(output.hidden_states[1] + output.hidden_states[-1]) / 2",
+    "avg_embedding_last": "(output.hidden_states[0] + output.hidden_states[-1]) / 2",
+}
+_HEAD = """\
+weights = load_file({file})
+embeddings = torch.nn.functional.linear(embeddings, weights["linear.weight"], weights.get("linear.bias"))
+embeddings = torch.nn.{activation}()(embeddings)
+"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """An exported model.
+
+    Attributes:
+        name: for the title.
+        repo: its name on the hub, None when it is not pushed.
+        encoder: the model.
+        onnx: whether the folder has `onnx/model.onnx`.
+    """
+
+    name: str
+    repo: str | None
+    encoder: SentenceEncoder
+    onnx: bool = False
+
+    @property
+    def layers(self) -> list[Dense]:
+        """The kept head's."""
+        return self.encoder.head.dense_layers() if self.encoder.head is not None else []
+
+    @property
+    def dimension(self) -> int:
+        """Of a sentence vector."""
+        return self.layers[-1][0].out_features if self.layers else self.encoder.config.hidden_size
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether sentence-transformers has this pooling."""
+        return POOLINGS[self.encoder.pooling].module is not None
+
+    @property
+    def address(self) -> str:
+        """What the snippets load: the name on the hub, else the folder's."""
+        return plain(self.repo or self.name)
+
+    def usage(self) -> str:
+        """The section on how to use it."""
+        parts = ["## How to use it"]
+        if self.has_modules:
+            parts += ["With sentence-transformers:", fenced(self._sentence_transformers(), "python")]
+        else:
+            parts += [f"sentence-transformers has no pooling `{self.encoder.pooling}`: use one of the others."]
+        parts += ["With transformers alone:", fenced(self._transformers(), "python")]
+        parts += ["In the repository that trained it, from its root:", fenced(self._repository(), "python")]
+        parts += ["Compare vectors by their cosine."]
+        if self.onnx:
+            parts[-1] += (
+                " `onnx/model.onnx` computes the same vectors: inputs `input_ids` and `attention_mask`, both int64 of"
+                f" (batch, length), output `sentence_embedding`, float32 of (batch, {self.dimension})."
+            )
+        return "\n\n".join(parts)
+
+    def _sentence_transformers(self) -> str:
+        return (
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f"{_SENTENCES}\n"
+            f'model = SentenceTransformer("{self.address}")\n'
+            "embeddings = model.encode(sentences)\n"
+            "similarities = model.similarity(embeddings, embeddings)"
+        )
+
+    def _transformers(self) -> str:
+        lines = ["import torch"]
+        lines += ["from huggingface_hub import hf_hub_download"] * bool(self.layers and self.repo)
+        lines += ["from safetensors.torch import load_file"] * bool(self.layers)
+        accepted = inspect.signature(type(self.encoder.backbone)).parameters
+        bare = ", add_pooling_layer=False" if "add_pooling_layer" in accepted else ""
+        lines += [
+            "from transformers import AutoModel, AutoTokenizer\n",
+            _SENTENCES,
+            f'tokenizer = AutoTokenizer.from_pretrained("{self.address}")',
+            f'model = AutoModel.from_pretrained("{self.address}"{bare})',
+            'inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")',
+            "with torch.no_grad():",
+            "    output = model(**inputs, output_hidden_states=True)",
+            self._pooling(),
+        ]
+        for i, layer in enumerate(self.layers, start=2):
+            place = f"{i}_Dense/model.safetensors"
+            file = f'hf_hub_download("{self.repo}", "{place}")' if self.repo else f'"{self.address}/{place}"'
+            lines.append(_HEAD.format(file=file, activation=layer.activation).rstrip())
+        return "\n".join(lines)
+
+    def _pooling(self) -> str:
+        tokens = _TOKENS.get(self.encoder.pooling)
+        if tokens is None:
+            return "embeddings = output.last_hidden_state[:, 0]"
+        return (
+            'mask = inputs["attention_mask"].unsqueeze(-1)\n'
+            f"tokens = {tokens}\n"
+            "embeddings = (tokens * mask).sum(1) / mask.sum(1)"
+        )
+
+    def _repository(self) -> str:
+        return (
+            "from eval.encode import Encode\n"
+            "from models.encoder import load_encoder\n\n"
+            f"{_SENTENCES}\n"
+            f'encoder, tokenizer = load_encoder("{self.address}")\n'
+            "embeddings = Encode(encoder, tokenizer, encoder.max_length)(sentences)"
+        )

@@ -1,0 +1,105 @@
+"""The encoder as an ONNX file, checked against itself; needs packages of requirements-extra.txt."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from errors import BadInput
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone
+
+PLACE = Path("onnx") / "model.onnx"
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
+BOUND = 1e-4
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+
+
+class _Embed(nn.Module):
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.encoder.embed(input_ids, attention_mask)
+
+
+def require_onnx() -> None:
+    """BadInput names the packages that are missing, and where they are listed."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"--onnx needs {', '.join(missing)}: pip install -r requirements-extra.txt (the part on ONNX)")
+
+
+def write_onnx(folder: Path) -> None:
+    """Write `onnx/model.onnx` into a saved encoder's folder: (B, L) ids and mask, int64 -> (B, D) vectors, float32.
+
+    Raises:
+        BadInput: onnxruntime gives vectors that differ by more than 1e-4 of the largest value.
+    """
+    saved, _ = load_encoder(str(folder))
+    # Without packing: its attention is no operator of ONNX.
+    encoder = SentenceEncoder(load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length)
+    module, target = _Embed(encoder).eval(), folder / PLACE
+    target.parent.mkdir()
+    with _quiet():
+        program = _converted(module, encoder.config.vocab_size)
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # the source lines it came from, with the paths of this machine
+    program.save(target, external_data=False)  # one file, which more than 2 GB (500 M parameters) would not fit
+    _check(module, target, encoder)
+
+
+def _converted(module: nn.Module, vocabulary: int):
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    return torch.onnx.export(
+        module,
+        _example(2, 7, vocabulary),
+        input_names=list(INPUTS),
+        output_names=[OUTPUT],
+        dynamic_shapes=dict.fromkeys(INPUTS, axes),
+        dynamo=True,
+        verbose=False,
+    )
+
+
+@contextmanager
+def _quiet():
+    """The converter's remarks about every node are for its authors; the result is checked."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
+    levels = [one.level for one in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in loggers:
+            one.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for one, level in zip(loggers, levels, strict=True):
+                one.setLevel(level)
+
+
+def _example(rows: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    ids = torch.arange(rows * length).view(rows, length) * 31 % vocabulary
+    mask = (torch.arange(length) < torch.arange(length, length - rows, -1).clamp(min=1)[:, None]).long()
+    return ids, mask
+
+
+@torch.no_grad()
+def _check(module: nn.Module, file: Path, encoder: SentenceEncoder) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    for rows, length in ((1, 3), (3, 16), (2, encoder.max_length)):
+        given = _example(rows, length, encoder.config.vocab_size)
+        [found] = session.run([OUTPUT], {name: one.numpy() for name, one in zip(INPUTS, given, strict=True)})
+        expected = module(*given)
+        difference = (torch.from_numpy(found) - expected).abs().max() / expected.abs().max().clamp(min=1)
+        if not difference <= BOUND:
+            raise BadInput(f"--onnx: {rows} texts of {length} tokens differ by {float(difference):.1e} in onnxruntime")

@@ -1,0 +1,189 @@
+"""The card: all that is known is in it, and nothing of what must not be."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from transformers import BertConfig
+
+from data.sources import WIKI_TERMS
+from eval.compare.published import load
+from export.__main__ import main
+from export.citations import citations
+from export.facts import Facts, read_facts
+from export.published import backbone_of, comparison
+from registry import SCRIPTS, method_names
+
+from .conftest import SCORES, record
+
+METHODS = {name for script in SCRIPTS for name in method_names(script)}
+HOSTILE = "</script><b>|[x](y)"
+
+
+@pytest.fixture
+def card_of(make_run, tmp_path):
+    def card_of(run=None, scores=SCORES, output="a-model", **kinds):
+        folder = make_run(run=run, scores=scores, **kinds)
+        main([str(folder), "--output", str(tmp_path / output)])
+        return (tmp_path / output / "README.md").read_text(encoding="utf-8")
+
+    return card_of
+
+
+def test_every_method_has_a_name_a_sentence_and_papers():
+    known, records = citations(), load()
+    assert set(known) == METHODS
+    for one in known.values():
+        assert one.name
+        assert one.about.endswith(".")
+        assert one.bibtex
+        for entry in one.bibtex:
+            assert re.match(r"@misc\{\w+,\n", entry)
+            assert entry.count("{") == entry.count("}")
+            assert re.search(r"eprint = \{\d{4}\.\d{5}\}|url = \{https://openreview", entry)
+        assert set(one.published) <= set(records)
+
+
+def test_the_card_holds_what_is_known_of_the_run(card_of):
+    card = card_of(record())
+    for words in (
+        "Trained by SimCSE", "vector of 32 numbers", "a local checkpoint, sha256 of its weights " + "ab" * 32,
+        "mine.txt, 1,234 sentences", "cd" * 32, "licence not stated", "step 375 of 500", "80.92", "seed 17 (n = 1)",
+        "python run_unsup.py --config simcse-mini.yaml --bf16", "ef" * 20, "torch 2.13.0", "device: cpu",
+        "Nothing is stated", "eprint = {2104.08821}", "## Limits and risks",
+    ):  # fmt: skip
+        assert words in card
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
+    for row in SCORES:
+        assert [row["task"], "test", "spearman", row["aggregation"], f"{row['n']:,}", f"{row['value']:.2f}"] in lines
+    assert ["temperature", "0.05"] in lines
+    assert ["max_steps", "500"] in lines
+    assert not [line for line in lines if line[0] in ("num_train_epochs", "script", "start")]
+
+
+def test_the_head_is_read_back_by_the_hub_s_library(card_of):
+    data = ModelCard(card_of(record())).data
+    found = {(one.dataset_name, one.metric_type): one.metric_value for one in data.eval_results}
+    assert found == {("STS12", "cosine_spearman"): 62.376, ("STS-B", "cosine_spearman"): 70.448}
+    assert data.library_name == "sentence-transformers"
+    assert "simcse" in data.tags
+    assert data.base_model is None
+    assert data.license is None
+
+
+def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
+    run = record()
+    run["trajectory"]["start"] = run["settings"]["model_name_or_path"] = "owner/base"
+    run["command"] += ["--model_name_or_path", "owner/base"]
+    card = card_of(run)
+    assert ModelCard(card).data.base_model == "owner/base"
+    assert "--model_name_or_path owner/base" in card
+    for folder in ("/home/someone/base", "../base", "~/base", "runs/deep/base"):
+        facts = Facts({"settings": {"model_name_or_path": folder}, "trajectory": {"start": folder}})
+        assert facts.base_model is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (
+            {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}},
+            "Sentences of these tests stand in the training text: STS12 (3 of 9).",
+        ),
+        ({"STS13": {"seen": 0, "sentences": 2}}, "No sentence of the tests that were looked at"),
+    ],
+)
+def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
+    assert words in card_of(record() | {"seen_test_texts": seen})
+
+
+def test_values_of_the_wrong_kind_are_left_out(card_of):
+    run = record()
+    run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}
+    run["trajectory"] |= {"start": 5, "max_steps": "many", "world_size": None}
+    card = card_of(run)
+    assert "Trained by" not in card
+    assert "training text:" not in card
+    assert "base model: a local checkpoint; licence" in card
+
+
+def test_the_terms_of_the_one_known_text_are_given():
+    text = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000}
+    assert Facts({"trajectory": {"text": text}}).text_terms == WIKI_TERMS
+    assert Facts({"trajectory": {"text": text | {"rows": 3}}}).text_terms == "licence not stated"
+
+
+def test_a_folder_that_is_no_run_says_so(card_of):
+    card = card_of(scores=None)
+    assert "no record of a run" in card
+    assert "None are recorded" in card
+    assert "(n = 1)" not in card
+    assert ModelCard(card).data.eval_results is None
+
+
+def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences):
+    run = record()
+    secret, path = "hf_" + "s" * 30, "/home/someone/secret"
+    run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "output_dir": path,
+                        "metric_for_best_model": HOSTILE, "seed": HOSTILE}  # fmt: skip
+    run["trajectory"] |= {"method": HOSTILE, "start": path, "skip_from": HOSTILE, "config_name": path, HOSTILE: HOSTILE}
+    run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", f"{path}"], "sha256": HOSTILE, "columns": HOSTILE}
+    run["command"] += ["--output_dir", path, f"--train_file={path}", "--hub_token", secret, HOSTILE, "a\n```\n# Title"]
+    run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "hardware": {"device": f"x\n---\n{HOSTILE}"}}
+    run |= {
+        "best": {"step": HOSTILE, "value": HOSTILE},
+        "steps": HOSTILE,
+        "seen_test_texts": {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}},
+    }
+    scores = [{**row, "task": HOSTILE if i == 0 else row["task"], "aggregation": HOSTILE, "run": path} for i, row in
+              enumerate(SCORES)]  # fmt: skip
+    card = card_of(run, scores, name="r|`x`", output="a<b>[x](y) model")
+    for forbidden in ("<", "[x]", "someone", "/home", secret, str(tmp_path), "# Title\n"):
+        assert forbidden not in card, forbidden
+    assert card.count("\n---\n") == 1  # the end of the head
+    assert card.count("```") % 2 == 0
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert head["model-index"][0]["name"] == "a_b__x_(y) model"
+    cells = {line.count("|") for line in card.splitlines() if line.startswith("| ")}
+    assert cells == {3, 7}
+    assert not [sentence for sentence in sentences if sentence in card]
+
+
+def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, tiny_bert):
+    card_of(record())
+    for file in (tmp_path / "a-model").rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        for place in (tmp_path, tiny_bert, Path.home(), Path(__file__).parents[2]):
+            assert str(place).encode() + b"/" not in content, file
+
+
+BASE = BertConfig(num_hidden_layers=12, hidden_size=768, vocab_size=30522)
+
+
+def facts_with(folder, method="simcse", columns=1):
+    (folder / "scores.json").write_text(json.dumps(SCORES))
+    run = record()
+    run["settings"]["method"], run["trajectory"]["text"]["columns"] = method, columns
+    (folder / "run.json").write_text(json.dumps(run))
+    return read_facts(folder)
+
+
+def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
+    section = comparison(facts_with(tmp_path), citations()["simcse"], BASE)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    assert ["STS12", "62.38", "68.40", "-6.02", "-", "cannot say from one run"] in lines
+    assert "InfoCSE (arXiv 2210.06432), table 2" in section
+    assert "bert-large" not in section
+    assert [line[-1] for line in lines if line[0] == "Avg."] == ["cannot say: averages over different tasks"]
+
+
+def test_other_backbones_and_other_data_are_not_compared(tmp_path):
+    small = BertConfig(num_hidden_layers=6, hidden_size=384, vocab_size=30522)
+    assert backbone_of(small) is None
+    assert "No published figures" in comparison(facts_with(tmp_path), citations()["simcse"], small)
+    pairs = comparison(facts_with(tmp_path, columns=3), citations()["simcse"], BASE)
+    assert "single sentences, which this is not" in pairs
+    assert comparison(Facts(), None, BASE) == ""

@@ -1,0 +1,158 @@
+"""`python -m export`: whole folders or none, and one clear line for what cannot be done."""
+
+import json
+import shutil
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from errors import BadInput, CheckpointRefused
+from export.__main__ import main
+from export.onnx_file import write_onnx
+from models.encoder import load_encoder
+
+from .conftest import SCORES, record
+
+
+def partials(folder):
+    return [path for path in folder.iterdir() if "partial" in path.name]
+
+
+def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
+    run, target = make_run(run=record()), tmp_path / "deep" / "out"
+    target.mkdir(parents=True)
+    main([str(run), "--output", str(target)])
+    names = {path.name for path in target.iterdir()}
+    assert names == {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                     "modules.json", "1_Pooling", "sentence_bert_config.json",
+                     "config_sentence_transformers.json"}  # fmt: skip
+    before = (target / "README.md").read_bytes()
+    with pytest.raises(BadInput, match="there already"):
+        main([str(run), "--output", str(target)])
+    with pytest.raises(BadInput, match="there already"):
+        main([str(run), "--output", str(target / "config.json")])
+    assert (target / "README.md").read_bytes() == before
+    assert partials(target.parent) == []
+
+
+def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_run, tmp_path, monkeypatch):
+    run, target = make_run(), tmp_path / "out"
+    (tmp_path / ".out.partial").mkdir()
+    (tmp_path / ".out.partial" / "old").write_text("of a command that was killed")
+    with monkeypatch.context() as patched:
+        patched.setattr("export.__main__.card", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            main([str(run), "--output", str(target)])
+    assert not target.exists()
+    assert partials(tmp_path) == []
+    main([str(run), "--output", str(target)])
+    assert not (target / "old").exists()
+
+
+def test_a_place_that_cannot_be_written_is_an_error(make_run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot be written"):
+        main([str(make_run()), "--output", str(tmp_path / "file" / "out")])
+
+
+def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
+    """A plain encoder with a pooling by name, an export, a sentence-transformers folder."""
+    main([str(tiny_bert), "--pooling", "avg", "--output", str(tmp_path / "plain")])
+    main([str(tmp_path / "plain"), "--output", str(tmp_path / "again")])
+    assert load_encoder(str(tmp_path / "again"))[0].pooling == "avg"
+    SentenceTransformer(str(tmp_path / "plain"), device="cpu").save(str(tmp_path / "theirs"))
+    main([str(tmp_path / "theirs"), "--output", str(tmp_path / "from-theirs")])
+    assert load_encoder(str(tmp_path / "from-theirs"))[0].pooling == "avg"
+    with pytest.raises(BadInput, match="--pooling"):
+        main([str(tiny_bert), "--output", str(tmp_path / "no")])
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_model_that_normalises_is_refused_by_name(make_run, tmp_path):
+    run = make_run()
+    shutil.copytree(run, tmp_path / "theirs")
+    config = json.loads((run / "config.json").read_text())
+    del config["sentence_embedding"]
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps(config))
+    modules = json.loads((run / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (tmp_path / "theirs" / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(BadInput, match="Normalize behind its pooling cannot be saved"):
+        main([str(tmp_path / "theirs"), "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"status": "running"}, BadInput, "not finished"),
+        ({"command": "python x"}, BadInput, "'command' is no list"),
+        ({"trajectory": 3}, CheckpointRefused, "is not the record"),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, error, words):
+    run = make_run(run=record() | change)
+    with pytest.raises(error, match=words):
+        main([str(run), "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_scores_are_refused_and_none_are_fine(make_run, tmp_path):
+    with pytest.raises(BadInput, match="row 1 has the value"):
+        main([str(make_run(scores=[SCORES[0] | {"value": "x"}])), "--output", str(tmp_path / "out")])
+    run = make_run(scores=None)
+    (run / "scores.json").write_text("[\n\n]\n")  # --test_tasks none
+    main([str(run), "--output", str(tmp_path / "out")])
+    assert "None are recorded" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_flags_that_make_no_sense_are_refused(make_run, tmp_path):
+    with pytest.raises(BadInput, match="--private"):
+        main([str(make_run()), "--output", str(tmp_path / "out"), "--private"])
+    with pytest.raises(BadInput, match="no such folder"):
+        main([str(tmp_path / "nothing"), "--output", str(tmp_path / "out")])
+
+
+def test_onnx_without_its_packages_names_them(make_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("export.onnx_file.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"onnx, onnxscript, onnxruntime: pip install -r requirements-extra\.txt"):
+        main([str(make_run()), "--output", str(tmp_path / "out"), "--onnx"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("pooling", "head"),
+    [
+        ("cls", "batch_norm"),
+        pytest.param("cls_before_pooler", None, marks=pytest.mark.slow),
+        pytest.param("avg_top2", None, marks=pytest.mark.slow),
+    ],
+)
+def test_onnx_gives_our_vectors_at_every_size(make_run, tmp_path, pooling, head):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="requirements-extra.txt has it")
+    import torch
+
+    run = make_run(pooling, head)
+    main([str(run), "--output", str(tmp_path / "out"), "--onnx"])
+    assert "onnx/model.onnx" in (tmp_path / "out" / "README.md").read_text()
+    file = tmp_path / "out" / "onnx" / "model.onnx"
+    assert b"site-packages" not in file.read_bytes()
+    assert b"forward" not in file.read_bytes()
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    encoder, tokenizer = load_encoder(str(run))
+    encoder.eval()
+    for texts in (["A dog."], ["a small brown dog", "b"], ["word " * 70, "a dog watches", "x y z", "the river"]):
+        given = tokenizer(texts, padding=True, truncation=True, max_length=64, return_tensors="pt")
+        with torch.no_grad():
+            expected = encoder.embed(given["input_ids"], given["attention_mask"]).numpy()
+        fed = {name: given[name].numpy() for name in ("input_ids", "attention_mask")}
+        [found] = session.run(["sentence_embedding"], fed)
+        assert abs(found - expected).max() < 1e-4
+
+
+@pytest.mark.slow
+def test_onnx_that_differs_is_refused(make_run, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="requirements-extra.txt has it")
+    monkeypatch.setattr("export.onnx_file.BOUND", -1.0)
+    with pytest.raises(BadInput, match="differ by"):
+        write_onnx(make_run())

@@ -1,0 +1,65 @@
+"""Words of strangers on a page: no syntax comes through, no path, no secret."""
+
+import random
+import re
+from html import unescape
+
+import pytest
+
+from export.text import HIDDEN, command_line, escape, fenced, plain, short
+
+HOSTILE = [
+    "</script><b>|[x](y)", "`code`", "![i](http://e.org/x.png)", "[x](javascript:alert(1))", "a\n---\nb: c", "~~x~~",
+    "https://e.org", "www.e.org", "me@e.org", "&lt;b&gt;", "$$x$$", "*a* _b_ **c**", "\x1b[31mred", "a\u202eb",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_nothing_of_a_hostile_word_is_syntax(word):
+    for made in (escape(word), plain(word)):
+        assert not re.search(r"[<>|`\[\]*~$\n\x1b\u202e\\]", made)
+    assert not re.search(r"://|www\.|@", escape(word))
+    bare = re.sub(r"&#\d+;", "", escape(word))
+    assert not re.search(r"[&#!@]", bare)
+
+
+def test_an_escaped_word_reads_as_before():
+    rng = random.Random(5)
+    for _ in range(300):
+        word = "".join(chr(rng.choice([rng.randrange(32, 127), rng.randrange(160, 0xD800)])) for _ in range(20))
+        printable = "".join(c if c.isprintable() else " " for c in word)
+        assert unescape(escape(word)) == " ".join(printable.split())
+
+
+def test_what_is_harmless_stays_readable():
+    assert escape("cls_before_pooler, 3e-05 (n = 5)") == "cls_before_pooler, 3e-05 (n = 5)"
+    assert plain("sentence-transformers/all-MiniLM-L6-v2") == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("/home/someone/secret/text.txt", "text.txt"), ("/home/someone/", "PATH"), ("/home/someone", "PATH"),
+        ("C:\\Users\\someone\\text.txt", "text.txt"), ("C:\\Users\\someone", "PATH"), ("~someone", "PATH"),
+        ("~/text.txt", "text.txt"), ("/", "PATH"), ("..\\..", "PATH"), ("runs/x/", "x"), ("text.txt", "text.txt"),
+        ("3e-05", "3e-05"), ("hf_abcdefghijkl", HIDDEN), ("https://me:pass@e.org/x", HIDDEN),
+    ],
+)  # fmt: skip
+def test_a_path_becomes_its_last_part(word, expected):
+    assert short(word) == expected
+
+
+def test_a_command_shows_no_path_and_no_secret():
+    words = ["python", "/x/run_unsup.py", "--config=/home/someone/c.yaml", "--hub_token", "s3cret", "--api_key=s3cret",
+             "--model_name_or_path", "owner/model", "--output_dir", "runs/owner/out", "--rtd_tokens", "sample",
+             "--train_file", "/data/my text.txt", "--/home/someone/odd", "`rm`"]  # fmt: skip
+    line = command_line(words, keep="owner/model")
+    assert line == (
+        "python run_unsup.py --config=c.yaml --hub_token HIDDEN --api_key=HIDDEN --model_name_or_path owner/model "
+        "--output_dir out --rtd_tokens sample --train_file 'my text.txt' odd _rm_"
+    )
+    assert "someone" not in line
+
+
+def test_a_code_block_ends_where_it_should():
+    assert fenced("x = 1\n", "python") == "```python\nx = 1\n```"
