@@ -54,10 +54,10 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """One model: its sentence vectors and its token vectors."""
+    """One model: its sentence vectors and its token vectors; None where no chosen analysis reads tokens."""
 
     encode: Encoder
-    tokens: Tokens
+    tokens: Tokens | None = None
 
 
 @dataclass(frozen=True)

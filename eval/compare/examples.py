@@ -54,16 +54,22 @@ def _task(a: Side, b: Side, key: Key, items: tuple[dict, dict], resamples: int, 
         if key not in side.headline or key[:3] not in own:
             return f"{NO_EXAMPLES} {name}"
     one, other = (own[key[:3]] for own in items)
-    if one.keys() != other.keys() or not _same_examples(one, other):
+    if one.keys() != other.keys() or not same_examples(one, other):
         raise _other_data(a, b, key)
     for name, side, own in (("A", a, one), ("B", b, other)):
-        again = float(figure(own, np.arange(len(next(iter(own.values()))))[None])[0])
+        again = figure_of_all(own)
         if abs(again - side.scores[key].mean) > TOLERANCE:
             return f"cannot say: the examples of {name} give {again:.2f}, its row {side.scores[key].mean:.2f}"
     return resampled_differences(one, other, resamples, draws_of(key, seed))
 
 
-def _same_examples(one: Items, other: Items) -> bool:
+def figure_of_all(items: Items) -> float:
+    """The metric x 100 of the examples as they are; the row of the same task says the same within `TOLERANCE`."""
+    return float(figure(items, np.arange(len(next(iter(items.values()))))[None])[0])
+
+
+def same_examples(one: Items, other: Items) -> bool:
+    """Whether two sides' examples are the same, as far as their gold scores or their number can tell."""
     if "gold" in one:
         return np.array_equal(one["gold"], other["gold"])
     return len(one["value"]) == len(other["value"])

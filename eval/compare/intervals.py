@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from scipy.stats import rankdata, t
@@ -30,17 +30,20 @@ def resampled_differences(a: Items, b: Items, resamples: int, rng: np.random.Gen
         resamples: how many times n examples are drawn with replacement, as `rng.integers(n, size=(resamples, n))`.
         rng: where the draws come from.
     """
-    n = len(next(iter(a.values())))
-    size, parts = max(1, CELLS // n), []
-    for start in range(0, resamples, size):
-        index = rng.integers(n, size=(min(size, resamples - start), n))
-        parts.append(figure(a, index) - figure(b, index))
-    return np.concatenate(parts)
+    return np.concatenate([figure(a, index) - figure(b, index) for index in _draws(a, resamples, rng)])
 
 
-def percentile(differences: np.ndarray) -> tuple[float, float]:
-    """The middle 95 % of resampled differences."""
-    low, high = np.percentile(differences, [2.5, 97.5])
+def resampled_figures(items: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """The bootstrap of one side's metric, (resamples,), with the draws of `resampled_differences`.
+
+    From the same state of `rng` and the same examples, one side's figures less the other's are the paired bootstrap.
+    """
+    return np.concatenate([figure(items, index) for index in _draws(items, resamples, rng)])
+
+
+def percentile(figures: np.ndarray) -> tuple[float, float]:
+    """The middle 95 % of resampled figures or differences."""
+    low, high = np.percentile(figures, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -67,6 +70,13 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
     """
     half = float(t.ppf(0.975, known.runs - 1)) * known.std * math.sqrt(1 / known.runs + 1 / runs)
     return difference - half, difference + half
+
+
+def _draws(items: Items, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    n = len(next(iter(items.values())))
+    size = max(1, CELLS // n)
+    for start in range(0, resamples, size):
+        yield rng.integers(n, size=(min(size, resamples - start), n))
 
 
 def _correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:

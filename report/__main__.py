@@ -1,0 +1,101 @@
+"""`python -m report RUN [RUN ...]`: one HTML file that shows runs side by side, and needs no network to be read."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from errors import BadInput, run_command
+from eval.analyse.labels import labelled
+from eval.encode import Encode
+from eval.sts.tasks import own_pairs
+from eval.task import Options
+from eval.tasks import tasks_named
+from models import layout
+from models.encoder import load_encoder
+from models.loading import load_config
+from report.collection import LIMIT
+from report.measures import measure, read_texts
+from report.page import page
+from report.runs import read_run_folder
+from report.score_table import score_rows
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m report`."""
+    p = argparse.ArgumentParser(
+        prog="python -m report",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
+        "geometry of the vectors, and nearest neighbours that can be searched by typing.\n\n"
+        "The file holds sentences and their vectors: those of --sentences, of --dev_file, or of STS-B in --data_dir.\n"
+        "Whoever publishes it publishes these texts; see to it that their terms allow that.",
+        epilog="examples:\n"
+        "  python -m report runs/infocse\n"
+        "  python -m report SimCSE=runs/simcse InfoCSE=runs/infocse --output runs/both.html\n"
+        "  python -m report runs/infocse --sentences my_sentences.txt --dev_file my_pairs.tsv",
+    )
+    p.add_argument("runs", nargs="+", metavar="[NAME=]RUN",
+                   help="run folder; NAME is for the page (default: the end of the path)")  # fmt: skip
+    p.add_argument("--output", default="report.html", help="the file to write (default: report.html)")
+    p.add_argument("--sentences", metavar="FILE",
+                   help=f"a sentence a line, to search and for the spectrum; the first {LIMIT:,} distinct ones are "
+                   "taken (default: those of the pairs)")  # fmt: skip
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
+    p.add_argument("--scores", default="scores.json", metavar="NAME",
+                   help="file of scores in each run folder (default: scores.json; `python -m bench methods` writes "
+                   "sts.json)")  # fmt: skip
+    p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, differs a little")
+    return p
+
+
+def main(argv: list[str] | None = None) -> Path:
+    """Run the command and return the file it wrote."""
+    args = parser().parse_args(argv)
+    folders = labelled(args.runs)
+    runs = [read_run_folder(label, Path(path), args.scores) for label, path in folders.items()]
+    output = _writable(args.output)
+    own = [own_pairs(args.dev_file)] if args.dev_file else []
+    stsb = [tasks_named(["STS-B"], Options(split))[0] for split in ("test", "dev")]
+    texts = read_texts(own or stsb, args.data_dir, args.sentences)
+    encoders = {}
+    for number, (label, path) in enumerate(folders.items()):
+        encode = _encoder(path, args.bf16) if len(texts.searched) > 1 else None
+        if encode:
+            encoders[number] = (label, encode)
+    measured = measure(encoders, texts)
+    content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"--output {output}: cannot be written ({error.strerror})") from error
+    logger.info("%s: %d runs, %.1f MB", output, len(runs), len(content) / 1e6)
+    return output
+
+
+def _writable(path: str) -> Path:
+    output = Path(path)
+    if output.is_dir() or not output.parent.is_dir():
+        raise BadInput(f"--output {output}: {'is a folder' if output.is_dir() else 'its folder does not exist'}")
+    return output
+
+
+def _encoder(path: str, bf16: bool) -> Encode | None:
+    """The run's encoder; None where it has none yet, or is a stage 1 that gives no sentence vectors."""
+    if not (Path(path) / "model.safetensors").is_file() or layout.read_modules(path, load_config(path)) is None:
+        return None
+    encoder, tokenizer = load_encoder(path)
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    return Encode(encoder, tokenizer, encoder.max_length, bf16=bf16, progress=sys.stderr.isatty())
+
+
+if __name__ == "__main__":
+    run_command(main)

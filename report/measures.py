@@ -1,0 +1,122 @@
+"""What the report measures on the models: analyses of `eval/analyse`, and the vectors that can be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PureWindowsPath
+from typing import Any
+
+from errors import BadInput
+from eval.analyse.alignment import ANALYSIS as ALIGNMENT
+from eval.analyse.analysis import Analysis, Material, Remembered, Subject, distinct
+from eval.analyse.anisotropy import ANALYSIS as ANISOTROPY
+from eval.analyse.gold import ANALYSIS as GOLD
+from eval.analyse.material import read_sentences
+from eval.sts.files import Pairs
+from eval.sts.tasks import StsTask, merged
+from eval.task import Encoder
+from report.collection import LIMIT, Packed, affordable, pack
+
+ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
+ABOVE = 4.0  # gold score above which a pair is a positive, as in SimCSE
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What the models are shown.
+
+    Attributes:
+        material: for the analyses; None where there is no sentence at all.
+        searched: distinct sentences for the search, at most `LIMIT`.
+        source: where they are from, for a person.
+        found: how many there were before the cut.
+    """
+
+    material: Material | None
+    searched: list[str]
+    source: str
+    found: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    Attributes:
+        results: analysis -> {run number: what it found}; an analysis that could not be made is missing.
+        searched: the sentences whose vectors are in the page, the first ones of the texts.
+        packed: the vectors, a run each.
+    """
+
+    results: dict[str, dict[int, dict[str, Any]]]
+    searched: list[str]
+    packed: list[Packed]
+
+
+def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
+    """Pairs and sentences, from what there is.
+
+    Args:
+        tasks: scored pairs; the analyses take the first, the search the sentences of all.
+        data_dir: folder with `senteval/downstream`.
+        sentences: text file, one a line, instead of the sentences of the pairs; None for those.
+
+    Raises:
+        BadInput: a file that is damaged, or `sentences` that cannot be read. Pairs that are not there are no error.
+    """
+    loaded = {task: pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
+    pairs = loaded.get(tasks[0])
+    paired = [] if pairs is None else distinct(pairs.left + pairs.right)
+    if sentences is None:
+        every = distinct([text for one in loaded.values() for text in (*one.left, *one.right)])
+        source = " and ".join(map(_title, loaded))
+    else:
+        every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
+    own = sentences is not None or pairs is None  # the spectrum is of the first pairs alone, as in eval.analyse
+    shown, of = (every[:LIMIT], source) if own else (paired, _title(tasks[0]))
+    material = Material(_title(tasks[0]), pairs, of, shown, [], ABOVE) if len(every) > 1 else None
+    return Texts(material, every[:LIMIT], source, len(every))
+
+
+def _title(task: StsTask) -> str:
+    return f"{task.name} {task.split}"
+
+
+def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
+    try:
+        return merged(task.load(data_dir))
+    except BadInput as error:
+        # a published set may lie elsewhere; a file that the user names may not
+        if task.pairs is not None and isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
+    """Every analysis that the texts allow, and the vectors of the sentences to search.
+
+    Args:
+        encoders: run number -> its label and its encoder.
+        texts: what they are shown.
+    """
+    results: dict[str, dict[int, dict[str, Any]]] = {}
+    remembered = {number: Remembered(encode) for number, (_, encode) in encoders.items()}
+    for name, analysis in ANALYSES.items():
+        if texts.material and possible(analysis, texts.material):
+            for number, encode in remembered.items():
+                results.setdefault(name, {})[number] = analysis.measure(Subject(encode), texts.material)
+    if len(texts.searched) < 2 or not remembered:
+        return Measured(results, [], [])
+    vectors = {number: encode(texts.searched) for number, encode in remembered.items()}
+    bits, count = affordable([one.shape[1] for one in vectors.values()], len(texts.searched))
+    packed = [pack(encoders[number][0], number, one[:count], bits) for number, one in vectors.items()]
+    return Measured(results, texts.searched[:count], packed)
+
+
+def possible(analysis: Analysis, material: Material) -> bool:
+    """Whether the material has what the analysis needs: scored pairs, and a positive among them for the alignment."""
+    if not analysis.needs_pairs:
+        return True
+    pairs = material.pairs
+    return pairs is not None and (analysis is not ALIGNMENT or max(pairs.gold) > material.above)

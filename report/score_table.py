@@ -1,0 +1,103 @@
+"""Scores of several runs side by side, each with its 95 % interval over the test examples, and the best of each row.
+
+The intervals are the bootstrap of `python -m eval.compare`, with its draws: every run is resampled at the same
+examples, so the differences of two runs' resampled figures are its paired bootstrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.compare.examples import TOLERANCE, draws_of, figure_of_all, same_examples
+from eval.compare.intervals import percentile, resampled_figures
+from eval.compare.scores import AVERAGE, Key
+from report.runs import RunFolder
+
+RESAMPLES, SEED = 1000, 0
+BEST, TIED = "best", "≈ best"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure x 100.
+
+    Attributes:
+        value: the figure.
+        interval: 95 % over the test examples; None without the figures of the examples.
+        mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to that holds 0.
+    """
+
+    value: float
+    interval: tuple[float, float] | None
+    mark: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task: a cell a run, None where a run has no such figure; `comparable` when all rest on as many examples."""
+
+    key: Key
+    cells: list[Cell | None]
+    comparable: bool
+
+
+def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int = SEED) -> list[Row]:
+    """A row for every figure that a run's table shows, averages last."""
+    keys = list(dict.fromkeys(key for run in runs if run.scores for key in run.scores.headline))
+    keys.sort(key=lambda key: key.task == AVERAGE)
+    drawn = [_drawn(run, resamples, seed) for run in runs]
+    return [_row(key, runs, [one.get(key) for one in drawn]) for key in keys]
+
+
+def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
+    """The resampled figures of every key that has examples; an average is taken over one draw of every task."""
+    if run.scores is None:
+        return {}
+    found: dict[Key, np.ndarray] = {}
+    for key in run.scores.headline:
+        items = run.items.get(key[:3])
+        # an items file of another scoring says nothing of this row
+        if items and abs(figure_of_all(items) - run.scores.scores[key].mean) <= TOLERANCE:
+            found[key] = resampled_figures(items, resamples, draws_of(key, seed))
+    for key in run.scores.headline:
+        parts = [Key(task, *key[1:]) for task in sorted(run.scores.averaged[key[1:]])]
+        if key.task == AVERAGE and all(part in found for part in parts):
+            found[key] = np.mean([found[part] for part in parts], axis=0)
+    return found
+
+
+def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) -> Row:
+    scores = [run.scores.scores.get(key) if run.scores else None for run in runs]
+    values = [-np.inf if score is None else score.mean for score in scores]
+    best = int(np.argmax(values))
+    comparable = _comparable(key, [run for run, score in zip(runs, scores, strict=True) if score])
+    cells: list[Cell | None] = []
+    for number, (score, figures) in enumerate(zip(scores, drawn, strict=True)):
+        if score is None:
+            cells.append(None)
+            continue
+        mark = ""
+        if comparable and np.isfinite(values).sum() > 1:
+            mark = BEST if number == best else TIED if _tied(drawn[best], figures) else ""
+        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark))
+    return Row(key, cells, comparable)
+
+
+def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:
+    return best is not None and other is not None and percentile(best - other)[0] <= 0
+
+
+def _comparable(key: Key, runs: Sequence[RunFolder]) -> bool:
+    """Whether the figures of a row rest on the same examples, as far as files can tell."""
+    if key.task == AVERAGE:
+        sets = {run.scores.averaged[key[1:]] for run in runs}
+        tasks = [Key(task, *key[1:]) for task in next(iter(sets))]
+        return len(sets) == 1 and all(_comparable(task, runs) for task in tasks)
+    if len({run.scores.scores[key].examples for run in runs}) > 1:
+        return False
+    items = [run.items.get(key[:3]) for run in runs]
+    known = [one for one in items if one]
+    return all(one.keys() == known[0].keys() and same_examples(known[0], one) for one in known)

@@ -1,0 +1,162 @@
+"""`python -m report`: what stands on the page, in whatever state the runs are."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from errors import BadInput, run_command
+from report.__main__ import main
+
+VOID = {"meta", "input", "hr", "br", "img", "link"}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- ${title} $style"
+
+
+class Page(HTMLParser):
+    """Sections as text, elements counted, all tags closed in order."""
+
+    def __init__(self, path):
+        super().__init__(convert_charrefs=True)
+        self.source = path.read_text(encoding="utf-8")
+        self.open, self.names, self.section = [], [], ""
+        self.texts, self.attributes, self.scripts = {}, [], []
+        self.feed(self.source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, name, attributes):
+        self.names.append(name)
+        self.attributes += attributes
+        if name == "section":
+            self.section = dict(attributes)["id"]
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
+            self.texts[self.section] = self.texts.get(self.section, "") + " " + data
+
+    @property
+    def collection(self):
+        return json.loads(self.scripts[0])
+
+
+def test_two_runs_side_by_side_with_every_section(tmp_path, trained, dev_file):
+    first, second = trained
+    output = main([f"one={first}", f"two={second}", "--dev_file", str(dev_file), "--output", str(tmp_path / "r.html")])
+    page = Page(output)
+    assert [name for name in page.texts if name] == ["runs", "training", "scores", "vectors", "neighbours"]
+    assert page.texts["runs"].count("simcse") == 2 and "3e-05" in page.texts["runs"]
+    assert page.names.count("figure") == 2 + 3, "a loss term, the dev score; three analyses"
+    assert "two: 70.25 at 20" in page.texts["training"] and "one: 0.5 at 20" in page.texts["training"]
+    for folder in trained:
+        value = json.loads((folder / "scores.json").read_text())[0]["value"]
+        assert f"{value:.2f}" in page.texts["scores"]
+    assert len(re.findall(r"-?\d+\.\d\d to -?\d+\.\d\d", page.texts["scores"])) == 2
+    assert re.search(r"\d best ", page.texts["scores"])
+    assert all(word in page.texts["vectors"] for word in ("uniformity", "effective rank", "gold [4, 5]"))
+    assert [run["label"] for run in page.collection["runs"]] == ["one", "two"]
+    assert len(page.collection["sentences"]) == len(set(page.collection["sentences"])) > 30
+
+
+def test_the_page_needs_nothing_else_and_tells_no_path(tmp_path, trained, dev_file):
+    output = main([*map(str, trained), "--dev_file", str(dev_file), "--output", str(tmp_path / "r.html")])
+    page = Page(output)
+    assert not {"link", "img", "iframe", "object"} & set(page.names)
+    assert page.names.count("script") == 2
+    assert not [value for name, value in page.attributes if name in ("src", "style") or name.startswith("on")]
+    assert all(value.startswith("#") for name, value in page.attributes if name == "href")
+    assert not re.search(r"https?://", page.source)
+    assert "secret" not in page.source and str(trained[0].parent) not in page.source and "/tmp" not in page.source
+    assert "default-src 'none'" in page.source
+
+
+def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):
+    folder = write_run(tmp_path / "runs" / "<b>&\"'")
+    for file in trained[0].iterdir():
+        if file.name not in ("run.json", "log.jsonl") and file.is_file():
+            (folder / file.name).write_bytes(file.read_bytes())
+    record = json.loads((folder / "run.json").read_text())
+    record["settings"]["method"] = record["versions"][HOSTILE] = HOSTILE
+    line = {"step": 1, HOSTILE: 1.0}
+    write_run(folder, record, [line, {**line, "step": 2}])
+    rows = json.loads((folder / "scores.json").read_text())
+    (folder / "scores.json").write_text(json.dumps([{**rows[0], "task": HOSTILE}]))
+    (tmp_path / f"{HOSTILE.replace('/', '')}.txt").write_text(f"{HOSTILE}\nanother sentence\n")
+    sentences = str(tmp_path / f"{HOSTILE.replace('/', '')}.txt")
+    page = Page(main([str(folder), "--sentences", sentences, "--output", str(tmp_path / "r.html")]))
+    assert page.names.count("script") == 2 and not {"img", "b"} & set(page.names)
+    for section in ("runs", "training", "scores"):
+        assert HOSTILE in page.texts[section], section
+    assert "<b>&\"'" in page.texts["runs"]
+    assert page.collection["sentences"][0] == HOSTILE
+
+
+def test_missing_pieces_are_said(tmp_path, write_run, trained):
+    young = write_run(tmp_path / "young", log=[])
+    (young / "log.jsonl").unlink()
+    arguments = [
+        f"old={trained[1]}",
+        str(young),
+        "--data_dir",
+        str(tmp_path / "empty"),
+        "--output",
+        str(tmp_path / "r.html"),
+    ]
+    page = Page(main(arguments))
+    assert "No log.jsonl with a line in it: young." in page.texts["training"]
+    assert "No scores: young." in page.texts["scores"]
+    assert "missing" in page.texts["scores"]
+    assert "the data folder has no STS-B test set" in page.texts["vectors"]
+    assert "the data folder has no STS-B" in page.texts["neighbours"]
+    assert page.scripts[0] == "null"
+
+
+def test_sentences_alone_give_the_spectrum_and_the_search_and_a_run_without_encoder_is_named(
+    tmp_path, write_run, trained, text_file
+):
+    young = write_run(tmp_path / "young")
+    arguments = [str(young), str(trained[0]), "--sentences", str(text_file), "--data_dir", str(tmp_path)]
+    page = Page(main([*arguments, "--output", str(tmp_path / "r.html")]))
+    assert "no STS-B test set" in page.texts["vectors"] and "effective rank" in page.texts["vectors"]
+    assert "No sentence encoder in the folder: young." in page.texts["vectors"]
+    assert [run["run"] for run in page.collection["runs"]] == [1], "colours follow the run, not its place in the list"
+    assert len(page.collection["sentences"]) == 300
+
+
+def test_pairs_without_a_positive_one_say_so(tmp_path, trained, sentences):
+    pairs = tmp_path / "pairs.tsv"
+    lines = [f"{a}\t{b}\t{i % 4}" for i, (a, b) in enumerate(zip(sentences[:9], sentences[9:18], strict=True))]
+    pairs.write_text("\n".join(["sentence1\tsentence2\tscore", *lines]))
+    page = Page(main([str(trained[0]), "--dev_file", str(pairs), "--output", str(tmp_path / "r.html")]))
+    assert "no pair has a gold score above 4" in page.texts["vectors"]
+    assert "Cosine by gold score" in page.texts["vectors"]
+
+
+def test_a_broken_run_ends_the_command_with_one_line_and_code_2(tmp_path, write_run, capsys):
+    folder = write_run(tmp_path / "a")
+    (folder / "log.jsonl").write_text('{"step": 1, "mlm": 2.0}\nnot json\n')
+    with pytest.raises(SystemExit) as ended:
+        run_command(lambda: main([str(folder), "--output", str(tmp_path / "r.html")]))
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ") and "log.jsonl:2" in line
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize("name", ["nowhere/r.html", "."])
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, write_run, name):
+    with pytest.raises(BadInput, match="--output"):
+        main([str(write_run(tmp_path / "a")), "--output", str(tmp_path / name)])
+
+
+def test_files_that_the_user_names_must_be_there(tmp_path, write_run):
+    for flag in ("--dev_file", "--sentences"):
+        with pytest.raises(BadInput, match="nowhere"):
+            main([str(write_run(tmp_path / "a")), flag, "nowhere.txt", "--output", str(tmp_path / "r.html")])

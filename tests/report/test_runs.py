@@ -1,0 +1,83 @@
+"""What is read of a run folder, and what is refused."""
+
+import copy
+import json
+
+import pytest
+
+from errors import BadInput
+from report.runs import facts, read_run_folder
+
+
+def test_facts_hold_names_and_no_paths(tmp_path, write_run):
+    found = facts(read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record)
+    assert "secret" not in json.dumps(found)
+    assert {name: found[name] for name in ("method", "seed", "steps", "text", "start checkpoint", "commit")} == {
+        "method": "simcse",
+        "seed": "3",
+        "steps": "20",
+        "text": "wiki.txt (1,000 rows)",
+        "start checkpoint": "mini-bert",
+        "commit": "0123456789ab, 2 changed files",
+    }
+    assert found["best dev score"] == "71.50 at step 10"
+    assert found["versions"] == "python 3.11.7, torch 2.13.0"
+    assert found["batch size"] == "not recorded"
+
+
+@pytest.mark.parametrize("path", ["C:\\Users\\me\\model", "/home/me/model/", "../me/model", "organisation/model"])
+def test_only_the_end_of_a_path_of_any_system_is_shown(path):
+    assert facts({"settings": {"model_name_or_path": path}, "status": "running"})["start checkpoint"] == "model"
+
+
+@pytest.mark.parametrize("value", [None, 3, [], "x", {"files": 3}, {"text": {"files": [None], "rows": "many"}}])
+def test_a_record_with_parts_of_another_kind_is_still_shown(value):
+    names = ("best", "versions", "hardware", "trajectory", "commit", "changed_files")
+    record = {"settings": {}, "status": "running", **dict.fromkeys(names, value)}
+    assert facts(record)["status"] == "running"
+
+
+def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
+    folder = write_run(tmp_path / "a")
+    (folder / "log.jsonl").unlink()
+    run = read_run_folder("a", folder, "scores.json")
+    assert (run.history, run.scores, run.items) == ([], None, {})
+    (folder / "scores.json").write_text("[\n\n]\n")
+    assert read_run_folder("a", folder, "scores.json").scores is None
+
+
+@pytest.mark.parametrize(
+    "file, content, said",
+    [
+        ("run.json", "{", "run.json: no JSON"),
+        ("run.json", "[" * 100_000, "run.json: no JSON"),
+        ("run.json", "[]", "run.json: a JSON object is needed"),
+        ("run.json", '{"status": "finished"}', "is not the record of a run"),
+        ("run.json", b"\xff", "run.json: not UTF-8"),
+        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: no JSON"),
+        ("log.jsonl", '{"step": 1, "mlm": "high"}\n', "log.jsonl:1: 'mlm' is no number"),
+        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: no 'step'"),
+        ("scores.json", "{}", "a list of rows is needed"),
+        ("scores.json", '[{"task": "x"}]', "row 1 has no word as 'split'"),
+        ("scores.json", b"\xff", "scores.json: not UTF-8"),
+    ],
+)
+def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, content, said):
+    folder = write_run(tmp_path / "a")
+    (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(BadInput) as raised:
+        read_run_folder("a", folder, "scores.json")
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(BadInput, match="no run folder"):
+            read_run_folder("a", folder, "scores.json")
+
+
+def test_facts_change_nothing(tmp_path, write_run):
+    record = read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record
+    before = copy.deepcopy(record)
+    facts(record)
+    assert record == before

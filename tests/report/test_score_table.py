@@ -1,0 +1,102 @@
+"""Intervals and marks of the table of scores, against `eval.compare`."""
+
+import zlib
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from eval.compare.examples import bootstrap
+from eval.compare.scores import AVERAGE
+from eval.report import rows_of, write_scores
+from eval.sts.tasks import correlation
+from eval.task import Result, row
+from report.runs import read_run_folder
+from report.score_table import BEST, TIED, score_rows
+
+
+class Named:
+    def __init__(self, name):
+        self.name, self.split = name, "test"
+
+
+@pytest.fixture
+def make(write_run):
+    def made(folder, noise, count=80, tasks=("STS-B", "SICK-R"), items=True, seed=1):
+        """A run whose similarities are the gold scores and noise."""
+        gold = np.random.default_rng(seed).uniform(0, 5, count)
+        results = {}
+        for number, name in enumerate(tasks):
+            similarity = gold + noise * np.random.default_rng(number + int(100 * noise)).normal(size=count)
+            value = correlation(similarity, gold)
+            rows = [row(name, "test", "spearman", "all", count, value)]
+            results[Named(name)] = Result(rows, {"similarity": similarity, "gold": gold})
+        write_scores(write_run(folder) / "scores.json", results, rows_of(results, "m", None))
+        if not items:
+            (folder / "scores.items.npz").unlink()
+        return read_run_folder(folder.name, folder, "scores.json")
+
+    return made
+
+
+def marks(rows):
+    return {str(row.key): [cell and cell.mark for cell in row.cells] for row in rows}
+
+
+def test_the_intervals_are_those_of_eval_compare(tmp_path, make):
+    a, b = make(tmp_path / "a", 1.0), make(tmp_path / "b", 1.1)
+    rows = score_rows([a, b], resamples=200, seed=5)
+    assert [row.key.task for row in rows] == ["STS-B", "SICK-R", AVERAGE]
+    reference = bootstrap(a.scores, b.scores, list(a.scores.headline), 200, 5)
+    for one in rows:
+        first, second = one.cells
+        assert first.interval[0] < first.value < first.interval[1]
+        low = np.percentile(reference[one.key] if first.value > second.value else -reference[one.key], 2.5)
+        best, other = (first, second) if first.value > second.value else (second, first)
+        assert (best.mark, other.mark) == (BEST, TIED if low <= 0 else "")
+
+
+def test_an_interval_is_the_percentiles_of_figures_drawn_one_by_one(tmp_path, make):
+    run = make(tmp_path / "a", 1.0, count=30, tasks=("STS-B",))
+    (one,) = score_rows([run], resamples=60, seed=2)
+    rng = np.random.default_rng([2, zlib.crc32(b"STS-B|test|test|spearman")])
+    items = run.items[one.key[:3]]
+    drawn = [
+        100 * spearmanr(items["similarity"][i], items["gold"][i]).statistic for i in rng.integers(30, size=(60, 30))
+    ]
+    assert one.cells[0].interval == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])), abs=1e-6)
+    assert one.cells[0].mark == "", "one run is not the best of anything"
+
+
+def test_a_far_better_run_is_best_and_the_other_is_not_tied(tmp_path, make):
+    rows = score_rows([make(tmp_path / "bad", 8.0), make(tmp_path / "good", 0.1)], resamples=100)
+    assert marks(rows) == {name: ["", BEST] for name in ("STS-B", "SICK-R", "Avg.")}
+
+
+def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run):
+    bare = read_run_folder("none", write_run(tmp_path / "none"), "scores.json")
+    rows = score_rows([bare, make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)], resamples=100)
+    assert [cell is None for cell in rows[0].cells] == [True, False, False]
+    assert rows[0].cells[1].interval is None
+    assert rows[0].cells[2].mark == BEST, "a value can be the highest without an interval beside it"
+    assert rows[0].cells[1].mark == ""
+
+
+def test_items_of_another_scoring_give_no_interval(tmp_path, make):
+    make(tmp_path / "a", 2.0)
+    make(tmp_path / "b", 0.5)
+    (tmp_path / "b" / "scores.items.npz").replace(tmp_path / "a" / "scores.items.npz")
+    rows = score_rows([read_run_folder("a", tmp_path / "a", "scores.json")], resamples=100)
+    assert [row.cells[0].interval for row in rows] == [None] * 3
+
+
+def test_no_best_where_the_examples_or_the_averaged_tasks_differ(tmp_path, make):
+    a = make(tmp_path / "a", 1.0)
+    fewer, others = make(tmp_path / "b", 0.5, count=60), make(tmp_path / "c", 0.5, seed=9)
+    for other in (fewer, others):
+        assert not any(row.comparable for row in score_rows([a, other], resamples=100))
+    more = make(tmp_path / "d", 0.5, tasks=("STS-B", "SICK-R", "STS12"))
+    rows = {row.key.task: row for row in score_rows([a, more], resamples=100)}
+    assert rows["STS-B"].comparable and not rows[AVERAGE].comparable
+    assert [cell.mark for cell in rows[AVERAGE].cells] == ["", ""]
+    assert rows["STS12"].cells[0] is None and rows["STS12"].cells[1].mark == ""
