@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from cached_trainer import CachedTrainer
+from checkpoint import BEST, best_of
 from data.collator import Collator
 from errors import BadInput
 from eval.encode import Encode
@@ -21,6 +20,7 @@ from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
 from lifecycle import Run, set_dropout
+from manifest import MANIFEST
 from models.encoder import SentenceEncoder, load_backbone, load_config, load_encoder, usable_length
 from models.heads import projection_named
 from models.packed import use_packing
@@ -61,14 +61,14 @@ def selection(data_args: SentenceArguments) -> tuple[str, object] | None:
 
 def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str) -> None:
     """Export the chosen model to the run's root, score it there, and close the record."""
-    folder, best = Path(run.args.output_dir), Path(run.args.output_dir) / "best"
-    facts = {}
+    folder, facts = Path(run.args.output_dir), {}
     if trainer.dev is None:
         logger.info("no dev task: the last model is the result")
-        trainer.model.encoder.save(str(folder), tokenizer)
+        run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
     else:
-        facts["best"] = {"step": trainer.state.best_global_step, "value": trainer.state.best_metric}
-        shutil.copytree(best, folder, dirs_exist_ok=True)
+        facts["best"] = best_of(folder, trainer.run_id)
+        skip = shutil.ignore_patterns(MANIFEST)
+        run.export(lambda place: shutil.copytree(folder / BEST, place, ignore=skip, dirs_exist_ok=True))
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     results = score_all(encode, tests, data_dir)
@@ -77,16 +77,6 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     if rows:
         sys.stdout.write(tables({folder.name: rows}) + "\n")
     run.finish(trainer, facts)
-
-
-def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, value: float) -> None:
-    """Write the encoder to OUTPUT_DIR/best, whole or not at all."""
-    best, partial_folder = Path(folder) / "best", Path(folder) / ".best.partial"
-    shutil.rmtree(partial_folder, ignore_errors=True)
-    model.encoder.save(str(partial_folder), tokenizer)
-    (partial_folder / "best.json").write_text(json.dumps({"step": step, "value": value}), encoding="utf-8")
-    shutil.rmtree(best, ignore_errors=True)
-    partial_folder.rename(best)
 
 
 def make_collator(method, method_args, data_args: SentenceArguments, corpus, tokenizer, config, seed: int) -> Collator:
@@ -116,7 +106,7 @@ def make_trainer(
         score = lambda: (name, spearman(encode, pairs))  # noqa: E731
     args.metric_for_best_model = dev[0] if dev else None
     args.greater_is_better = True if dev else None
-    keep = partial(keep_best, model, tokenizer, args.output_dir)
+    keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
     common = model, args, collator, len(collator.corpus), score, keep
     return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 

@@ -1,0 +1,39 @@
+"""Equal sentences in one batch: each is a negative of the other, and should not be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data import draws
+from data.corpus import Corpus
+
+_ROWS_AT_ONCE = 50_000
+
+
+def false_negatives(corpus: Corpus, seed: int, batch_size: int, longest: int) -> int:
+    """How many examples of the first epoch share their batch with an equal one.
+
+    Args:
+        corpus: rows of sentences; the first sentence of a row counts.
+        seed: of the order.
+        batch_size: examples in a forward, of all processes; a smaller last batch is not trained on.
+        longest: tokens of a sentence that are read.
+    """
+    size = min(batch_size, len(corpus))
+    order = draws.permutation(seed, 0, len(corpus))[: len(corpus) // size * size]
+    rows = np.sort(_fingerprints(corpus, longest)[order].reshape(-1, size), axis=1)
+    same = rows[:, 1:] == rows[:, :-1]
+    edge = np.zeros((len(rows), 1), dtype=bool)
+    return int((np.hstack([edge, same]) | np.hstack([same, edge])).sum())
+
+
+def _fingerprints(corpus: Corpus, longest: int) -> np.ndarray:
+    """64 bits of each row's first sentence, (rows,): a sum over its tokens of a hash of (token, position)."""
+    parts = []
+    for start in range(0, len(corpus), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(corpus)))
+        ids, lengths = corpus.sentences(rows, 0, longest)
+        first = np.cumsum(lengths) - lengths
+        positions = np.arange(len(ids)) - np.repeat(first, lengths)
+        parts.append(np.add.reduceat(draws.keys(0, positions, ids, "equal"), first))
+    return np.concatenate(parts)
