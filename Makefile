@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA_DIR ?= corpora
+FAULTS ?= 200
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help quickstart test test-all verify check format
+.PHONY: help quickstart test test-all verify faults check format
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +29,9 @@ test-all: $(VENV)/.installed  ## the long tests too
 
 verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
+
+faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs; goes on where it was stopped
+	$(BIN)/python tests/faults/long.py --count $(FAULTS) --output runs/faults.json
 
 check: $(VENV)/.installed  ## lint and format
 	$(BIN)/ruff check .

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from transformers import TrainingArguments
+
+from errors import BadInput
 
 
 @dataclass
@@ -141,9 +143,42 @@ class RunArguments(TrainingArguments):
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
     logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
 
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, or silently train something else.
+
+        Raises:
+            BadInput: a value out of its range, or a flag that goes against how runs are kept.
+        """
+        for names, (low, high) in _RANGES.items():
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not low <= value <= high:  # NaN is in no range
+                    raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
+        if self.max_steps == 0 or self.max_steps < -1:
+            raise BadInput(f"--max_steps {self.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
+        for name, reason in _REFUSED.items():
+            if getattr(self, name):
+                raise BadInput(f"--{name}: {reason}")
+        super().__post_init__()
+
+
+_TINY, _HUGE = 1e-45, 1e30
+_RANGES = {
+    "per_device_train_batch_size gradient_accumulation_steps save_total_limit": (1, 1e9),
+    "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay": (0, _HUGE),
+    "num_train_epochs save_steps eval_steps logging_steps adam_epsilon": (_TINY, _HUGE),
+    "adam_beta1 adam_beta2": (0, 1),
+    "seed": (0, 2**32 - 1),
+}
+_REFUSED = {
+    "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
+    "enable_jit_checkpoint": "signals are answered here, after the step",
+    "save_only_model": "a run could not go on from such a checkpoint",
+    "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
+}
 
 # Fields that change neither the weights nor what is selected: they may differ when a run is resumed. All
-# others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them.
+# others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them; see `is_longer`.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
@@ -152,3 +187,9 @@ MAY_DIFFER = frozenset(
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
 )
+
+
+def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether settings ask for more steps of a run whose learning rate does not depend on their number."""
+    constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
+    return constant and 0 < old.get("max_steps", 0) < new.get("max_steps", 0)

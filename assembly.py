@@ -1,26 +1,19 @@
-"""What the scripts that train on sentences share: model, collator, Trainer and the end of a run."""
+"""The parts of a run on sentences: model, collator, Trainer, tests, and its end."""
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import torch
-from transformers import set_seed
 
 from arguments import ModelArguments, RunArguments, ScoredArguments
 from cached_trainer import CachedTrainer
-from command_line import find_files, parse, peek
+from checkpoint import BEST, best_of
 from data.collator import Collator
-from data.corpus import load_corpus
-from data.reader import reader_of
 from errors import BadInput
 from eval.encode import Encode
 from eval.report import rows_of, score_all, tables, write_scores
@@ -28,26 +21,18 @@ from eval.seen import in_words, marked, seen_texts
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
-from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
+from lifecycle import Run, set_dropout
+from manifest import MANIFEST
 from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
-from models.loading import load_backbone, load_config, load_tokenizer, usable_length
+from models.loading import load_backbone, load_config, usable_length
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
-from registry import SCRIPTS, load_method
 from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-
-
-def main_of(script: str, default: str, argv: Sequence[str], description: str) -> None:
-    """The command of a training script: its method's flags, then `run`; `default` is shown by --help."""
-    method = load_method(script, default if "--help" in argv else peek(argv, "method"))
-    data = SCRIPTS[script][1]
-    groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), description)
-    run(script, argv, method, groups, getattr(groups[2], "columns", None))
 
 
 def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False) -> EncoderForTraining:
@@ -83,14 +68,14 @@ def selection(data_args: ScoredArguments) -> tuple[str, object] | None:
 
 def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str, texts: Iterable[str]) -> None:
     """Export the chosen model to the run's root, score it there, and close the record; `texts` it was trained on."""
-    folder, best = Path(run.args.output_dir), Path(run.args.output_dir) / "best"
-    facts = {}
+    folder, facts = Path(run.args.output_dir), {}
     if trainer.dev is None:
         logger.info("no dev task: the last model is the result")
-        trainer.model.encoder.save(str(folder), tokenizer)
+        run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
     else:
-        facts["best"] = {"step": trainer.state.best_global_step, "value": trainer.state.best_metric}
-        shutil.copytree(best, folder, dirs_exist_ok=True)
+        facts["best"] = best_of(folder, trainer.run_id)
+        skip = shutil.ignore_patterns(MANIFEST)
+        run.export(lambda place: shutil.copytree(folder / BEST, place, ignore=skip, dirs_exist_ok=True))
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     results = score_all(encode, tests, data_dir)
@@ -103,16 +88,6 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     if said := in_words(seen):
         logger.warning(said)
     run.finish(trainer, facts)
-
-
-def keep_best(model: EncoderForTraining, tokenizer, folder: str, step: int, value: float) -> None:
-    """Write the encoder to OUTPUT_DIR/best, whole or not at all."""
-    best, partial_folder = Path(folder) / "best", Path(folder) / ".best.partial"
-    shutil.rmtree(partial_folder, ignore_errors=True)
-    model.encoder.save(str(partial_folder), tokenizer)
-    (partial_folder / "best.json").write_text(json.dumps({"step": step, "value": value}), encoding="utf-8")
-    shutil.rmtree(best, ignore_errors=True)
-    partial_folder.rename(best)
 
 
 def make_collator(method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int) -> Collator:
@@ -144,7 +119,7 @@ def make_trainer(
         score = lambda: (name, spearman(encode, pairs))  # noqa: E731
     args.metric_for_best_model = dev[0] if dev else None
     args.greater_is_better = True if dev else None
-    keep = partial(keep_best, model, tokenizer, args.output_dir)
+    keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
     common = model, args, collator, len(collator.corpus), score, keep
     return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
@@ -155,47 +130,3 @@ def load_tests(data_args: ScoredArguments) -> list:
     for task in tests:
         task.load(data_args.data_dir)
     return tests
-
-
-def run(
-    script: str,
-    argv: Sequence[str],
-    method: ModuleType,
-    groups: tuple[ModelArguments, Any, ScoredArguments, RunArguments],
-    columns: int | None,
-) -> None:
-    """Build, train, export, score; `columns` as in `data.reader.reader_of`."""
-    model_args, method_args, data_args, args = groups
-    if model_args.model_name_or_path is None:
-        raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
-    tokenizer = load_tokenizer(model_args.model_name_or_path)
-    files = find_files(data_args.train_file, data_args.data_dir)
-    with args.main_process_first(desc="tokenise"):
-        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
-    if data_args.max_rows is not None:
-        corpus = corpus.sample(data_args.max_rows, args.seed)
-    dev, tests = selection(data_args), load_tests(data_args)
-    identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
-    record = Run(script, argv, groups, identity)
-    start = record.open(data_args.dry_run)
-    if start.finished:
-        return
-    set_seed(args.seed)
-    model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
-    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
-    facts = {
-        "method": model_args.method,
-        "packed": model.encoder.packed,
-        "views": len(collator.views),
-        "masking": collator.masking,
-    }
-    description = plan(model, args, len(corpus), facts | {"pooling": model_args.pooling})
-    if data_args.dry_run:
-        dry_run(trainer, description)
-        return
-    record.train(trainer, start, description)
-    texts = (text for row in reader_of(files, columns) for text in row)
-    if trainer.is_world_process_zero():
-        finish(record, trainer, tokenizer, tests, data_args.data_dir, texts)
-    trainer.accelerator.wait_for_everyone()

@@ -7,15 +7,23 @@ the run is finished, changes nothing. Anything else in the folder is refused by 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arguments import is_longer
 from errors import BadInput, CheckpointRefused
+from manifest import owner, problem, publish, recover, remove, sync
 
+logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
+LOCK_FILE = ".lock"
+BEST = "best"
+STAGING = ".checkpoint.partial"
+_PARTIAL = "run.partial"
 _NAME = re.compile(r"checkpoint-[0-9]+")
-_STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+_STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")
 
 
 class Start(NamedTuple):
@@ -34,20 +42,27 @@ def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
 
     Raises:
         BadInput: the folder is a file or holds something that is not a run.
-        CheckpointRefused: it holds a run of other settings (named), or only unreadable checkpoints.
+        CheckpointRefused: it holds a run of other settings (named), or only checkpoints that are not valid.
     """
+    status = status_of(folder, trajectory)
+    if status != "running":
+        return Start(status == "finished", None)
+    return Start(False, last_valid(Path(folder), run_id_of(Path(folder))))
+
+
+def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
+    """`new`, `running` or `finished`; refuses what `open_run` refuses, except checkpoints, which are not looked at."""
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise BadInput(f"{root}: is a file; --output_dir needs a folder")
-    if not root.exists() or not any(root.iterdir()):
-        return Start(False, None)
+    if not root.exists() or not {path.name for path in root.iterdir()} - {LOCK_FILE, _PARTIAL}:
+        return "new"
     if not (root / RUN_FILE).is_file():
         raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
     run = read_run(root)
-    _compare(root, run["trajectory"], trajectory)
-    if run["status"] == "finished":
-        return Start(True, None)
-    return Start(False, last_complete(root))
+    longer = is_longer(run["trajectory"], trajectory)
+    _compare(root, run["trajectory"], trajectory | ({"max_steps": run["trajectory"]["max_steps"]} if longer else {}))
+    return "finished" if run["status"] == "finished" and not longer else "running"
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -56,18 +71,31 @@ def read_run(folder: Path) -> dict[str, Any]:
         run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointRefused(f"{folder / RUN_FILE}: cannot be read ({error})") from error
-    if not isinstance(run, dict) or not isinstance(run.get("trajectory"), dict) or "status" not in run:
-        raise CheckpointRefused(f"{folder / RUN_FILE}: is not the record of a run ('trajectory' and 'status')")
+    kinds = {"trajectory": dict, "status": str}
+    if not isinstance(run, dict) or any(not isinstance(run.get(name), kind) for name, kind in kinds.items()):
+        raise CheckpointRefused(f"{folder / RUN_FILE}: is not the record of a run ({', '.join(kinds)})")
     return run
+
+
+def run_id_of(folder: Path) -> str:
+    """What the checkpoints of a run bear; CheckpointRefused for a run from before they had a manifest."""
+    run_id = read_run(folder).get("run_id")
+    if not isinstance(run_id, str):
+        raise CheckpointRefused(
+            f"{folder}: an older version's run cannot be resumed; choose another folder"
+        )
+    return run_id
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
     """Write run.json whole or not at all."""
     target = Path(folder) / RUN_FILE
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
+    partial = target.with_name(_PARTIAL)
     partial.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    sync(partial)
     partial.replace(target)
+    sync(target.parent)
 
 
 def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -79,30 +107,94 @@ def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
         )
 
 
-def last_complete(root: Path) -> str | None:
-    """The newest whole `checkpoint-N`, or None when there is none at all."""
+def checkpoints(root: Path) -> list[Path]:
+    """Every folder named `checkpoint-N`, the newest first."""
     folders = [path for path in root.iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
-    folders.sort(key=lambda path: int(path.name.partition("-")[2]), reverse=True)
-    for folder in folders:
-        if is_complete(folder):
-            _check_best(root, folder)
+    return sorted(folders, key=_step, reverse=True)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.partition("-")[2])
+
+
+def last_valid(root: Path, run_id: str) -> str | None:
+    """The newest `checkpoint-N` that is byte for byte what this run wrote, or None when there is none at all.
+
+    Raises:
+        CheckpointRefused: there are checkpoints, but none is valid: a run must not silently begin anew.
+    """
+    reasons = []
+    for folder in checkpoints(root):
+        reason = checkpoint_problem(folder, run_id)
+        if reason is None:
+            for line in reasons:
+                logger.warning("%s; passed over", line)
+            _check_best(root, folder, run_id)
             return str(folder)
-    if folders:
-        raise CheckpointRefused(f"{root}: none of the {len(folders)} checkpoints is whole; remove them to start anew")
+        reasons.append(f"{folder.name}: {reason}")
+    if reasons:
+        raise CheckpointRefused(
+            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start anew"
+        )
     return None
 
 
-def _check_best(root: Path, checkpoint: Path) -> None:
-    """The best model up to a checkpoint lies in best/; without it the run would end with a worse one."""
-    step = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8")).get("best_global_step")
-    if step and not (root / "best" / "config.json").is_file():
-        raise CheckpointRefused(f"{root / 'best'}: the best model (of step {step}) is gone; start anew elsewhere")
+def checkpoint_problem(folder: Path, run_id: str) -> str | None:
+    """Why a run must not go on from a checkpoint, or None; see `manifest.problem`."""
+    reason = problem(folder, run_id, _STATE)
+    if reason is None and not any(folder.glob("rng_state*.pth")):
+        return "rng_state.pth is missing"
+    return reason
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether a checkpoint has every file a resume reads; the Trainer writes trainer_state.json last."""
+def state_of(checkpoint: str | Path) -> dict[str, Any]:
+    """The Trainer's state in a valid checkpoint: `global_step`, `max_steps`, `best_global_step`, ..."""
+    return json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))
+
+
+def best_of(root: Path, run_id: str) -> dict[str, Any]:
+    """Step and value of the best model; CheckpointRefused when best/ is not what this run wrote."""
+    reason = problem(root / BEST, run_id, ("best.json", "config.json"))
+    if reason is not None:
+        raise CheckpointRefused(f"{root / BEST}: the best model is gone ({reason}); start anew elsewhere")
+    return json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))
+
+
+def _check_best(root: Path, checkpoint: Path, run_id: str) -> None:
+    """The best model up to a checkpoint lies in best/; without it the run would end with a worse one.
+
+    A best model of a later step is found and written again by the resumed run, whatever is in its folder.
+    """
+    step = state_of(checkpoint).get("best_global_step")
+    if not step:
+        return
     try:
-        json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return all((folder / name).is_file() for name in _STATE) and any(folder.glob("rng_state*.pth"))
+        found = json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))["step"]
+        later = isinstance(found, int) and found > _step(checkpoint)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        later = False
+    if not later:
+        best_of(root, run_id)
+
+
+def publish_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> None:
+    """Move a checkpoint from the staging folder to its place, then delete the oldest beyond `limit`.
+
+    Only checkpoints of this run count and are deleted, and none of a later step: those were passed over by a resume.
+    """
+    name = f"checkpoint-{step}"
+    publish(root / STAGING / name, root / name, run_id)
+    remove(root / STAGING)
+    older = [folder for folder in checkpoints(root) if _step(folder) < step and owner(folder) == run_id]
+    for folder in older[limit - 1 :] if limit else []:
+        folder.rename(root / ".checkpoint.removed")
+        remove(root / ".checkpoint.removed")
+
+
+def clean(root: Path) -> None:
+    """Remove what an interrupted command left half written; called by the owner of the folder's lock."""
+    recover(root / BEST)
+    for path in root.glob(".checkpoint-*.replaced"):
+        remove(path)
+    for name in (STAGING, ".checkpoint.removed", f".{BEST}.partial", ".result.partial"):
+        remove(root / name)

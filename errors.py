@@ -29,10 +29,22 @@ class NonFinite(ProjectError):
     exit_code = 3
 
 
+class StorageError(ProjectError):
+    """A disk that is full, read-only or failing, or too little memory."""
+
+    exit_code = 4
+
+
 class CheckpointRefused(ProjectError):
     """A run folder or checkpoint that does not belong to, or cannot continue, this run."""
 
     exit_code = 5
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the command; the same command goes on. No ProjectError: libraries swallow those."""
+
+    exit_code = 75
 
 
 def run_command(main: Callable[[], object]) -> None:
@@ -43,3 +55,6 @@ def run_command(main: Callable[[], object]) -> None:
     except ProjectError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
+    except Stopped as stop:
+        sys.stderr.write(f"{stop}\n")
+        sys.exit(stop.exit_code)

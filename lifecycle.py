@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import platform
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments
 
 from arguments import MAY_DIFFER
-from checkpoint import Start, open_run, write_run
+from callbacks import RunLog
+from checkpoint import RUN_FILE, Start, checkpoints, clean, open_run, run_id_of, state_of, status_of, write_run
+from errors import ProjectError, Stopped
+from lock import locked
+from manifest import installed
+from provenance import provenance
 from report.curves import draw
-from trainer import EmbeddingTrainer, RunLog
+from stopping import STOPPING
+from storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
+from trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
-_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
             "embedding_dropout", "mlp_dropout")  # fmt: skip
 
 
@@ -46,6 +48,7 @@ class Run:
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
         self.record = {
             "format": 1,
+            "run_id": uuid.uuid4().hex,
             "script": script,
             "command": ["python", script, *argv],
             "settings": settings,
@@ -54,28 +57,78 @@ class Run:
         }
         self._began = time.time()
 
-    def open(self, dry_run: bool) -> Start:
-        """Decide whether to start, to resume or to stop; see `checkpoint.open_run`. A dry run leaves no folder."""
+    @contextmanager
+    def open(self, dry_run: bool) -> Iterator[Start]:
+        """Own the folder while the block runs, and say how to begin: start, resume, or stop since it is finished.
+
+        The main process looks and decides, see `checkpoint.open_run`; a dry run leaves no folder.
+
+        Raises:
+            ProjectError: the folder is refused, owned by another command, or on a disk that cannot be written.
+        """
         if dry_run:
             self.args.output_dir = tempfile.mkdtemp(prefix="dry-run-")
         if self.args.process_index > 0:
             logging.disable(logging.WARNING)  # one voice
-        start = open_run(self.args.output_dir, self.trajectory)
-        if start.finished:
-            logger.info("%s: already finished; nothing to do", self.args.output_dir)
+        with storage_errors(self.args.output_dir), ExitStack() as stack:
+            found: list[Start | ProjectError | None] = [None]
+            if self.args.process_index == 0:
+                try:
+                    with storage_errors(self.args.output_dir):
+                        found = [self._decide(stack, dry_run)]
+                except ProjectError as error:
+                    found = [error]
+            start = broadcast_object_list(found)[0]
+            if isinstance(start, ProjectError):
+                raise start
+            if start.finished:
+                logger.info("%s: already finished; nothing to do", self.args.output_dir)
+            yield start
+
+    def _decide(self, stack: ExitStack, dry_run: bool) -> Start:
+        root = Path(self.args.output_dir)
+        if dry_run or status_of(root, self.trajectory) == "finished":
+            return Start(not dry_run, None)
+        stack.enter_context(locked(root))
+        clean(root)
+        start = open_run(str(root), self.trajectory)  # under the lock: another command may have gone on until now
+        if (root / RUN_FILE).is_file():
+            self.record["run_id"] = run_id_of(root)
         return start
 
     def train(self, trainer: EmbeddingTrainer, start: Start, description: str) -> None:
-        """Run the Trainer from its start or checkpoint, with the record written before the first step."""
+        """Run the Trainer from its start or checkpoint, with the record written before the first step.
+
+        Raises:
+            Stopped: a signal ended the training, after its checkpoint was written.
+            StorageError: the disk or the memory is full; NonFinite: numbers are not finite.
+        """
         logger.info(description)
-        folder = self.args.output_dir
+        folder, args = self.args.output_dir, self.args
         if trainer.is_world_process_zero():
+            steps = steps_of(args, trainer.sampler.count)
+            check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(Path(folder))))
             write_run(folder, self.record | {"status": "running"})
         trainer.accelerator.wait_for_everyone()
+        trainer.run_id = self.record["run_id"]
         trainer.add_callback(RunLog(folder))
         if start.checkpoint:
             logger.info("resuming from %s", start.checkpoint)
-        trainer.train(resume_from_checkpoint=start.checkpoint)
+            state = state_of(start.checkpoint)
+            if state["global_step"] >= (args.max_steps if args.max_steps > 0 else state["max_steps"]):
+                trainer.restore(start.checkpoint)  # the Trainer itself would train one more step
+                return
+        batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
+        with STOPPING.held(), memory_errors(batch):
+            trainer.train(resume_from_checkpoint=start.checkpoint)
+        if STOPPING.name is not None or trainer.state.global_step < trainer.state.max_steps:
+            step, asked = trainer.state.global_step, STOPPING.name or "a signal to another process"
+            raise Stopped(f"stopped by {asked} after step {step}; the same command goes on from there")
+
+    def export(self, save: Callable[[str], object]) -> None:
+        """Let `save` write the result into a folder, then move its files into the run's folder, each of them whole."""
+        with installed(Path(self.args.output_dir)) as folder:
+            save(str(folder))
 
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any]) -> None:
         """Draw the curves and mark the run finished; the last thing written."""
@@ -95,71 +148,8 @@ def _settings(group: Any) -> dict[str, Any]:
     return {f.name: values[f.name] for f in fields(group) if f.init and f.name in values}
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, commit and machine, as far as they bear on numbers."""
-    return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
-        "commit": _git("rev-parse", "HEAD"),
-        "changed_files": len((_git("status", "--porcelain") or "").splitlines()),
-        "hardware": {
-            "machine": platform.machine(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-            "threads": torch.get_num_threads(),
-        },
-    }
-
-
-def _git(*command: str) -> str | None:
-    root = Path(__file__).parent
-    try:
-        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
-
-
-def weights_hash(path: str) -> str:
-    """sha256 of the weights of a local folder; of a hub id, the id itself."""
-    file = Path(path) / "model.safetensors"
-    if not file.is_file():
-        return path
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def set_dropout(config, rate: float | None) -> None:
     """Give every dropout rate of a configuration one value; None leaves the checkpoint's own."""
-    for name in _DROPOUT:
+    for name in DROPOUT:
         if rate is not None and hasattr(config, name):
             setattr(config, name, rate)
-
-
-def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str, Any]) -> str:
-    """What is about to run, in words."""
-    size = {True: 0, False: 0}
-    for parameter in model.parameters():
-        size[parameter.requires_grad] += parameter.numel()
-    rates = {name: getattr(model.config, name) for name in _DROPOUT if hasattr(model.config, name)}
-    batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    steps = args.max_steps if args.max_steps > 0 else int(count // batch * args.num_train_epochs)
-    lines = {
-        "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
-        "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()),
-        "text": f"{count:,} examples, {steps:,} steps of {batch}",
-        "processes": f"{args.world_size} on {args.device.type}, {'bf16' if args.bf16 else 'float32'}",
-        **facts,
-    }
-    return "\n".join(f"{name:>10}: {value}" for name, value in lines.items())
-
-
-def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
-    """One batch through model and losses; prints the plan and the raw terms."""
-    size = trainer.args.per_device_train_batch_size
-    batch = trainer.data_collator([(0, i, 0) for i in range(size)])
-    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
-    trainer.model.train()
-    batch = {name: value.to(trainer.args.device) for name, value in batch.items()}
-    with torch.no_grad(), trainer.accelerator.autocast():
-        output = trainer.model.to(trainer.args.device)(**batch)
-    terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
-    sys.stdout.write(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}\n")

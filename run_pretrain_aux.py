@@ -21,10 +21,13 @@ from data.corpus import load_corpus
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
-from lifecycle import Run, dry_run, plan, set_dropout, weights_hash
+from lifecycle import Run, set_dropout
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
+from plan import dry_run, plan
+from provenance import weights_hash
+from stopping import stoppable
 from trainer import EmbeddingTrainer
 from views import Masking
 
@@ -65,38 +68,43 @@ def load_text(model_args: PretrainArguments, data_args: DataArguments, args: Run
     return tokenizer, packed(corpus, data_args.max_length - frame.size, word_starts(tokenizer))
 
 
+@stoppable
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, save."""
     argv = sys.argv[1:] if argv is None else argv
     groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), __doc__)
     model_args, data_args, args = groups
     tokenizer, blocks = load_text(model_args, data_args, args)
-    masking = Masking(model_args.mask_rate, whole_words=model_args.whole_words)
     identity = {
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
     }
     run = Run("run_pretrain_aux.py", argv, groups, identity)
-    start = run.open(data_args.dry_run)
-    if start.finished:
-        return
+    with run.open(data_args.dry_run) as start:
+        if not start.finished:
+            trainer, description = build(groups, tokenizer, blocks)
+            if data_args.dry_run:
+                dry_run(trainer, description)
+                return
+            run.train(trainer, start, description)
+            if trainer.is_world_process_zero():
+                run.export(lambda folder: trainer.model.save(folder, tokenizer))
+                run.finish(trainer, {})
+            trainer.accelerator.wait_for_everyone()
 
+
+def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
+    """Model, collator and Trainer, and the plan in words."""
+    model_args, data_args, args = groups
     set_seed(args.seed)
+    masking = Masking(model_args.mask_rate, whole_words=model_args.whole_words)
     model = build_model(model_args, tokenizer)
     longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks))
-    description = plan(model, args, len(blocks), {"masking": masking, "packed": model.packed})
-    if data_args.dry_run:
-        dry_run(trainer, description)
-        return
-    run.train(trainer, start, description)
-    if trainer.is_world_process_zero():
-        model.save(args.output_dir, tokenizer)
-        run.finish(trainer, {})
-    trainer.accelerator.wait_for_everyone()
+    return trainer, plan(model, args, len(blocks), {"masking": masking, "packed": model.packed})
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import sys
 
-from assembly import main_of
 from errors import run_command
+from sentence_run import main_of
+from stopping import stoppable
 
 
+@stoppable
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv

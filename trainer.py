@@ -11,10 +11,14 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import broadcast_object_list, set_seed
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerState
 
+from callbacks import Steps, StopWhenAsked
+from checkpoint import BEST, STAGING, publish_checkpoint
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput, CheckpointRefused, NonFinite
+from finite import FirstBad, Found, not_finite
+from manifest import published, remove
 
 logger = logging.getLogger(__name__)
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
@@ -29,8 +33,10 @@ class EmbeddingTrainer(Trainer):
         collator: keys -> batch.
         count: examples in the corpus.
         dev: () -> (name of the metric, value), or None when nothing selects a best model.
-        keep_best: called on the main process whenever the dev value improves.
-        probe: keys of the batch that is looked at in every evaluation.
+        keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
+
+    Attributes:
+        run_id: owner of what is saved.
     """
 
     def __init__(
@@ -40,7 +46,7 @@ class EmbeddingTrainer(Trainer):
         collator,
         count: int,
         dev: Callable[[], tuple[str, float]] | None = None,
-        keep_best: Callable[[int, float], None] | None = None,
+        keep_best: Callable[[Path], None] | None = None,
     ) -> None:
         if args.n_gpu > 1:
             raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
@@ -52,11 +58,15 @@ class EmbeddingTrainer(Trainer):
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
+        self._first_bad = FirstBad(args.device)
+        self._staging: str | None = None
+        self.run_id = ""
         super().__init__(
             model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
         )
         self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
-        self.add_callback(_Steps(self.sampler, model))
+        self.add_callback(Steps(self.sampler, model))
+        self.add_callback(StopWhenAsked())
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
         set_seed(args.seed, device_specific=True)
 
@@ -75,28 +85,59 @@ class EmbeddingTrainer(Trainer):
             self._sums[name] += value
         self._micro_steps += 1
 
+    def _get_grad_norm(self, model, grad_norm=None):
+        """Stock gradient norm, looked at with the terms before the optimizer steps, see `finite.FirstBad`."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        scaled = self.accelerator.scaler is not None  # fp16: an infinite gradient is how its scale is found
+        self._first_bad.note(self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])])
+        if self.args.device.type == "cpu":
+            self._stop_if_bad(float(norm))
+        return norm
+
+    def _stop_if_bad(self, norm: float | None = None) -> None:
+        """Raise NonFinite, and leave what is known about the step in the run's folder."""
+        step = self._first_bad.step
+        if not step:
+            return
+        found = Found(step, norm, {name: float(value) for name, value in self._sums.items()}, self.examples_of(step))
+        if self.is_world_process_zero():
+            found.write(Path(self.args.output_dir))
+        raise NonFinite(found.message())
+
+    def examples_of(self, step: int) -> list[int]:
+        """Indices of the examples of an optimizer step, counted from 1, of all processes."""
+        accumulated = self.args.gradient_accumulation_steps
+        batches = self.sampler.count // self.sampler.batch_size
+        epoch, update = divmod(step - 1, math.ceil(batches / accumulated))
+        first = update * accumulated
+        return self.sampler.rows(epoch, first, min(accumulated, batches - first))
+
+    def _require_finite(self) -> None:
+        """Before anything is written: no weight and no optimizer state is NaN or infinite."""
+        self._stop_if_bad()
+        name = not_finite(self.accelerator.unwrap_model(self.model), self.optimizer)
+        if name is not None:
+            raise NonFinite(f"{name} is not finite after step {self.state.global_step}: lower --learning_rate")
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the terms' means since the last logging step; stop on a loss that is not finite.
+        """Add the terms' means since the last logging step.
 
         Raises:
-            NonFinite: a logged loss is NaN or infinite.
+            NonFinite: a loss or gradient since then is NaN or infinite.
         """
         if "loss" in logs and self._micro_steps:
+            self._stop_if_bad()
             names = sorted(self._sums)
             means = torch.stack([self._sums[name] for name in names]) / self._micro_steps
             means = self.accelerator.reduce(means, reduction="mean").tolist()
             logs |= dict(zip(names, means, strict=True))
             self._sums.clear()
             self._micro_steps = 0
-            bad = [name for name in ("loss", *names) if not math.isfinite(logs[name])]
-            if bad:
-                raise NonFinite(
-                    f"{bad[0]} is {logs[bad[0]]} at step {self.state.global_step}: lower --learning_rate, or --bf16 off"
-                )
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
         """Score the dev task and probe the model; the same numbers on every process, no random draw."""
+        self._require_finite()
         found: list[dict[str, float]] = [{}]
         if self.is_world_process_zero():
             found = [{f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()}]
@@ -104,10 +145,15 @@ class EmbeddingTrainer(Trainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         metric = self.args.metric_for_best_model
-        if metric is not None and self.is_world_process_zero():
+        if metric is not None:
             value, best = metrics[f"{metric_key_prefix}_{metric}"], self.state.best_metric
-            if best is None or value > best:
-                self.keep_best(self.state.global_step, value)
+            if not math.isfinite(value):
+                raise NonFinite(f"{metric} is {value} at step {self.state.global_step}: lower --learning_rate")
+            if self.is_world_process_zero() and (best is None or value > best):
+                with published(Path(self.args.output_dir) / BEST, self.run_id) as folder:
+                    self.keep_best(folder)
+                    facts = {"step": self.state.global_step, "value": value}
+                    (folder / "best.json").write_text(json.dumps(facts), encoding="utf-8")
         return metrics
 
     def _measure(self) -> dict[str, float]:
@@ -119,6 +165,33 @@ class EmbeddingTrainer(Trainer):
             logger.warning("the encoder has collapsed (uniformity %.3f): lower --learning_rate", seen["uniformity"])
         return seen | ({} if self.dev is None else dict([self.dev()]))
 
+    def _save_checkpoint(self, model, trial) -> None:
+        """The stock state, in place whole or not at all, without its pickle of absolute paths, which nothing reads."""
+        self._require_finite()
+        root, step = Path(self.args.output_dir), self.state.global_step
+        self._staging = str(root / STAGING)
+        try:
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.is_world_process_zero():
+                (root / STAGING / f"checkpoint-{step}" / "training_args.bin").unlink()
+                publish_checkpoint(root, step, self.run_id, self.args.save_total_limit)
+        except BaseException:
+            if self.is_world_process_zero():
+                remove(root / STAGING)  # on a full disk half a checkpoint would keep its room
+            raise
+        finally:
+            self._staging = None
+        self.accelerator.wait_for_everyone()
+
+    def _get_output_dir(self, trial) -> str:
+        return self._staging or super()._get_output_dir(trial)
+
+    def restore(self, checkpoint: str) -> None:
+        """Weights and state of a checkpoint after which nothing is left to train."""
+        self._load_from_checkpoint(checkpoint)
+        self.state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+
     def _issue_warnings_after_load(self, load_result) -> None:
         """A resumed model must be whole; tensors that share their memory are stored once."""
         state, absent = self.model.state_dict(), set(load_result.missing_keys)
@@ -128,44 +201,3 @@ class EmbeddingTrainer(Trainer):
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")
         self.model.tie_weights()
-
-
-class _Steps(TrainerCallback):
-    """What has to happen at an epoch's begin, after an optimizer step, and at the last step."""
-
-    def __init__(self, sampler: KeyedSampler, model) -> None:
-        self.sampler, self.model = sampler, model
-
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        # A resumed loader hides the sampler behind several wrappers that do not pass the epoch on.
-        self.sampler.set_epoch(int(state.epoch or 0))
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        self.model.after_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step >= state.max_steps:
-            control.should_evaluate = control.should_log = True
-        return control
-
-
-class RunLog(TrainerCallback):
-    """`log.jsonl`: one JSON object a logged line; a resumed run continues where its checkpoint was."""
-
-    def __init__(self, folder: str) -> None:
-        self.path = Path(folder) / "log.jsonl"
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        if state.is_world_process_zero:
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8")
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if state.is_world_process_zero:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(state.log_history[-1]) + "\n")
-
-    def on_save(self, args, state, control, **kwargs):
-        # A pickle with absolute paths that nothing here reads.
-        if state.is_world_process_zero:
-            for file in Path(args.output_dir).glob("checkpoint-*/training_args.bin"):
-                file.unlink()

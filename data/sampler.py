@@ -37,6 +37,11 @@ class KeyedSampler(Sampler):
         for place, index in enumerate(draws.order(self.seed, self.epoch, self.count)):
             yield self.epoch, index, place // self.batch_size
 
+    def rows(self, epoch: int, first: int, batches: int) -> list[int]:
+        """Indices of the examples of `batches` batches of an epoch, from batch `first` on."""
+        order = draws.permutation(self.seed, epoch, self.count)
+        return [int(index) for index in order[first * self.batch_size : (first + batches) * self.batch_size]]
+
 
 class Keys(Dataset):
     """A data set that hands each key through: the collator reads the corpus for a whole batch at once."""

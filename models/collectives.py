@@ -66,3 +66,34 @@ def average(tensors: Iterable[Tensor]) -> None:
     for tensor, work in running:
         work.wait()
         tensor /= world_size()
+
+
+class SharedFlag:
+    """Whether any process has raised a flag: the same answer for all at the same call, so that nobody goes on alone.
+
+    Each call starts one all-reduce of a number in host memory and reads the one of the call before, which is long
+    done: nobody waits for a device or for the slowest process. So the answer comes one call late; one process alone
+    knows at once.
+    """
+
+    def __init__(self) -> None:
+        self._group = self._running = None
+
+    def raised(self, mine: bool) -> bool:
+        if world_size() == 1:
+            return mine
+        if self._group is None:
+            self._group = dist.new_group(backend="gloo")
+        before, value = self._running, torch.tensor(int(mine))
+        self._running = value, dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group, async_op=True)
+        if before is None:
+            return False
+        before[1].wait()
+        return bool(before[0])
+
+    def close(self) -> None:
+        """Wait for what is still under way; to be called by all processes after the same number of calls."""
+        if self._running is not None:
+            self._running[1].wait()
+            dist.destroy_process_group(self._group)
+        self._group = self._running = None

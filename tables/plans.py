@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_line import read_config
-from lifecycle import provenance
+from provenance import provenance
 from registry import script_of
 from tables import cells
 from tables.cells import CONFIGS

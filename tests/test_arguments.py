@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments, is_longer
 from command_line import find_files, parse, peek, read_config
 from errors import BadInput
 
@@ -259,3 +259,41 @@ def test_any_file_is_read_or_refused(config, content):
     for key, value in found.items():
         assert isinstance(key, str)
         assert all(isinstance(part, str) and part for part in (value if isinstance(value, list) else [value]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("per_device_train_batch_size", "-3"),
+        ("per_device_train_batch_size", "0"),
+        ("learning_rate", "nan"),
+        ("learning_rate", "-1e-5"),
+        ("learning_rate", "inf"),
+        ("weight_decay", "nan"),
+        ("max_grad_norm", "-1"),
+        ("adam_beta1", "1.5"),
+        ("num_train_epochs", "0"),
+        ("max_steps", "0"),
+        ("max_steps", "-7"),
+        ("gradient_accumulation_steps", "0"),
+        ("save_steps", "-1"),
+        ("eval_steps", "nan"),
+        ("save_total_limit", "0"),
+        ("seed", "-1"),
+        ("auto_find_batch_size", "true"),
+        ("save_only_model", "true"),
+        ("enable_jit_checkpoint", "true"),
+    ],
+)
+def test_training_arguments_out_of_range_are_refused_by_name(name, value):
+    with pytest.raises(BadInput, match=f"^--{name}"):
+        parse(["--use_cpu", f"--{name}={value}"], (RunArguments,), "a test")
+
+
+def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
+    old = {"lr_scheduler_type": "constant", "max_steps": 10}
+    assert is_longer(old, old | {"max_steps": 11})
+    for other in ({"max_steps": 9}, {"max_steps": 10}, {"max_steps": -1}, {"lr_scheduler_type": "linear"}):
+        assert not is_longer(old, old | {"max_steps": 11} | other)
+    linear = old | {"lr_scheduler_type": "linear"}
+    assert not is_longer(linear, linear | {"max_steps": 11})

@@ -2,26 +2,29 @@ import json
 
 import pytest
 
-from checkpoint import RUN_FILE, Start, is_complete, last_complete, open_run, read_run, write_run
+from checkpoint import RUN_FILE, Start, checkpoint_problem, last_valid, open_run, read_run, write_run
 from errors import BadInput, CheckpointRefused
+from manifest import publish
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
+RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
 STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 
 
-def checkpoint(root, name, without=None):
-    folder = root / name
-    folder.mkdir(parents=True)
-    for file in STATE:
+def checkpoint(root, name, without=None, run_id="one", also=()):
+    partial = root / ".partial"
+    partial.mkdir(parents=True)
+    for file in (*STATE, *also):
         if file != without:
-            (folder / file).write_text("{}")
-    return folder
+            (partial / file).write_text("{}")
+    publish(partial, root / name, run_id)
+    return root / name
 
 
 @pytest.fixture
 def run(tmp_path):
     folder = tmp_path / "run"
-    write_run(folder, {"trajectory": SETTINGS, "status": "running"})
+    write_run(folder, RECORD)
     return folder
 
 
@@ -56,7 +59,7 @@ def test_a_run_without_a_checkpoint_starts_again(run):
 
 
 def test_settings_survive_being_written(run):
-    assert read_run(run) == {"trajectory": SETTINGS, "status": "running"}
+    assert read_run(run) == RECORD
     assert [path.name for path in run.iterdir()] == [RUN_FILE]
 
 
@@ -88,7 +91,7 @@ def test_a_setting_that_is_gone_is_named(run):
 
 
 def test_a_finished_run_is_finished_but_only_for_its_settings(run):
-    write_run(run, {"trajectory": SETTINGS, "status": "finished"})
+    write_run(run, RECORD | {"status": "finished"})
     checkpoint(run, "checkpoint-5")
     assert open_run(str(run), SETTINGS) == Start(True, None)
     refused(CheckpointRefused, run, SETTINGS | {"seed": 1})
@@ -103,7 +106,7 @@ def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
 @pytest.mark.parametrize("missing", STATE)
 def test_an_incomplete_checkpoint_is_passed_over(run, missing):
     checkpoint(run, "checkpoint-5")
-    assert not is_complete(checkpoint(run, "checkpoint-10", without=missing))
+    assert "is missing" in checkpoint_problem(checkpoint(run, "checkpoint-10", without=missing), "one")
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
 
 
@@ -115,25 +118,25 @@ def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
 
 
 def test_random_states_of_several_processes_count_too(run):
-    folder = checkpoint(run, "checkpoint-5", without="rng_state.pth")
-    for rank in (0, 1):
-        (folder / f"rng_state_{rank}.pth").write_text("")
-    assert is_complete(folder)
+    also = ("rng_state_0.pth", "rng_state_1.pth")
+    assert checkpoint_problem(checkpoint(run, "checkpoint-5", without="rng_state.pth", also=also), "one") is None
 
 
-def test_a_run_without_a_whole_checkpoint_is_refused(run):
+def test_a_run_without_a_valid_checkpoint_is_refused(run):
     for step in (5, 10):
         checkpoint(run, f"checkpoint-{step}", without="optimizer.pt")
-    assert "none of the 2 checkpoints is whole" in refused(CheckpointRefused, run)
+    assert "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: " in refused(
+        CheckpointRefused, run
+    )
 
 
 def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
     for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
         checkpoint(run, name)
     (run / "checkpoint-99").write_text("a file")
-    assert last_complete(run) is None
+    assert last_valid(run, "one") is None
     checkpoint(run, "checkpoint-5")
-    assert last_complete(run) == str(run / "checkpoint-5")
+    assert last_valid(run, "one") == str(run / "checkpoint-5")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
         b"{}",
         b'{"status": "finished", "trajectory": null}',
         b'{"trajectory": {}, "state": 1}',
-        b'{"trajectory": [], "status": "running"}',
+        b'{"trajectory": [], "status": "running", "run_id": "one"}',
         b"[" * 200_000,
     ],
 )
@@ -165,9 +168,18 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
 
     monkeypatch.setattr("checkpoint.Path.replace", killed)
     with pytest.raises(Killed):
-        write_run(run, {"trajectory": {}, "status": "finished"})
+        write_run(run, RECORD | {"status": "finished"})
     assert read_run(run)["status"] == "running"
     monkeypatch.undo()
-    write_run(run, {"trajectory": SETTINGS, "status": "finished"})
+    write_run(run, RECORD | {"status": "finished"})
     assert json.loads((run / RUN_FILE).read_text())["status"] == "finished"
     assert [path.name for path in run.iterdir()] == [RUN_FILE]
+
+
+def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_refused(tmp_path):
+    record = {"trajectory": SETTINGS, "status": "finished"}
+    write_run(tmp_path, record)
+    assert open_run(str(tmp_path), SETTINGS) == Start(True, None)
+    write_run(tmp_path, record | {"status": "running"})
+    with pytest.raises(CheckpointRefused, match="older version"):
+        open_run(str(tmp_path), SETTINGS)

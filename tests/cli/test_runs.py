@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 import run_pretrain_aux
 import run_unsup
 from errors import BadInput, CheckpointRefused
+from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
 
@@ -48,7 +49,7 @@ def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_f
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
     encoder, tokenizer = load_encoder(str(run))
-    value = spearman(run_unsup.Encode(encoder, tokenizer, 64), merged(own_pairs(str(dev_file)).load(".")))
+    value = spearman(Encode(encoder, tokenizer, 64), merged(own_pairs(str(dev_file)).load(".")))
     assert value == pytest.approx(record["best"]["value"], abs=1e-9)
 
 
@@ -158,6 +159,18 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, tmp_path):
     run_unsup.main(unsup(max_steps=2, logging_steps=5, save_steps=1))  # may differ
 
 
+def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, tmp_path):
+    flags = {"method": "simcse", "lr_scheduler_type": "constant", "dev": "none"}
+    run_unsup.main(unsup("whole", **flags))
+    run_unsup.main(unsup("longer", **flags | {"max_steps": 3}))
+    run_unsup.main(unsup("longer", **flags))
+    assert same_weights(*(tmp_path / run / "model.safetensors" for run in ("whole", "longer")))
+    with pytest.raises(CheckpointRefused, match="max_steps: 6 there, 3 now"):
+        run_unsup.main(unsup("longer", **flags | {"max_steps": 3}))
+    with pytest.raises(CheckpointRefused, match=r"\(seed: 42 there, 1 now\)"):
+        run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
+
+
 def test_evaluating_or_not_gives_the_same_weights(unsup, tmp_path):
     run_unsup.main(unsup("often", eval_steps=1))
     run_unsup.main(unsup("rare", eval_steps=100))
@@ -205,7 +218,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "simsce"}, "choose one of diffcse, .*infocse, .*simcse"),
+        ({"method": "simsce"}, "choose one of consert, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
         ({"chunk_size": -1}, "--chunk_size -1"),
         ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),

@@ -1,0 +1,72 @@
+"""Run a finished run again from its record, and compare the weights by sha256.
+
+    python reproduce.py RUN_DIR [--output DIR]
+
+To be given where and as the run was started (`accelerate launch` included): its command names files as they were named
+then. Exits with 1 when the weights differ, and says what differs between the two records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+
+import run_pretrain_aux
+import run_unsup
+from checkpoint import read_run
+from errors import BadInput, ProjectError, run_command
+from manifest import sha256
+
+SCRIPTS = {"run_unsup.py": run_unsup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
+WEIGHTS = ("model.safetensors", "aux_head.safetensors")
+
+
+class Unequal(ProjectError):
+    """The same command gave other weights."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run again and compare.
+
+    Raises:
+        BadInput: RUN_DIR is not a finished run.
+        Unequal: with what differs between the two records.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", help="folder of a finished run")
+    parser.add_argument("--output", help="folder of the new run; default: RUN_DIR-again")
+    args = parser.parse_args(argv)
+    old = Path(args.run_dir)
+    new = Path(args.output or f"{args.run_dir.rstrip('/')}-again")
+    record = read_run(old)
+    script = record.get("script")
+    if record["status"] != "finished" or script not in SCRIPTS:
+        raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
+    SCRIPTS[script]([*record["command"][2:], f"--output_dir={new}"])
+    if PartialState().is_main_process:
+        _compare(old, new, record, read_run(new))
+
+
+def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
+    names = [name for name in WEIGHTS if (old / name).is_file()]
+    hashes = {name: (sha256(old / name), sha256(new / name)) for name in names}
+    for name, (one, other) in hashes.items():
+        sys.stdout.write(f"{'equal' if one == other else 'unequal'}: {name} {one} {other}\n")
+    if all(one == other for one, other in hashes.values()):
+        return
+    changed = []
+    for part in ("trajectory", "versions", "hardware"):
+        keys = sorted(before[part].keys() | after[part].keys())
+        changed += [f"{key}: {before[part].get(key)} then, {after[part].get(key)} now"
+                    for key in keys if before[part].get(key) != after[part].get(key)]  # fmt: skip
+    if before["commit"] != after["commit"]:
+        changed.append(f"commit: {before['commit']} then, {after['commit']} now")
+    raise Unequal(f"{new}: other weights than {old}; differing: {'; '.join(changed) or 'nothing that was recorded'}")
+
+
+if __name__ == "__main__":
+    run_command(main)

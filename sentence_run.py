@@ -1,0 +1,78 @@
+"""The command of the scripts that train on sentences: parse, build, train, export, score."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from transformers import set_seed
+
+from arguments import ModelArguments, RunArguments, ScoredArguments
+from assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
+from command_line import find_files, parse, peek
+from data.corpus import Corpus, load_corpus
+from data.duplicates import false_negatives
+from data.reader import reader_of
+from errors import BadInput
+from lifecycle import Run
+from models.loading import load_tokenizer
+from plan import dry_run, plan
+from provenance import weights_hash
+from registry import SCRIPTS, load_method
+from trainer import EmbeddingTrainer
+
+logger = logging.getLogger(__name__)
+Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
+
+
+def main_of(script: str, default: str, argv: Sequence[str], description: str) -> None:
+    """The command of a training script: its method's flags, then the run; `default` is the method --help shows."""
+    method = load_method(script, default if "--help" in argv else peek(argv, "method"))
+    groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), description)
+    model_args, _, data_args, args = groups
+    if model_args.model_name_or_path is None:
+        raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
+    tokenizer = load_tokenizer(model_args.model_name_or_path)
+    files, columns = find_files(data_args.train_file, data_args.data_dir), getattr(data_args, "columns", None)
+    with args.main_process_first(desc="tokenise"):
+        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
+    if data_args.max_rows is not None:
+        corpus = corpus.sample(data_args.max_rows, args.seed)
+    dev, tests = selection(data_args), load_tests(data_args)
+    identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
+    run = Run(script, argv, groups, identity)
+    with run.open(data_args.dry_run) as start:
+        if not start.finished:
+            trainer, description = build(method, groups, tokenizer, corpus, dev)
+            if data_args.dry_run:
+                dry_run(trainer, description)
+                return
+            run.train(trainer, start, description)
+            texts = (text for row in reader_of(files, columns) for text in row)
+            if trainer.is_world_process_zero():
+                finish(run, trainer, tokenizer, tests, data_args.data_dir, texts)
+            trainer.accelerator.wait_for_everyone()
+
+
+def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) -> tuple[EmbeddingTrainer, str]:
+    """Model, collator and Trainer of a method, and the plan in words."""
+    model_args, method_args, data_args, args = groups
+    set_seed(args.seed)
+    model = build_model(method, method_args, model_args, tokenizer, args.bf16)
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
+    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
+    facts = {
+        "method": model_args.method,
+        "packed": model.encoder.packed,
+        "views": len(collator.views),
+        "masking": collator.masking,
+        "pooling": model_args.pooling,
+    }
+    size = trainer.sampler.batch_size
+    equal, examined = false_negatives(corpus, args.seed, size, data_args.max_length)
+    if equal:
+        logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
+                       equal, examined, size)  # fmt: skip
+    return trainer, plan(model, args, len(corpus), facts)

@@ -1,0 +1,80 @@
+"""Signals that ask a command to stop: now where nothing can be lost, else after the current optimizer step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+
+from errors import Stopped
+from storage import storage_errors
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+class Stopping:
+    """What has been asked of this process.
+
+    Attributes:
+        name: the signal that asked it to stop, or None.
+    """
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Only note a signal while the block runs; the block looks at `name` where it can stop."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Answer the signals; a signal this process was started to ignore (nohup) stays ignored."""
+        self.name, owner = None, os.getpid()
+
+        def receive(number: int, frame) -> None:
+            if os.getpid() != owner:  # a worker: its batches are needed until the step is done
+                if number == signal.SIGTERM:
+                    os._exit(128 + number)
+                return
+            if self.name is not None:
+                os._exit(128 + number)
+            self.name = signal.Signals(number).name
+            if not self._held:
+                raise Stopped(f"stopped by {self.name}; the same command goes on")
+
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        answered = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+        for number in answered:
+            signal.signal(number, receive)
+        try:
+            yield
+        finally:
+            for number in answered:
+                signal.signal(number, before[number])
+
+
+STOPPING = Stopping()  # signals belong to the process
+
+
+def stoppable(main: Callable[..., None]) -> Callable[..., None]:
+    """A command's `main` that answers signals while it runs, and says in plain words what a disk does to it.
+
+    Raises:
+        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one ends the process at once.
+        StorageError: a disk is full, read-only or failing.
+    """
+
+    @wraps(main)
+    def run(*args, **named) -> None:
+        with STOPPING.handled(), storage_errors("."):
+            main(*args, **named)
+
+    return run

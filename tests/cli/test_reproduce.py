@@ -1,0 +1,29 @@
+import json
+
+import pytest
+
+import reproduce
+import run_unsup
+from errors import BadInput
+
+
+def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys, dev_file):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"sentence number {n} is here" for n in range(40)) + "\n")
+    run_unsup.main(unsup(method="simcse", train_file=text, max_steps=2, save_steps=2))
+    reproduce.main([str(tmp_path / "run")])
+    assert "equal: model.safetensors" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run-again" / "run.json").read_text())["status"] == "finished"
+
+    text.write_text("\n".join(f"sentence number {n} is there" for n in range(40)) + "\n")
+    with pytest.raises(reproduce.Unequal, match=r"differing: text: .* then, .* now"):
+        reproduce.main([str(tmp_path / "run"), "--output", str(tmp_path / "third")])
+    assert "unequal: model.safetensors" in capsys.readouterr().out
+    assert reproduce.Unequal.exit_code == 1
+
+
+def test_only_a_finished_run_of_a_known_script_is_run_again(tmp_path):
+    record = {"run_id": "x", "trajectory": {}, "status": "finished", "script": "rm.py", "command": ["python", "rm.py"]}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(BadInput, match="only a finished run"):
+        reproduce.main([str(tmp_path)])

@@ -1,0 +1,168 @@
+"""The long form: hundreds of faults on real runs, each with a seed of its own; `make faults`.
+
+    python tests/faults/long.py --case kill --count 200 --output results.json
+
+Finished cases are appended to the file and skipped when the command is given again. Ends with 1 when any case failed.
+
+    kill      SIGKILL at a random event or moment, up to three times, then the same command to the end
+    stop      SIGTERM, SIGINT, SIGHUP or SIGUSR1 at a random moment or event, then the same command to the end
+    full      a disk that is full, read-only or limits a file, then the same command to the end
+    flip      one flipped bit in one file of a checkpoint
+    twice     two commands in one folder at once
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
+
+from checkpoint import checkpoint_problem, read_run  # noqa: E402
+from data import toy  # noqa: E402
+from data.vocabulary import train_tokenizer  # noqa: E402
+from tests.faults.harness import Server, check_at_rest, newest_step, weights  # noqa: E402
+
+
+def material(folder):
+    """Flags that name a small text, dev pairs and a tiny model, all made here."""
+    toy.write(toy.generate(0, 300, 40), folder)
+    tokenizer = train_tokenizer([folder / "sentences.txt"], 300, folder / "vocabulary")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    words = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 64}
+    config = BertConfig(**sizes, **words)
+    set_seed(0)
+    BertForMaskedLM(config).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    names = {"model_name_or_path": "model", "train_file": "sentences.txt", "dev_file": "dev.tsv"}
+    return {flag: folder / name for flag, name in names.items()}
+
+
+def _end(server, output, reference):
+    """The same command ends the run with the weights of the run that nothing happened to."""
+    check_at_rest(server.folder / output)
+    code = server.run(output)
+    assert code == 0, f"the same command ended with {code}"
+    assert weights(server.folder / output) == reference, "other weights"
+
+
+def _hit(server, output, rng, events, seconds, number):
+    """A signal at a random event, or at a random moment; the return code."""
+    name = {signal.SIGKILL: "kill", signal.SIGTERM: "stop"}.get(number)
+    if name and rng.random() < 0.5:
+        return server.run(output, {name: rng.randint(1, events)})
+    pid = server.start(output)
+    time.sleep(rng.uniform(0, seconds))
+    os.kill(pid, number)
+    return server.wait(pid)
+
+
+def kill(server, output, rng, events, seconds, reference):
+    before, kills = 0, rng.randint(1, 3)
+    for _ in range(kills):
+        _hit(server, output, rng, events, seconds, signal.SIGKILL)
+        check_at_rest(server.folder / output)
+        step = newest_step(server.folder / output)
+        assert step >= before, "a checkpoint was lost"
+        before = step
+    _end(server, output, reference)
+    return {"kills": kills, "resumed_from": before}
+
+
+def stop(server, output, rng, events, seconds, reference):
+    number = rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+    code = _hit(server, output, rng, events, seconds, number)
+    # 0: it had ended; -number: before the command had begun to listen
+    assert code in (75, 0, -number), f"{number.name}: ended with {code}"
+    step = newest_step(server.folder / output)
+    _end(server, output, reference)
+    return {"signal": number.name, "code": code, "resumed_from": step}
+
+
+def full(server, output, rng, events, seconds, reference):
+    fault = rng.choice(["full", "readonly", "limit"])
+    value = rng.randint(1, events) if fault != "limit" else rng.randint(2_000, 200_000)
+    code = server.run(output, {fault: value})
+    assert code in (4, 0), f"{fault} {value}: ended with {code}"
+    _end(server, output, reference)
+    return {"fault": fault, "value": value, "code": code}
+
+
+def flip(server, output, rng, events, seconds, reference):
+    folder = server.folder / output
+    shutil.copytree(server.folder / "reference" / "checkpoint-8", folder)
+    path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    content, place = bytearray(path.read_bytes()), rng.randrange(8 * path.stat().st_size)
+    content[place // 8] ^= 1 << place % 8
+    path.write_bytes(content)
+    found = checkpoint_problem(folder, read_run(server.folder / "reference")["run_id"])
+    assert found is not None, f"bit {place} of {path.name} was not noticed"
+    return {"file": path.name, "bit": place}
+
+
+def twice(server, output, rng, events, seconds, reference):
+    first = server.start(output)
+    time.sleep(rng.uniform(0, 0.3))
+    second = server.start(output)
+    codes = sorted([server.wait(first), server.wait(second)])
+    assert codes in ([0, 0], [0, 5]), f"ended with {codes}"
+    assert codes == [0, 5] or "already finished" in server.said(output), "both at work"
+    assert weights(server.folder / output) == reference
+    return {"codes": codes}
+
+
+CASES = {case.__name__: case for case in (kill, stop, full, flip, twice)}
+
+
+def run(case, seed, server, *facts):
+    """One case; what it found, as one row."""
+    began, output = time.time(), f"{case}-{seed}"
+    row = {"case": case, "seed": seed}
+    try:
+        row |= CASES[case](server, output, random.Random(f"{case} {seed}"), *facts) | {"ok": True}
+    except Exception as error:
+        log = server.folder / f"{output}.log"
+        row |= {"ok": False, "error": repr(error), "log": log.read_text()[-3000:] if log.exists() else ""}
+    shutil.rmtree(server.folder / output, ignore_errors=True)
+    return row | {"seconds": round(time.time() - began, 1)}
+
+
+def main():
+    """Every case that the output file does not have yet."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=[*CASES, "all"], default="all")
+    parser.add_argument("--count", type=int, default=200, help="seeds of each case")
+    parser.add_argument("--output", type=Path, required=True, help="JSON file, one row a case")
+    args = parser.parse_args()
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    rows = json.loads(args.output.read_text()) if args.output.exists() else []
+    done = {(row["case"], row["seed"]) for row in rows}
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(folder, **material(Path(folder)))
+        assert server.run("reference") == 0, server.said("reference")
+        began = time.time()
+        assert server.run("timed") == 0, server.said("timed")  # the first one has read the text, too
+        facts = server.events("reference"), time.time() - began, weights(server.folder / "reference")
+        for seed in range(args.count):
+            for case in CASES if args.case == "all" else [args.case]:
+                if (case, seed) not in done:
+                    rows.append(run(case, seed, server, *facts))
+                    args.output.write_text(json.dumps(rows, indent=1) + "\n")
+        server.close()
+    for case in CASES:
+        ours = [row for row in rows if row["case"] == case]
+        sys.stdout.write(f"{case:>6}: {sum(row['ok'] for row in ours)} of {len(ours)} passed\n")
+    sys.exit(not all(row["ok"] for row in rows))
+
+
+if __name__ == "__main__":
+    main()

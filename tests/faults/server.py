@@ -1,0 +1,138 @@
+"""A process that has imported everything, computed nothing, and is forked for each run: seconds saved a run.
+
+Reads requests from standard input, one JSON object a line, and answers each with one:
+
+    {"argv": [...], "log": FILE, "faults": {...}}    a run of run_unsup.py in a child -> its pid
+    {"wait": PID}                                    its return code, negative for a signal
+
+Faults, of what happens below the run's folder (an event is opening, renaming, removing or making something there):
+
+    kill, stop, full, readonly: N     at event N the process kills itself, gets SIGTERM, or a disk that fails
+    limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
+    nan_loss, nan_gradient, nan_weight, oom: N    at optimizer step N
+"""
+
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+import lifecycle
+import run_unsup
+from errors import run_command
+from models.training import EncoderForTraining
+from trainer import EmbeddingTrainer
+
+_WRITING = os.O_WRONLY | os.O_RDWR
+
+
+def _failing(code):
+    def fail():
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+_ACTIONS = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "full": _failing(errno.ENOSPC),
+    "readonly": _failing(errno.EROFS),
+}
+
+
+def watch_events(folder, faults, seen):
+    """Count in `seen` what is written below `folder`, and act at the event a fault names; a failed disk stays so."""
+    owner = os.getpid()
+
+    def hook(event, arguments):
+        if event == "open":
+            writes = isinstance(arguments[2], int) and arguments[2] & _WRITING
+        else:
+            writes = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir")
+        if not writes or os.getpid() != owner or not str(arguments[0]).startswith(folder):
+            return
+        seen.append(event)
+        number = len(seen)
+        for name, action in _ACTIONS.items():
+            at = faults.get(name, 1 << 30)
+            lasting = name in ("full", "readonly") and event in ("open", "os.mkdir", "os.rename")
+            if number == at or (lasting and number > at):
+                action()
+
+    sys.addaudithook(hook)
+
+
+def break_numbers(faults):
+    """Make a loss, a gradient or a weight NaN, or the memory too small, at an optimizer step."""
+    step, after, count = EmbeddingTrainer.training_step, EncoderForTraining.after_step, EmbeddingTrainer.count_terms
+
+    def training_step(self, model, inputs, *others):
+        now = self.state.global_step + 1
+        if now == faults.get("oom"):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        if now == faults.get("nan_gradient"):
+            next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * float("nan"))
+        return step(self, model, inputs, *others)
+
+    def count_terms(self, terms):
+        broken = self.state.global_step + 1 == faults.get("nan_loss")
+        count(self, {name: value * float("nan") for name, value in terms.items()} if broken else terms)
+
+    def after_step(self):
+        after(self)
+        self.steps_seen = getattr(self, "steps_seen", 0) + 1
+        if self.steps_seen == faults.get("nan_weight"):
+            with torch.no_grad():
+                next(iter(self.parameters())).view(-1)[0] = float("nan")
+
+    EmbeddingTrainer.training_step, EmbeddingTrainer.count_terms = training_step, count_terms
+    EncoderForTraining.after_step = after_step
+
+
+def child(request):
+    """The run itself; never returns."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(0)
+    faults, folder = request["faults"], next(a for a in request["argv"] if a.startswith("--output_dir=")).split("=")[1]
+    events = []
+    watch_events(str(Path(folder)), faults, events)
+    break_numbers(faults)
+    if "limit" in faults:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
+    code = 0
+    try:
+        run_command(lambda: run_unsup.main(request["argv"]))
+    except SystemExit as leaving:
+        code = leaving.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.stderr.write(f"\n{len(events)} events\n")
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main():
+    """Answer until the input ends."""
+    torch.set_num_threads(1)
+    lifecycle.draw = lambda *_: None  # the slowest part of a tiny run
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+        else:
+            answer = os.fork() or child(request)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Kills, signals, full disks and broken numbers, each on a real run; the long form of it is long.py."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.faults.harness import ROOT, check_at_rest, newest_step, weights
+
+
+def finish(server, reference, output, **flags):
+    """The same command ends the run, with the weights of the run that nothing happened to."""
+    check_at_rest(server.folder / output)
+    assert server.run(output, **flags) == 0, server.said(output)
+    assert weights(server.folder / output) == reference
+
+
+def wait_for(path, seconds=60):
+    for _ in range(seconds * 100):
+        if path.exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} did not appear")
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, reference, kills):
+    rng, output = random.Random(kills), f"killed-{kills}"
+    before = 0
+    for _ in range(kills):
+        code = server.run(output, {"kill": rng.randint(2, server.events("reference") // 2)})
+        assert code == -signal.SIGKILL
+        check_at_rest(server.folder / output)
+        step = newest_step(server.folder / output)
+        assert step >= before, "a checkpoint was lost"
+        before = step
+    finish(server, reference, output)
+
+
+def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference):
+    pid = server.start("random")
+    wait_for(server.folder / "random" / "checkpoint-3")
+    time.sleep(random.Random(5).uniform(0, 0.3))
+    os.kill(pid, signal.SIGKILL)
+    assert server.wait(pid) in (-signal.SIGKILL, 0)
+    finish(server, reference, "random")
+
+
+@pytest.mark.parametrize("where", [0.3, 0.45])
+def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, where):
+    """At these shares of what is written, which meet evaluations and saves."""
+    output = f"stopped-{where}"
+    assert server.run(output, {"stop": int(where * server.events("reference"))}) == 75, server.said(output)
+    said = server.said(output)
+    step = newest_step(server.folder / output)
+    assert 0 < step < 8
+    assert f"stopped by SIGTERM after step {step}; the same command goes on" in said
+    assert "Traceback" not in said
+    best = server.folder / output / "best"
+    best.rename(best.with_name(".best.replaced"))  # as if killed between the two renames of a replacement
+    finish(server, reference, output)
+    assert f"resuming from {server.folder / output}/checkpoint-{step}" in server.said(output)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_before_the_first_step_there_is_nothing_to_save(server, number):
+    output = f"early-{number.name}"
+    pid = server.start(output, cache_dir=server.folder / f"{output}-cache")
+    wait_for(server.folder / f"{output}.log")
+    time.sleep(0.05)
+    os.kill(pid, number)
+    code = server.wait(pid)
+    assert code == 75 or (code == -number and not server.said(output)), (code, server.said(output))
+    assert not list((server.folder / output).glob("checkpoint-*"))
+
+
+def test_a_second_signal_ends_the_process_at_once(server):
+    pid = server.start("impatient", max_steps=2000, eval_steps=2000, save_steps=2000)
+    wait_for(server.folder / "impatient" / "log.jsonl")
+    os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends
+    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGCONT)
+    assert server.wait(pid) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    assert newest_step(server.folder / "impatient") == 0
+
+
+@pytest.mark.parametrize(("fault", "words"), [("full", "No space left"), ("readonly", "read-only")])
+def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference, fault, words):
+    at = int(0.75 * server.events("reference"))
+    assert server.run(fault, {fault: at}) == 4, server.said(fault)
+    said = server.said(fault)
+    assert words in said
+    assert "Traceback" not in said
+    assert newest_step(server.folder / fault) >= 3
+    finish(server, reference, fault)
+
+
+def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, reference):
+    """optimizer.pt is twice as large as the weights: best/ fits, a checkpoint does not."""
+    size = (server.folder / "reference" / "checkpoint-6" / "optimizer.pt").stat().st_size
+    assert server.run("limit", {"limit": size - 1000}) == 4, server.said("limit")
+    assert not list((server.folder / "limit").glob("*checkpoint*"))
+    assert (server.folder / "limit" / "best").is_dir()
+    finish(server, reference, "limit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "steps", "said"),
+    [
+        ("nan_loss", (5,), "contrastive nan"),
+        ("nan_gradient", (5,), "gradient norm nan"),
+        ("nan_weight", (4, 5), "not finite"),
+    ],
+)
+def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(server, fault, steps, said):
+    assert server.run(fault, {fault: steps[0]}) == 3, server.said(fault)
+    text, folder = server.said(fault), server.folder / fault
+    assert any(f"step {step}" in text for step in steps)
+    assert said in text
+    assert newest_step(folder) == 3
+    check_at_rest(folder)
+    if fault != "nan_weight":
+        found = json.loads((folder / "nonfinite.json").read_text())
+        assert found["step"] == steps[0]
+        assert len(set(found["examples"])) == 8
+
+
+def test_too_little_memory_is_said_with_the_batch_and_never_changes_it(server, reference):
+    assert server.run("oom", {"oom": 5}) == 4
+    said = server.said("oom")
+    assert "--per_device_train_batch_size 8" in said
+    assert "--chunk_size" in said
+    assert "Traceback" not in said
+    finish(server, reference, "oom")
+
+
+def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):
+    first = server.start("twice")
+    wait_for(server.folder / "twice" / "log.jsonl")
+    os.kill(first, signal.SIGSTOP)
+    second = server.start("twice")
+    code = server.wait(second)
+    os.kill(first, signal.SIGCONT)
+    assert code == 5
+    assert f"another command is at work there (pid {first} on " in server.said("twice")
+    assert server.wait(first) == 0
+    assert weights(server.folder / "twice") == reference
+
+
+def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path):
+    """Other folder, locale, time zone and hash seed."""
+    environment = os.environ | {"PYTHONHASHSEED": "77", "LC_ALL": "C", "TZ": "Asia/Tokyo", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "run_unsup.py"), *server.argv(tmp_path / "elsewhere")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert weights(tmp_path / "elsewhere") == reference
+
+
+def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
+    """Killed while the result is written: the Trainer itself would train one more step."""
+    assert server.run("end", {"kill": server.events("reference") - 3}) == -signal.SIGKILL
+    assert newest_step(server.folder / "end") == 8
+    finish(server, reference, "end")
+    assert newest_step(server.folder / "end") == 8

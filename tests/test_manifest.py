@@ -1,0 +1,137 @@
+import os
+import random
+import shutil
+
+import pytest
+
+import manifest
+from manifest import MANIFEST, installed, owner, problem, publish, published, recover
+
+FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256)), "1_Pooling/config.json": b"{}"}
+
+
+def folder_of(root, name="checkpoint-3", run_id="one", files=FILES):
+    with published(root / name, run_id) as folder:
+        for file, content in files.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_bytes(content)
+    return root / name
+
+
+def test_what_was_published_has_no_problem_and_one_owner(tmp_path):
+    folder = folder_of(tmp_path)
+    assert problem(folder, "one") is None
+    assert owner(folder) == "one"
+    assert "another run" in problem(folder, "two")
+    assert "scheduler.pt is missing" in problem(folder, "one", ("scheduler.pt",))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    folder, rng = folder_of(tmp_path), random.Random(0)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert MANIFEST in [path.name for path in paths]
+    for number in range(60):
+        path = paths[number % len(paths)]
+        whole = path.read_bytes()
+        place = rng.randrange(8 * len(whole))
+        broken = bytearray(whole)
+        broken[place // 8] ^= 1 << place % 8
+        path.write_bytes(broken)
+        assert problem(folder, "one") is not None, (path, place)
+        path.write_bytes(whole)
+    assert problem(folder, "one") is None
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_a_file_that_is_gone_cut_or_a_link_is_found(tmp_path, name):
+    folder = folder_of(tmp_path)
+    path = folder / name
+    kept = tmp_path / "kept"
+    shutil.copy(path, kept)
+    path.write_bytes(kept.read_bytes()[:-1])
+    assert name in problem(folder, "one")
+    path.unlink()
+    assert name in problem(folder, "one")
+    if name != MANIFEST:
+        path.symlink_to(kept)
+        assert name in problem(folder, "one")
+
+
+def test_a_file_that_was_not_there_is_found(tmp_path):
+    folder = folder_of(tmp_path)
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_path, monkeypatch, moment):
+    """Between any two renames of the replacement; `recover` is what the next start calls."""
+    folder_of(tmp_path, "best")
+    new = FILES | {"model.safetensors": b"new"}
+    partial = tmp_path / ".partial"
+    partial.mkdir()
+    (partial / "1_Pooling").mkdir()
+    for file, content in new.items():
+        (partial / file).write_bytes(content)
+    rename, calls = os.rename, []
+
+    def counted(*paths, **named):
+        if len(calls) == moment:
+            raise Killed
+        calls.append(paths)
+        rename(*paths, **named)
+
+    monkeypatch.setattr(os, "rename", counted)
+    try:
+        publish(partial, tmp_path / "best", "one")
+    except Killed:
+        assert moment < 2
+    monkeypatch.undo()
+    recover(tmp_path / "best")
+    assert problem(tmp_path / "best", "one") is None
+    assert (tmp_path / "best" / "model.safetensors").read_bytes() == (
+        b"new" if moment == 2 else FILES["model.safetensors"]
+    )
+
+
+def test_a_folder_of_somebody_else_is_kept(tmp_path):
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "thesis.txt").write_text("mine")
+    assert problem(folder_of(tmp_path), "one") is None
+    assert (tmp_path / "checkpoint-3.refused" / "thesis.txt").read_text() == "mine"
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    for place in (lambda: published(tmp_path / "best", "one"), lambda: installed(tmp_path)):
+        with pytest.raises(OSError, match="full"), place() as folder:
+            (folder / "model.safetensors").write_bytes(b"half")
+            raise OSError("full")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_manifest_is_the_last_file_that_is_written_and_everything_is_flushed(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(manifest, "sync", lambda path: flushed.append(path.name))
+    folder_of(tmp_path)
+    names = [file.split("/")[-1] for file in FILES]
+    assert sorted(flushed[: len(names)]) == sorted(names)
+    assert flushed[len(names)] == MANIFEST
+    assert {"1_Pooling", ".checkpoint-3.partial"} <= set(flushed[len(names) + 1 :])
+    assert flushed[-1] == tmp_path.name, "the rename itself"
+
+
+def test_installed_files_replace_those_of_the_folder_and_no_others(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "model.safetensors").write_text("old")
+    with installed(tmp_path) as folder:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_text("new")
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"notes.txt", "model.safetensors", "1_Pooling/config.json"}
+    assert (tmp_path / "model.safetensors").read_text() == "new"
