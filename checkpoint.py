@@ -81,9 +81,7 @@ def run_id_of(folder: Path) -> str:
     """What the checkpoints of a run bear; CheckpointRefused for a run from before they had a manifest."""
     run_id = read_run(folder).get("run_id")
     if not isinstance(run_id, str):
-        raise CheckpointRefused(
-            f"{folder}: an older version's run cannot be resumed; choose another folder"
-        )
+        raise CheckpointRefused(f"{folder}: an older version's run cannot be resumed; choose another folder")
     return run_id
 
 
