@@ -16,12 +16,13 @@ from typing import Any
 from accelerate import PartialState
 
 import run_pretrain_aux
+import run_sup
 import run_unsup
 from checkpoint import read_run
 from errors import BadInput, ProjectError, run_command
 from manifest import sha256
 
-SCRIPTS = {"run_unsup.py": run_unsup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
+SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
 
 
