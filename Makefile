@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA_DIR ?= corpora
+# Processes of `make test`; each computes with one thread.
+TEST_PROCESSES ?= 2
 FAULTS ?= 200
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
@@ -22,7 +24,7 @@ quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a t
 	$(BIN)/python quickstart.py
 
 test: $(VENV)/.installed  ## every offline test, on generated data
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES)
 
 test-all: $(VENV)/.installed  ## the long tests too
 	$(BIN)/python -m pytest -q -m "slow or not slow"
