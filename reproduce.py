@@ -18,9 +18,9 @@ from accelerate import PartialState
 import run_pretrain_aux
 import run_sup
 import run_unsup
-from checkpoint import read_run
 from errors import BadInput, ProjectError, run_command
-from manifest import sha256
+from training.checkpoint import read_run
+from training.manifest import sha256
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")

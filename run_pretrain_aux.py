@@ -21,14 +21,14 @@ from data.corpus import load_corpus
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
-from lifecycle import Run, set_dropout
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from plan import dry_run, plan
-from provenance import weights_hash
-from stopping import stoppable
-from trainer import EmbeddingTrainer
+from training.lifecycle import Run, set_dropout
+from training.plan import dry_run, plan
+from training.provenance import weights_hash
+from training.stopping import stoppable
+from training.trainer import EmbeddingTrainer
 from views import Masking
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 
 from errors import run_command
-from sentence_run import main_of
-from stopping import stoppable
+from training.sentence_run import main_of
+from training.stopping import stoppable
 
 
 @stoppable

@@ -25,7 +25,7 @@ from bench.timing import Timed, bench_row
 from data.collator import Collator, Frame
 from data.corpus import Corpus, write_corpus
 from models.training import TrainingOutput
-from trainer import EmbeddingTrainer
+from training.trainer import EmbeddingTrainer
 from views import Masking, View
 
 MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200

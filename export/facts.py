@@ -10,10 +10,10 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from checkpoint import RUN_FILE, read_run
 from data.sources import WIKI, WIKI_TERMS
 from errors import BadInput
 from eval.compare.scores import read_scores
+from training.checkpoint import RUN_FILE, read_run
 
 _KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}
 _SHA256 = re.compile(r"[0-9a-f]{64}")

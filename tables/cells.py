@@ -17,15 +17,15 @@ from typing import Any
 import torch
 
 from arguments import ModelArguments, RunArguments
-from checkpoint import RUN_FILE, read_run, write_run
 from command_line import parse, peek, read_config
 from errors import CheckpointRefused, ProjectError
 from eval.encode import Encode
 from eval.report import items_path, rows_of, score_all, write_scores
 from eval.task import Task
-from lifecycle import Run
 from models.encoder import load_encoder
-from registry import SCRIPTS, load_method, script_of
+from training.checkpoint import RUN_FILE, read_run, write_run
+from training.lifecycle import Run
+from training.registry import SCRIPTS, load_method, script_of
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]

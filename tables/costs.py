@@ -10,10 +10,10 @@ from command_line import find_files
 from data.reader import reader_of
 from errors import BadInput
 from eval.report import markdown
-from registry import script_of
 from tables import cells
 from tables.plans import Cell, Choice, planned
 from tables.specification import Table
+from training.registry import script_of
 
 # Seconds a step where nothing was measured: InfoCSE's with bf16 on one CPU core (results/README.md), rounded up.
 GUESSES = {"mini": 3.0, "bert-base": 6.0, "roberta-base": 6.0}

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from command_line import read_config
-from provenance import provenance
-from registry import script_of
 from tables import cells
 from tables.cells import CONFIGS
 from tables.specification import Row, Table
+from training.provenance import provenance
+from training.registry import script_of
 
 STAND_IN = "simcse-{}.yaml"  # the configuration that says where a backbone's methods without a first stage start
 

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from checkpoint import RUN_FILE, Start, checkpoint_problem, last_valid, open_run, read_run, write_run
 from errors import BadInput, CheckpointRefused
-from manifest import publish
+from training.checkpoint import RUN_FILE, Start, checkpoint_problem, last_valid, open_run, read_run, write_run
+from training.manifest import publish
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -166,7 +166,7 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
     def killed(self, target):
         raise Killed
 
-    monkeypatch.setattr("checkpoint.Path.replace", killed)
+    monkeypatch.setattr("training.checkpoint.Path.replace", killed)
     with pytest.raises(Killed):
         write_run(run, RECORD | {"status": "finished"})
     assert read_run(run)["status"] == "running"

@@ -12,7 +12,7 @@ from arguments import (
     RunArguments,
 )
 from command_line import parse, peek, read_config
-from registry import SCRIPTS, load_method, script_of
+from training.registry import SCRIPTS, load_method, script_of
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from data.sampler import KeyedSampler
-from finite import FirstBad, Found, not_finite
-from trainer import EmbeddingTrainer
+from training.finite import FirstBad, Found, not_finite
+from training.trainer import EmbeddingTrainer
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

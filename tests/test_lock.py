@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from errors import CheckpointRefused
-from lock import locked
+from training.lock import locked
 
 ROOT = Path(__file__).parents[1]
 HOLD = """
 import sys
-from lock import locked
+from training.lock import locked
 
 with locked(sys.argv[1]):
     print("held", flush=True)

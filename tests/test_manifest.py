@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-import manifest
-from manifest import MANIFEST, installed, owner, problem, publish, published, recover
+from training import manifest
+from training.manifest import MANIFEST, installed, owner, problem, publish, published, recover
 
 FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256)), "1_Pooling/config.json": b"{}"}
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-import storage
 from errors import StorageError
-from storage import check_space, memory_errors, saved_at_once, storage_errors
+from training import storage
+from training.storage import check_space, memory_errors, saved_at_once, storage_errors
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-import assembly
 import run_sup
 import run_unsup
 from arguments import ModelArguments, RunArguments, SentenceArguments
 from command_line import parse
 from data.corpus import load_corpus
 from models.loading import load_tokenizer
-from registry import load_method, method_names, script_of
+from training import assembly
+from training.registry import load_method, method_names, script_of
 
 UNLABELLED, LABELLED = map(method_names, ("run_unsup.py", "run_sup.py"))
 METHODS = UNLABELLED + LABELLED

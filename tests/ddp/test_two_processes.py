@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
 import models.training
-from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.caching import GradientCache
 from models.encoder import SentenceEncoder
@@ -41,6 +40,7 @@ from models.objectives import (
 from models.objectives.base import Batch
 from models.supervised import nli
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ROWS = 8
 # Not forked from here: a child forked while a library's thread holds a lock waits for it forever.

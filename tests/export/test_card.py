@@ -15,7 +15,7 @@ from export.__main__ import main
 from export.citations import citations
 from export.facts import Facts, read_facts
 from export.published import backbone_of, comparison
-from registry import SCRIPTS, method_names
+from training.registry import SCRIPTS, method_names
 
 from .conftest import SCORES, record
 

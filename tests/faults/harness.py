@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from checkpoint import checkpoint_problem, checkpoints, read_run
+from training.checkpoint import checkpoint_problem, checkpoints, read_run
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = {

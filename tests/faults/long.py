@@ -27,10 +27,10 @@ sys.path.insert(0, str(ROOT))
 
 from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
-from checkpoint import checkpoint_problem, read_run  # noqa: E402
 from data import toy  # noqa: E402
 from data.vocabulary import train_tokenizer  # noqa: E402
 from tests.faults.harness import Server, check_at_rest, newest_step, weights  # noqa: E402
+from training.checkpoint import checkpoint_problem, read_run  # noqa: E402
 
 
 def material(folder):

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import torch
 
-import lifecycle
 import run_unsup
 from errors import run_command
 from models.training import EncoderForTraining
-from trainer import EmbeddingTrainer
+from training import lifecycle
+from training.trainer import EmbeddingTrainer
 
 _WRITING = os.O_WRONLY | os.O_RDWR
 

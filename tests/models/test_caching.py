@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models.caching import GradientCache
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -28,6 +27,7 @@ from models.objectives import (
 )
 from models.objectives.base import Batch, Encoded
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ROWS = 7
 INFO = {"aux_init": "random", "skip_from": 2, "aux_weight": 1.0}

@@ -5,13 +5,13 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
-from lifecycle import set_dropout
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import diffcse
 from models.objectives.diffcse import sampled
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ROWS, LENGTH = 5, 9
 

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -16,6 +15,7 @@ from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.objectives.base import Batch
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
 

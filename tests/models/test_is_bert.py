@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import is_bert
 from models.objectives.is_bert import LocalFeatures, jensen_shannon
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 LENGTHS = [9, 4, 7, 1, 6]
 

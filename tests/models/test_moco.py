@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import esimcse, moco
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ROWS, QUEUE, TAU = 5, 8, 0.05
 METHODS = {"moco": moco, "esimcse": esimcse}

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 import models.objectives
-from lifecycle import set_dropout
 from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -34,6 +33,7 @@ from models.packed import Packing, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 INFO = {"aux_init": "random", "skip_from": 2}
 MASKED = (infocse, infocse_rtd, simcse_mlm)

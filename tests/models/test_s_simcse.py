@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models import dropout as sampled
 from models.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packing, packed_attention
+from training.lifecycle import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
 OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output

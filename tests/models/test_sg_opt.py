@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from errors import BadInput
-from lifecycle import set_dropout
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import sg_opt
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 ROWS, LENGTH = 5, 9
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from lifecycle import set_dropout
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import simcse_mlm
 from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
 
 
 def build(folder, method, args, packed=False):

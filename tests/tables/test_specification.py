@@ -8,11 +8,11 @@ from errors import BadInput
 from eval.compare.published import records
 from eval.compare.scores import Key
 from models.pooling import POOLINGS
-from registry import SCRIPTS, load_method, script_of
 from tables import specification
 from tables.plans import config_path
 from tables.scoring import needed
 from tables.specification import names, read
+from training.registry import SCRIPTS, load_method, script_of
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]

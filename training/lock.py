@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from checkpoint import LOCK_FILE
 from errors import CheckpointRefused
+from training.checkpoint import LOCK_FILE
 
 logger = logging.getLogger(__name__)
 

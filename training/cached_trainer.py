@@ -1,4 +1,4 @@
-"""The Trainer's step with gradient caching; everything else, and the loop, is `trainer.EmbeddingTrainer`."""
+"""The Trainer's step with gradient caching; everything else, and the loop, is `training.trainer.EmbeddingTrainer`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accelerate.utils import DistributedType
 from errors import BadInput
 from models.caching import GradientCache
 from models.objectives.base import Batch
-from trainer import EmbeddingTrainer
+from training.trainer import EmbeddingTrainer
 
 _KNOWN = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 

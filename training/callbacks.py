@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 
 from data.sampler import KeyedSampler
 from models.collectives import SharedFlag, world_size
-from stopping import STOPPING
+from training.stopping import STOPPING
 
 
 class Steps(TrainerCallback):

@@ -13,12 +13,12 @@ import torch
 from accelerate.utils import broadcast_object_list, set_seed
 from transformers import Trainer, TrainerState
 
-from callbacks import Steps, StopWhenAsked
-from checkpoint import BEST, STAGING, publish_checkpoint
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput, CheckpointRefused, NonFinite
-from finite import FirstBad, Found, not_finite
-from manifest import published, remove
+from training.callbacks import Steps, StopWhenAsked
+from training.checkpoint import BEST, STAGING, publish_checkpoint
+from training.finite import FirstBad, Found, not_finite
+from training.manifest import published, remove
 
 logger = logging.getLogger(__name__)
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
@@ -86,7 +86,7 @@ class EmbeddingTrainer(Trainer):
         self._micro_steps += 1
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Stock gradient norm, looked at with the terms before the optimizer steps, see `finite.FirstBad`."""
+        """Stock gradient norm, looked at with the terms before the optimizer steps, see `training.finite.FirstBad`."""
         norm = super()._get_grad_norm(model, grad_norm)
         scaled = self.accelerator.scaler is not None  # fp16: an infinite gradient is how its scale is found
         self._first_bad.note(self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])])

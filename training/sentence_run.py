@@ -10,18 +10,18 @@ from typing import Any
 from transformers import set_seed
 
 from arguments import ModelArguments, RunArguments, ScoredArguments
-from assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from command_line import find_files, parse, peek
 from data.corpus import Corpus, load_corpus
 from data.duplicates import false_negatives
 from data.reader import reader_of
 from errors import BadInput
-from lifecycle import Run
 from models.loading import load_tokenizer
-from plan import dry_run, plan
-from provenance import weights_hash
-from registry import SCRIPTS, load_method
-from trainer import EmbeddingTrainer
+from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
+from training.lifecycle import Run
+from training.plan import dry_run, plan
+from training.provenance import weights_hash
+from training.registry import SCRIPTS, load_method
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]

@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 
 from arguments import ModelArguments, RunArguments, ScoredArguments
-from cached_trainer import CachedTrainer
-from checkpoint import BEST, best_of
 from data.collator import Collator
 from errors import BadInput
 from eval.encode import Encode
@@ -21,8 +19,6 @@ from eval.seen import in_words, marked, seen_texts
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
-from lifecycle import Run, set_dropout
-from manifest import MANIFEST
 from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
@@ -30,7 +26,11 @@ from models.loading import load_backbone, load_config, usable_length
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
-from trainer import EmbeddingTrainer
+from training.cached_trainer import CachedTrainer
+from training.checkpoint import BEST, best_of
+from training.lifecycle import Run, set_dropout
+from training.manifest import MANIFEST
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from lifecycle import DROPOUT
-from storage import steps_of
-from trainer import EmbeddingTrainer
+from training.lifecycle import DROPOUT
+from training.storage import steps_of
+from training.trainer import EmbeddingTrainer
 
 
 def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str, Any]) -> str:

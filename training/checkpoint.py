@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from arguments import is_longer
 from errors import BadInput, CheckpointRefused
-from manifest import owner, problem, publish, recover, remove, sync
+from training.manifest import owner, problem, publish, recover, remove, sync
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
@@ -138,7 +138,7 @@ def last_valid(root: Path, run_id: str) -> str | None:
 
 
 def checkpoint_problem(folder: Path, run_id: str) -> str | None:
-    """Why a run must not go on from a checkpoint, or None; see `manifest.problem`."""
+    """Why a run must not go on from a checkpoint, or None; see `training.manifest.problem`."""
     reason = problem(folder, run_id, _STATE)
     if reason is None and not any(folder.glob("rng_state*.pth")):
         return "rng_state.pth is missing"

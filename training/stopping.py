@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import wraps
 
 from errors import Stopped
-from storage import storage_errors
+from training.storage import storage_errors
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 

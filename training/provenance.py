@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from manifest import sha256
+from training.manifest import sha256
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
@@ -30,7 +30,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _git(*command: str) -> str | None:
-    root = Path(__file__).parent
+    root = Path(__file__).parents[1]
     try:
         done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

@@ -16,16 +16,16 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments
 
 from arguments import MAY_DIFFER
-from callbacks import RunLog
-from checkpoint import RUN_FILE, Start, checkpoints, clean, open_run, run_id_of, state_of, status_of, write_run
 from errors import ProjectError, Stopped
-from lock import locked
-from manifest import installed
-from provenance import provenance
 from report.curves import draw
-from stopping import STOPPING
-from storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
-from trainer import EmbeddingTrainer
+from training.callbacks import RunLog
+from training.checkpoint import RUN_FILE, Start, checkpoints, clean, open_run, run_id_of, state_of, status_of, write_run
+from training.lock import locked
+from training.manifest import installed
+from training.provenance import provenance
+from training.stopping import STOPPING
+from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
@@ -61,7 +61,7 @@ class Run:
     def open(self, dry_run: bool) -> Iterator[Start]:
         """Own the folder while the block runs, and say how to begin: start, resume, or stop since it is finished.
 
-        The main process looks and decides, see `checkpoint.open_run`; a dry run leaves no folder.
+        The main process looks and decides, see `training.checkpoint.open_run`; a dry run leaves no folder.
 
         Raises:
             ProjectError: the folder is refused, owned by another command, or on a disk that cannot be written.
