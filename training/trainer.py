@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from accelerate.utils import broadcast_object_list, set_seed
 from transformers import Trainer, TrainerState
+from transformers.integrations import get_available_reporting_integrations
 
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput, CheckpointRefused, NonFinite
@@ -54,6 +55,9 @@ class EmbeddingTrainer(Trainer):
             raise BadInput(
                 f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
             )
+        absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
+        if absent:
+            raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
         self.sampler = KeyedSampler(args.seed, count, args.per_device_train_batch_size * args.world_size)
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))

@@ -280,3 +280,9 @@ def test_collapse_is_noticed_and_said(unsup, tmp_path, stage_one_folder, caplog)
     save_file(tensors, flat / "model.safetensors", metadata={"format": "pt"})
     run_unsup.main(unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse"))
     assert "collapsed" in caplog.text
+
+
+def test_a_tracker_that_is_not_there_is_refused_before_the_run_begins(unsup, tmp_path):
+    with pytest.raises(BadInput, match="--report_to clearml: not installed"):
+        run_unsup.main(unsup(method="simcse", report_to="clearml"))
+    assert not (tmp_path / "run").exists()

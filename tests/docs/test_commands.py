@@ -1,0 +1,126 @@
+"""Every command that the README and the guides show is run on tiny data, or taken as far as its flags."""
+
+import re
+import shutil
+from dataclasses import fields
+
+import pytest
+
+import eval.__main__
+import training.lifecycle
+from arguments import ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from data import toy
+from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.loading import load_tokenizer
+from models.masked_lm import AuxiliaryMaskedLM
+from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
+from training.registry import SCRIPTS, load_method, method_names
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "RELIABILITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(scope="session")
+def made(tiny_bert, text_file, dev_file, tmp_path_factory):
+    """A folder as `make quickstart` leaves the repository's, and what the pages call by names in capitals."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "configs").symlink_to(ROOT / "configs")
+    toy.write(toy.generate(0, 300, 40), folder / "corpora" / "toy")
+    stage_one = folder / "runs" / "quickstart" / "stage-1"
+    lm = load_masked_lm(str(tiny_bert))
+    AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).save(str(stage_one), load_tokenizer(str(tiny_bert)))
+    shutil.copytree(tiny_bert, folder / "MODEL")
+    for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt", "MY_QUERIES.txt"):
+        shutil.copy(text_file, folder / name)
+    for name in ("MY_PAIRS.tsv", "MY_TEST_PAIRS.tsv"):
+        shutil.copy(dev_file, folder / name)
+    (folder / "CORPUS").mkdir()
+    shutil.copy(text_file, folder / "CORPUS" / "part-0.txt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        call(["python", "run_unsup.py", "--config", "configs/infocse-quickstart.yaml", *SHORT])
+    shutil.copytree(folder / "runs" / "quickstart" / "stage-2", folder / "RUN")
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A copy of it as the working folder."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
+    monkeypatch.setattr(training.lifecycle, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
+    return tmp_path / "here"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_command_of_a_page_works(page, here, capsys):
+    text = page.read_text(encoding="utf-8")
+    for command in commands(text):
+        try:
+            check(command)
+        except (AssertionError, SystemExit) as error:
+            pytest.fail(f"{page.name}: {command}: {error}\n{capsys.readouterr().err[-500:]}")
+    for block in blocks(text, ""):
+        assert not re.search(r"^(python|make|accelerate) ", block, re.MULTILINE), "mark the block with sh"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python run_unsup.py --config configs/simcse-bert-base.yaml --temprature 0.1",
+        "python run_unsup.py --config configs/no-such.yaml",
+        "python run_unsup.py --method simcse --train_file text.txt",  # nothing to start from
+        "python run_pretrain_aux.py --config configs/aux-bert-base.yaml --temperature 1",
+        "accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --learn 1",
+        "accelerate launch --config_file configs/accelerate/no.yaml run_unsup.py --config configs/simcse-mini.yaml",
+        "accelerate launch --no_such_flag 1 run_unsup.py --config configs/simcse-mini.yaml",
+        "python -m eval MODEL --task sts",
+        "python -m eval MODEL --pooling cls_before_pooler --dev_file NOT_THERE.tsv",
+        "python -m bench step --precision fp8",
+        "python -m nothing --list",
+        "python -m tables infocse-99 --list",
+        "make nothing",
+        "make verify FOLDER=corpora",
+        "python -m pytest tests/nothing",
+        "rm -r runs",
+    ],
+)
+def test_a_command_that_does_not_work_is_found(command, here):
+    [found] = commands(f"Text.\n\n```sh\n{command}   # why\n```\n")
+    with pytest.raises((AssertionError, SystemExit)):
+        check(found)
+
+
+def test_commands_are_found_in_blocks_and_in_prose():
+    page = "```sh\nmake test  # all\nA=b python -m eval M \\\n  --details\n```\n"
+    page += "```\npython x\n```\nSee `python -m eval\nM --bf16`, `make`."
+    assert commands(page) == ["make test", "A=b python -m eval M --details", "python -m eval M --bf16"]
+    assert blocks(page, "") == ["python x\n"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_figures_of_the_readme_are_those_of_the_results():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    for title in ("Reproduction status", "Speed"):
+        [section] = re.findall(rf"^## {title}\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+        rows = [line for line in section.splitlines() if line.startswith("| ")]
+        figures = re.findall(r"(?<![\w.-])\d+\.\d+(?![\w.])", "\n".join(rows))
+        assert len(figures) >= 5
+        for figure in figures:
+            assert figure in results, figure
+
+
+def test_flags_that_replace_those_of_other_repositories_exist():
+    methods = [load_method(script, name).Arguments for script in SCRIPTS for name in method_names(script)]
+    kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)
+    known = {field.name for kind in kinds for field in fields(kind)}
+    known |= {name.lstrip("-") for action in eval.__main__.parser()._actions for name in action.option_strings}
+    page = (ROOT / "docs" / "from_the_old_repositories.md").read_text(encoding="utf-8")
+    ours = re.findall(r"--(\w+)", " ".join(line.split("|")[2] for line in page.splitlines() if line.startswith("| ")))
+    assert len(ours) > 25
+    assert not set(ours) - known
