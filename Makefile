@@ -6,6 +6,7 @@ DATA_DIR ?= corpora
 # Processes of `make test`; each computes with one thread.
 TEST_PROCESSES ?= 2
 FAULTS ?= 200
+FUZZ ?= 10000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
@@ -32,8 +33,11 @@ test-all: $(VENV)/.installed  ## the long tests too
 verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
 
-faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs; goes on where it was stopped
+faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files; goes on
 	$(BIN)/python tests/faults/long.py --count $(FAULTS) --output runs/faults.json
+	$(BIN)/python tests/faults/long.py --case kill --count $(FAULTS) --method esimcse --output runs/faults-esimcse.json
+	$(BIN)/python tests/faults/long.py --case kill --count $(FAULTS) --script run_pretrain_aux.py --output runs/faults-stage-1.json
+	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format
 	$(BIN)/ruff check .

@@ -192,4 +192,5 @@ MAY_DIFFER = frozenset(
 def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether settings ask for more steps of a run whose learning rate does not depend on their number."""
     constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
-    return constant and 0 < old.get("max_steps", 0) < new.get("max_steps", 0)
+    steps = old.get("max_steps")  # read from a file
+    return constant and type(steps) is int and 0 < steps < new.get("max_steps", 0)

@@ -7,14 +7,24 @@ bug and keeps its traceback.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 
 
 class ProjectError(Exception):
-    """Base of all expected errors; the message says what, where, and what to do."""
+    """Base of all expected errors; the message says what, where, and what to do.
+
+    It is one line, whatever files and libraries have put into it: line ends become spaces, and characters that a
+    terminal would obey or not show are written as escapes.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        line = re.sub(r"\s*[\r\n]\s*", " ", message)
+        shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+        super().__init__("".join(shown))
 
 
 class BadInput(ProjectError):

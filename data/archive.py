@@ -118,6 +118,14 @@ def _kind(member: tarfile.TarInfo) -> str:
     return "device or fifo" if member.isdev() else f"special entry (type {member.type!r})"
 
 
+def _new_file(path: Path, where: str) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BadInput(f"{where} is in the place of another member, or below a file; refused") from error
+
+
 def _take(
     archive: Path,
     tar: tarfile.TarFile,
@@ -134,10 +142,8 @@ def _take(
     source = tar.extractfile(member)
     if source is None:
         raise BadInput(f"{archive}: member {member.name!r} has no content; refused")
-    file = target / path
-    file.parent.mkdir(parents=True, exist_ok=True)
     written = 0
-    with file.open("xb") as sink:
+    with _new_file(target / path, f"{archive}: member {member.name!r}") as sink:
         while block := source.read(_BLOCK):
             written += len(block)
             # The declared size was checked; what is really read is counted all the same.

@@ -158,7 +158,7 @@ def _read(lock: Path) -> dict[str, dict]:
         return {}
     try:
         files = json.loads(lock.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{lock}: not valid JSON ({error}); repair or remove the file") from error
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
         raise BadInput(f"{lock}: expected an object of objects; repair or remove the file")

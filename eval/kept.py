@@ -58,7 +58,7 @@ def read_json(path: Path, kind: str, remedy: str) -> dict:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: cannot be read as {kind} ({error}); {remedy}") from error
     return found
 

@@ -8,20 +8,18 @@ predict masked tokens. Only this file takes a backbone apart; BERT and RoBERTa a
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from errors import BadInput
-from models.loading import load_config, load_strictly
+from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.packed import Packing
 from views import IGNORED
 
@@ -167,19 +165,28 @@ def read_head(path: str) -> dict[str, Tensor] | None:
     """The auxiliary layers beside a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
     ours, condenser = Path(path) / HEAD_FILE, Path(path) / CONDENSER_FILE
     if ours.is_file():
-        tensors = load_file(ours)
+        tensors = read_tensors(ours)
     elif condenser.is_file():
-        try:
-            tensors = torch.load(condenser, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError) as error:
-            raise BadInput(f"{condenser}: holds more than weights, or is damaged, and is not read") from error
-        tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+        tensors = _read_condenser(condenser)
     else:
         return None
     stray = [name for name in tensors if not name.startswith(PREFIX)]
     if stray:
         raise BadInput(f"'{path}': tensor '{stray[0]}' of the auxiliary head is not named {PREFIX}LAYER.*")
     return {name.removeprefix(PREFIX): value for name, value in tensors.items()}
+
+
+def _read_condenser(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the restricted unpickler raises whatever a damaged file makes its steps raise
+        raise BadInput(f"{path}: holds more than weights, or is damaged, and is not read") from error
+    whole = isinstance(tensors, dict) and all(type(name) is str for name in tensors)
+    if not whole or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise BadInput(f"{path}: is no mapping of names to tensors, as Condenser's `{CONDENSER_FILE}` is")
+    check_finite(path, tensors)
+    tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+    return tensors
 
 
 def load_head(path: str, backbone: PreTrainedModel, count: int) -> nn.ModuleList | None:

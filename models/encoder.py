@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from errors import BadInput
 from models import layout
+from models.described import Described, read_modules
 from models.dropout import exchange_dropout, rates_of
 from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer, quiet, usable_length
@@ -186,7 +187,7 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         BadInput: no such model, missing tensors, or a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
-    described = layout.read_modules(path, config)
+    described = read_modules(path, config)
     if described is None and pooling is None:
         raise BadInput(
             f"'{path}' does not say how its token vectors become a sentence vector; give --pooling "
@@ -195,7 +196,7 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
     if pooling is not None:
         if pooling_named(pooling).keeps_head:
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
-        described = layout.Described(pooling, [], described.max_length if described else None)
+        described = Described(pooling, [], described.max_length if described else None)
     length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
     packed = use_packing(config, True)

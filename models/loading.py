@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import inspect
 from contextlib import contextmanager
+from pathlib import Path
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
@@ -33,7 +37,7 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
             model, info = kind.from_pretrained(
                 path, config=config, output_loading_info=True, trust_remote_code=False, **extra
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}") from error
     if info["missing_keys"]:
         raise BadInput(
@@ -51,6 +55,23 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
     extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
     return load_strictly(AutoModel, path, config, **extra)
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, every number finite; BadInput otherwise."""
+    try:
+        tensors = load_file(file)
+    except (OSError, KeyError, SafetensorError) as error:  # KeyError: a type that torch does not have
+        raise BadInput(f"{file}: not a whole safetensors file ({error}); copy it again") from error
+    check_finite(file, tensors)
+    return tensors
+
+
+def check_finite(file: Path, tensors: dict[str, Tensor]) -> None:
+    """BadInput with the first tensor that holds NaN or infinity."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.float().isfinite().all():
+            raise BadInput(f"{file}: tensor '{name}' is not finite; the weights are damaged")
 
 
 def load_config(path: str):

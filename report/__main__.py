@@ -15,7 +15,7 @@ from eval.encode import Encode
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from models import layout
+from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
 from report.collection import LIMIT
@@ -90,7 +90,7 @@ def _writable(path: str) -> Path:
 
 def _encoder(path: str, bf16: bool) -> Encode | None:
     """The run's encoder; None where it has none yet, or is a stage 1 that gives no sentence vectors."""
-    if not (Path(path) / "model.safetensors").is_file() or layout.read_modules(path, load_config(path)) is None:
+    if not (Path(path) / "model.safetensors").is_file() or read_modules(path, load_config(path)) is None:
         return None
     encoder, tokenizer = load_encoder(path)
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")

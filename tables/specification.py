@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from errors import BadInput
-from eval.compare.published import check_keys, read_yaml, records
+from eval.compare.published import check_keys, check_values, read_yaml, records
 from eval.compare.scores import Key
 
 FOLDER = Path(__file__).parent / "papers"
@@ -27,7 +27,12 @@ STATISTICS = ("mean", "max")
 KINDS = ("curve", "heat map")
 _WAYS = ("config", "evaluate", "published_only")
 _NEEDED = {"title", "paper", "place", "backbone", "columns", "rows"}
-_ROW = {*_WAYS, "label", "backbone", "published", "overrides", "after", "misprints", "note", "series", "x", "y"}
+_TABLE = {"title": str, "paper": str, "place": str | int, "backbone": str, "columns": list, "rows": list}
+_TABLE |= {"figure": dict, "note": str}
+_COLUMN = {"tasks": list, "split": str, "metric": str, "statistic": str, "name": object, "x": int | float}
+_ROW = dict.fromkeys((*_WAYS, "backbone", "published", "after", "note"), str)
+_ROW |= {"overrides": dict, "misprints": dict, "label": object, "series": object, "x": object, "y": object}
+_FIGURE = {"kind": str, "x": str, "y": str, "log": bool}
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,8 @@ def read(name: str, folder: Path = FOLDER) -> Table:
         raise BadInput(f"table '{name}' is unknown; {hint}")
     path = folder / f"{name}.yaml"
     content = read_yaml(path)
-    check_keys(path, "the file", content, _NEEDED, {*_NEEDED, "figure", "note"})
-    if not all(isinstance(content[key], list) and content[key] for key in ("columns", "rows")):
+    check_keys(path, "the file", content, _NEEDED, _TABLE)
+    if not all(content[key] for key in ("columns", "rows")):
         raise BadInput(f"{path}: columns and rows need a list each")
     columns = tuple(column for entry in content["columns"] for column in _columns(path, entry))
     rows = tuple(_row(path, entry, content["backbone"], columns) for entry in content["rows"])
@@ -128,11 +133,11 @@ def read(name: str, folder: Path = FOLDER) -> Table:
 
 
 def _columns(path: Path, entry: Any) -> Iterator[Column]:
-    check_keys(path, "a column", entry, {"tasks"}, {"tasks", "split", "metric", "statistic", "name", "x"})
+    check_keys(path, "a column", entry, {"tasks"}, _COLUMN)
     statistic = entry.get("statistic", "mean")
     if statistic not in STATISTICS:
         raise BadInput(f"{path}: column {entry['tasks']}: statistic '{statistic}' is none of {', '.join(STATISTICS)}")
-    for task in entry["tasks"]:
+    for task in map(str, entry["tasks"]):
         key = Key(task, entry.get("split", "test"), "test", entry.get("metric", "spearman"))
         yield Column(str(entry.get("name", key)), key, statistic, entry.get("x"))
 
@@ -144,6 +149,8 @@ def _row(path: Path, entry: Any, backbone: str, columns: tuple[Column, ...]) -> 
         raise BadInput(f"{where}: one of {', '.join(_WAYS)} is needed")
     if "config" not in entry and not {"overrides", "after"}.isdisjoint(entry):
         raise BadInput(f"{where}: overrides and after belong to a config")
+    check_values(path, where, entry.get("misprints", {}), int | float)
+    check_values(path, where, entry.get("overrides", {}), object)
     unknown = set(entry.get("misprints", {})) - {column.name for column in columns}
     if unknown:
         raise BadInput(f"{where}: misprints of '{min(unknown)}', which is no column")
@@ -173,7 +180,7 @@ def _flag(where: str, name: str, value: Any) -> str:
 def _figure(path: Path, entry: Any, rows: tuple[Row, ...], columns: tuple[Column, ...]) -> Figure | None:
     if entry is None:
         return None
-    check_keys(path, "figure", entry, {"kind", "x", "y"}, {"kind", "x", "y", "log"})
+    check_keys(path, "figure", entry, {"kind", "x", "y"}, _FIGURE)
     if entry["kind"] not in KINDS:
         raise BadInput(f"{path}: figure: kind '{entry['kind']}' is none of {', '.join(KINDS)}")
     placed = all(column.x is not None for column in columns) or all(row.x is not None for row in rows)

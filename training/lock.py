@@ -76,5 +76,5 @@ def _words(owner: str) -> str:
     try:
         found = json.loads(owner)
         return f"pid {found['pid']} on {found['host']}, started {found['started']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return "owner unknown"

@@ -24,7 +24,7 @@ from eval.report import markdown
 from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from models import layout
+from models.described import read_modules
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
@@ -129,7 +129,7 @@ def _folder(path: str) -> Path:
 
 
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:
-    plain = layout.read_modules(path, load_config(path)) is None
+    plain = read_modules(path, load_config(path)) is None
     encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)

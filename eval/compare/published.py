@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import yaml
 
 from errors import BadInput
-from eval.compare.scores import AVERAGE, Key, Score, Side
+from eval.compare.scores import AVERAGE, Key, Score, Side, is_finite
 
 FILE = Path(__file__).with_suffix(".yaml")
 PREFIX = "published:"
-_RECORD = {"id", "backbone", "scores", "runs", "spread", "note"}
-_BLOCK = {"source", "values", "split", "metric", "n"}
-_REPEATED = {"mean", "std", "min", "max"}
+_FILE = {"average_of": dict, "sources": dict, "records": list}
+_RECORD = {"id": str, "backbone": str, "scores": list, "runs": object, "spread": str, "note": str}
+_BLOCK = {"source": str, "values": dict, "split": str, "metric": str, "n": int}
+_REPEATED = dict.fromkeys(("mean", "std", "min", "max"), object)
+# What PyYAML raises besides its own class, for `!!int ''`, `!!bool x`, `!!map [a]`, a date in month 13, deep nesting.
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class _Loader(yaml.SafeLoader):
     """YAML's SafeLoader that refuses a key written twice; the plain one keeps the last without a word."""
 
     def construct_mapping(self, node, deep=False):
-        names = [key.value for key, _ in node.value]
+        names = [key.value for key, _ in node.value]  # TypeError or ValueError where a tag calls another node a map
         for name, (key, _) in zip(names, node.value, strict=True):
             if names.count(name) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"key '{name}' twice", key.start_mark)
@@ -34,12 +38,14 @@ def load(path: Path = FILE) -> dict[str, Side]:
     """Every record by its id.
 
     Raises:
-        BadInput: the file cannot be read, or has an id or key twice, an unknown or a missing key, an unknown source
-            or spread, or a figure that is no number.
+        BadInput: the file cannot be read, or has an id or key twice, an unknown or a missing key, a value of another
+            kind, an unknown source or spread, or a figure that is no number.
     """
     content = read_yaml(path)
-    check_keys(path, "the file", content, {"average_of", "sources", "records"}, {"average_of", "sources", "records"})
-    averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in content["average_of"].items()}
+    check_keys(path, "the file", content, set(_FILE), _FILE)
+    check_values(path, "average_of", content["average_of"], list)
+    check_values(path, "sources", content["sources"], str)
+    averaged = {("test", "test", metric): frozenset(map(str, tasks)) for metric, tasks in content["average_of"].items()}
     found: dict[str, Side] = {}
     for record in content["records"]:
         side = _side(path, record, content["sources"], averaged)
@@ -73,6 +79,7 @@ def _side(path: Path, record: Any, sources: dict[str, str], averaged: dict) -> S
     scores: dict[Key, Score] = {}
     for block in record["scores"]:
         check_keys(path, where, block, {"source", "values"}, _BLOCK)
+        check_values(path, where, block["values"], object)
         if block["source"] not in sources:
             raise BadInput(f"{path}: {where}: source '{block['source']}' is not listed under sources")
         metric = block.get("metric", "spearman")
@@ -102,7 +109,7 @@ def _score(path: Path, where: str, value: Any, runs: int, n: int | None, source:
             raise BadInput(f"{path}: {where} has a standard deviation but its record one run")
     numbers = value if isinstance(value, dict) else {"mean": value}
     for name, number in numbers.items():
-        if type(number) not in (int, float) or not math.isfinite(number):
+        if not is_finite(number):
             raise BadInput(f"{path}: {where}: {name} is '{number}', which is no number")
     std, low, high = (numbers.get(name) for name in ("std", "min", "max"))
     return Score(float(numbers["mean"]), runs, std, low, high, n, source)
@@ -114,15 +121,33 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except _UNREADABLE as error:
         raise BadInput(f"{path}: not the expected YAML: {' '.join(str(error).split())}") from error
 
 
-def check_keys(path: Path, where: str, mapping: Any, needed: set[str], known: set[str]) -> None:
-    """BadInput unless `mapping` is one, has every key of `needed` and none outside `known`."""
+def check_keys(path: Path, where: str, mapping: Any, needed: set[str], known: Mapping[str, type | UnionType]) -> None:
+    """BadInput unless `mapping` is one, has every key of `needed` and none but `known` ones, of their kinds."""
     if not isinstance(mapping, dict):
         raise BadInput(f"{path}: {where}: a mapping with {', '.join(sorted(needed))} is needed")
     for name in sorted(needed - set(mapping)):
         raise BadInput(f"{path}: {where}: key '{name}' is missing")
-    for name in sorted(set(mapping) - known):
+    for name in sorted(set(mapping) - set(known), key=str):
         raise BadInput(f"{path}: {where}: unknown key '{name}'")
+    for name, value in mapping.items():
+        _check_kind(path, where, name, value, known[name])
+
+
+def check_values(path: Path, where: str, mapping: dict, kind: type | UnionType) -> None:
+    """BadInput unless the keys are words and the values of one kind."""
+    for name, value in mapping.items():
+        if not isinstance(name, str):
+            raise BadInput(f"{path}: {where}: the key '{name}' is no word; put it in quotes")
+        _check_kind(path, where, name, value, kind)
+
+
+def _check_kind(path: Path, where: str, name: str, value: Any, kind: type | UnionType) -> None:
+    number = isinstance(value, bool) and kind not in (bool, object)
+    if number or not isinstance(value, kind):
+        raise BadInput(
+            f"{path}: {where}: '{name}' is {type(value).__name__}; {getattr(kind, '__name__', kind)} is needed"
+        )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-import zipfile
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -139,7 +138,7 @@ def read_scores(path: Path) -> list[dict]:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}); `python -m eval --output` writes it") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: no JSON ({' '.join(str(error).split())})") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{path}: a list of rows is needed, as `python -m eval --output` writes it")
@@ -156,10 +155,14 @@ def _problem(row: dict) -> str | None:
             return f"has no word as '{name}'"
     if type(row.get("n")) is not int or row["n"] < 1:
         return "has no number of examples 'n'"
-    value = row.get("value")
-    if type(value) not in (int, float) or not math.isfinite(value):
-        return f"has the value {value}, which is no finite number"
+    if not is_finite(row.get("value")):
+        return f"has the value {row.get('value')}, which is no finite number"
     return None
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value of a file is a number that float64 holds; true and false are none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
@@ -177,7 +180,7 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
             for name in archive:
                 *key, kind = name.rsplit("|", 3)
                 found.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files
         raise BadInput(f"{path}: cannot be read ({' '.join(str(error).split())}); score the model again") from error
     for key, arrays in found.items():
         whole = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())

@@ -147,3 +147,10 @@ def test_a_sparse_member_is_refused(tmp_path, target):
     path = _tar(tmp_path / "x.tar", ("x", b"1\n0\n512\n".ljust(512, b"\0") + bytes(512), fields))
     with pytest.raises(BadInput, match="refused"):
         extract(path, target, _same)
+
+
+@pytest.mark.parametrize("names", [["."], ["a", "a/b"], ["a/b", "a"], ["a/b", "a/b/c"]])
+def test_a_member_in_the_place_of_another_or_below_a_file_is_refused(tmp_path, target, names):
+    path = _tar(tmp_path / "x.tar", *((name, b"x") for name in names))
+    with pytest.raises(BadInput, match="in the place of another member, or below a file"):
+        extract(path, target, _same)

@@ -1,4 +1,4 @@
-"""Runs of run_unsup.py that are killed, stopped and starved, and what must be true of them afterwards."""
+"""Runs of the training scripts that are killed, stopped and starved, and what must be true of them afterwards."""
 
 import hashlib
 import json
@@ -14,11 +14,9 @@ from safetensors.torch import load_file
 from training.checkpoint import checkpoint_problem, checkpoints, read_run
 
 ROOT = Path(__file__).parents[2]
+STAGE_1 = "run_pretrain_aux.py"
 DEFAULTS = {
-    "method": "simcse",
-    "test_tasks": "none",
     "max_steps": 8,
-    "eval_steps": 2,
     "save_steps": 3,
     "logging_steps": 1,
     "per_device_train_batch_size": 8,
@@ -26,6 +24,7 @@ DEFAULTS = {
     "use_cpu": "true",
     "disable_tqdm": "true",
 }
+STAGE_2 = {"method": "simcse", "test_tasks": "none", "eval_steps": 2}
 
 
 class Server:
@@ -33,11 +32,13 @@ class Server:
 
     Args:
         folder: for the outputs and logs.
+        script: what is run.
         flags: of every run: the model, the text and the dev pairs.
     """
 
-    def __init__(self, folder, **flags):
-        self.folder, self.flags = Path(folder), DEFAULTS | {"cache_dir": Path(folder) / "cache"} | flags
+    def __init__(self, folder, script="run_unsup.py", **flags):
+        self.folder, self.script = Path(folder), script
+        self.flags = DEFAULTS | ({} if script == STAGE_1 else STAGE_2) | {"cache_dir": self.folder / "cache"} | flags
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         pipe = subprocess.PIPE
         command = [sys.executable, str(Path(__file__).with_name("server.py"))]
@@ -55,7 +56,7 @@ class Server:
     def start(self, output, faults=None, **flags):
         """Begin a run; its pid."""
         log = str(self.folder / f"{output}.log")
-        return self.ask({"argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
+        return self.ask({"script": self.script, "argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
 
     def wait(self, pid):
         """Return code of a run, negative for a signal."""
@@ -79,7 +80,7 @@ class Server:
 def weights(folder):
     """sha256 of the result of a finished run."""
     assert read_run(folder)["status"] == "finished"
-    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))).hexdigest()
 
 
 def check_at_rest(folder):
@@ -95,6 +96,23 @@ def check_at_rest(folder):
     for file in folder.rglob("*.safetensors"):
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
             assert all(torch.isfinite(t).all() for t in load_file(file).values() if t.is_floating_point()), file
+
+
+def check_finite(folder):
+    """No tensor of any file, staging folders included, is NaN or infinite; the number of files that were read."""
+    files = [path for path in folder.rglob("*") if path.suffix in (".safetensors", ".pt")]
+    for path in files:
+        content = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
+        assert all(value.isfinite().all() for value in _tensors(content)), path
+    return len(files)
+
+
+def _tensors(content):
+    if isinstance(content, torch.Tensor):
+        yield content
+    elif isinstance(content, dict | list | tuple):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _tensors(part)
 
 
 def newest_step(folder):

@@ -9,6 +9,9 @@ Finished cases are appended to the file and skipped when the command is given ag
     full      a disk that is full, read-only or limits a file, then the same command to the end
     flip      one flipped bit in one file of a checkpoint
     twice     two commands in one folder at once
+    numbers   a loss, a gradient or a weight that is NaN or infinite at a random step
+
+`--method esimcse` or `--script run_pretrain_aux.py` take another run than SimCSE's.
 """
 
 import argparse
@@ -29,12 +32,12 @@ from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
 from data import toy  # noqa: E402
 from data.vocabulary import train_tokenizer  # noqa: E402
-from tests.faults.harness import Server, check_at_rest, newest_step, weights  # noqa: E402
+from tests.faults.harness import STAGE_1, Server, check_at_rest, check_finite, newest_step, weights  # noqa: E402
 from training.checkpoint import checkpoint_problem, read_run  # noqa: E402
 
 
-def material(folder):
-    """Flags that name a small text, dev pairs and a tiny model, all made here."""
+def material(folder, script, method):
+    """Flags that name a small text, a tiny model and, for stage 2, dev pairs and the method; all made here."""
     toy.write(toy.generate(0, 300, 40), folder)
     tokenizer = train_tokenizer([folder / "sentences.txt"], 300, folder / "vocabulary")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -43,8 +46,10 @@ def material(folder):
     set_seed(0)
     BertForMaskedLM(config).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    names = {"model_name_or_path": "model", "train_file": "sentences.txt", "dev_file": "dev.tsv"}
-    return {flag: folder / name for flag, name in names.items()}
+    flags = {"model_name_or_path": folder / "model", "train_file": folder / "sentences.txt"}
+    if script == STAGE_1:
+        return flags | {"skip_from": 1, "head_layers": 1, "max_length": 32}
+    return flags | {"dev_file": folder / "dev.tsv", "method": method}
 
 
 def _end(server, output, reference):
@@ -120,7 +125,18 @@ def twice(server, output, rng, events, seconds, reference):
     return {"codes": codes}
 
 
-CASES = {case.__name__: case for case in (kill, stop, full, flip, twice)}
+def numbers(server, output, rng, events, seconds, reference):
+    fault, value = rng.choice(["nan_loss", "nan_gradient", "nan_weight"]), rng.choice(["nan", "inf"])
+    step, every = rng.randint(1, 24), rng.randint(1, 5)
+    code = server.run(output, {fault: step, "value": value}, max_steps=24, save_steps=every, eval_steps=every)
+    assert code == 3, f"{fault} {value} at step {step}: ended with {code}"
+    assert newest_step(server.folder / output) < step, "a checkpoint of the broken step"
+    assert "Traceback" not in server.said(output)
+    check_at_rest(server.folder / output)
+    return {"fault": fault, "value": value, "step": step, "finite_files": check_finite(server.folder / output)}
+
+
+CASES = {case.__name__: case for case in (kill, stop, full, flip, twice, numbers)}
 
 
 def run(case, seed, server, *facts):
@@ -140,14 +156,17 @@ def main():
     """Every case that the output file does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=[*CASES, "all"], default="all")
+    parser.add_argument("--script", choices=["run_unsup.py", STAGE_1], default="run_unsup.py")
+    parser.add_argument("--method", default="simcse", help="of run_unsup.py")
     parser.add_argument("--count", type=int, default=200, help="seeds of each case")
     parser.add_argument("--output", type=Path, required=True, help="JSON file, one row a case")
     args = parser.parse_args()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     rows = json.loads(args.output.read_text()) if args.output.exists() else []
-    done = {(row["case"], row["seed"]) for row in rows}
+    of = args.script if args.script == STAGE_1 else args.method
+    done = {(row["case"], row["seed"]) for row in rows if row.get("of", "simcse") == of}
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(folder, **material(Path(folder)))
+        server = Server(folder, args.script, **material(Path(folder), args.script, args.method))
         assert server.run("reference") == 0, server.said("reference")
         began = time.time()
         assert server.run("timed") == 0, server.said("timed")  # the first one has read the text, too
@@ -155,12 +174,12 @@ def main():
         for seed in range(args.count):
             for case in CASES if args.case == "all" else [args.case]:
                 if (case, seed) not in done:
-                    rows.append(run(case, seed, server, *facts))
+                    rows.append({"of": of} | run(case, seed, server, *facts))
                     args.output.write_text(json.dumps(rows, indent=1) + "\n")
         server.close()
     for case in CASES:
         ours = [row for row in rows if row["case"] == case]
-        sys.stdout.write(f"{case:>6}: {sum(row['ok'] for row in ours)} of {len(ours)} passed\n")
+        sys.stdout.write(f"{case:>7}: {sum(row['ok'] for row in ours)} of {len(ours)} passed\n")
     sys.exit(not all(row["ok"] for row in rows))
 
 

@@ -2,14 +2,15 @@
 
 Reads requests from standard input, one JSON object a line, and answers each with one:
 
-    {"argv": [...], "log": FILE, "faults": {...}}    a run of run_unsup.py in a child -> its pid
-    {"wait": PID}                                    its return code, negative for a signal
+    {"script": NAME, "argv": [...], "log": FILE, "faults": {...}}    a run of that script in a child -> its pid
+    {"wait": PID}                                                    its return code, negative for a signal
 
 Faults, of what happens below the run's folder (an event is opening, renaming, removing or making something there):
 
     kill, stop, full, readonly: N     at event N the process kills itself, gets SIGTERM, or a disk that fails
     limit: BYTES                      no file may grow beyond this (a failing write inside torch and safetensors)
     nan_loss, nan_gradient, nan_weight, oom: N    at optimizer step N
+    value: "nan", "inf"               what the loss, gradient or weight becomes (nan unless said)
 """
 
 import errno
@@ -22,12 +23,14 @@ from pathlib import Path
 
 import torch
 
+import run_pretrain_aux
 import run_unsup
 from errors import run_command
 from models.training import EncoderForTraining
 from training import lifecycle
 from training.trainer import EmbeddingTrainer
 
+_SCRIPTS = {"run_unsup.py": run_unsup, "run_pretrain_aux.py": run_pretrain_aux}
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
@@ -69,7 +72,8 @@ def watch_events(folder, faults, seen):
 
 
 def break_numbers(faults):
-    """Make a loss, a gradient or a weight NaN, or the memory too small, at an optimizer step."""
+    """Make a loss, a gradient or a weight NaN or infinite, or the memory too small, at an optimizer step."""
+    value = float(faults.get("value", "nan"))
     step, after, count = EmbeddingTrainer.training_step, EncoderForTraining.after_step, EmbeddingTrainer.count_terms
 
     def training_step(self, model, inputs, *others):
@@ -77,19 +81,19 @@ def break_numbers(faults):
         if now == faults.get("oom"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         if now == faults.get("nan_gradient"):
-            next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * float("nan"))
+            next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
         return step(self, model, inputs, *others)
 
     def count_terms(self, terms):
         broken = self.state.global_step + 1 == faults.get("nan_loss")
-        count(self, {name: value * float("nan") for name, value in terms.items()} if broken else terms)
+        count(self, {name: term * value for name, term in terms.items()} if broken else terms)
 
     def after_step(self):
         after(self)
         self.steps_seen = getattr(self, "steps_seen", 0) + 1
         if self.steps_seen == faults.get("nan_weight"):
             with torch.no_grad():
-                next(iter(self.parameters())).view(-1)[0] = float("nan")
+                next(iter(self.parameters())).view(-1)[0] = value
 
     EmbeddingTrainer.training_step, EmbeddingTrainer.count_terms = training_step, count_terms
     EncoderForTraining.after_step = after_step
@@ -109,7 +113,7 @@ def child(request):
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["limit"], faults["limit"]))
     code = 0
     try:
-        run_command(lambda: run_unsup.main(request["argv"]))
+        run_command(lambda: _SCRIPTS[request["script"]].main(request["argv"]))
     except SystemExit as leaving:
         code = leaving.code
     except BaseException:

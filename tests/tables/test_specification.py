@@ -120,7 +120,7 @@ def test_a_file_is_read_as_it_says(tmp_path):
         ("place:", "page: 3\nplace:", "unknown key 'page'"),
         ("config: infocse", "conifg: infocse", "unknown key 'conifg'"),
         ("published_only: because", "note: because", "row 'two': one of config, evaluate, published_only is needed"),
-        ("published_only: because", "published_only: no, after: simcse", "belong to a config"),
+        ("published_only: because", "published_only: never, after: simcse", "belong to a config"),
         ("published: infocse-bert-base", "published: infocse-bert-bass", "did you mean 'infocse-bert-base'?"),
         ("published: infocse-bert-base", "published: skip-thought", "'skip-thought' has none of the columns"),
         ("mask_rate: 0.1", "mask_rate: [0.1]", "'mask_rate' needs one value"),

@@ -1,0 +1,172 @@
+"""Reading how a saved model turns tokens into a vector: our description, or sentence-transformers' modules.
+
+What a folder says of itself is input from outside: every value is checked, nothing outside the folder is read, and
+no size that is only claimed allocates memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from types import UnionType
+from typing import Any, NamedTuple
+
+import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
+from torch import Tensor, nn
+
+from errors import BadInput
+from models.flow import Flow
+from models.heads import Dense
+from models.layout import FLOW, FORMAT
+from models.loading import read_tensors
+from models.pooling import POOLINGS
+
+
+class Normalize(nn.Module):
+    """Unit length, as sentence-transformers' module of that name."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=-1)
+
+
+class Described(NamedTuple):
+    """How a saved model turns tokens into a vector."""
+
+    pooling: str
+    head: list[nn.Module]
+    max_length: int | None
+
+
+def read_modules(path: str, config) -> Described | None:
+    """What a folder or hub id says of its pooling, head and length; None when it says nothing.
+
+    Raises:
+        BadInput: a file is damaged or missing, or says what this version does not know.
+    """
+    ours = getattr(config, "sentence_embedding", None)
+    if ours is not None:
+        found = _entry(path, "sentence_embedding", ours, "format", int)
+        if found != FORMAT:
+            raise BadInput(f"'{path}' has saved format {found}; this version reads {FORMAT}")
+        pooling, count, length = (
+            _entry(path, "sentence_embedding", ours, name, kind)
+            for name, kind in (("pooling", str), ("head", int | None), ("max_length", int | None))
+        )
+        head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
+        if "flow" in ours:
+            head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
+        return Described(pooling, head, length)
+    modules = _read_json(path, "modules.json", list)
+    if modules is None:
+        return None
+    return _read_sentence_transformers(path, modules)
+
+
+def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
+    pooling, head = None, []
+    for module in modules[1:]:
+        kind = _entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1]
+        place = _entry(path, "modules.json", module, "path", str) if kind != "Normalize" else ""
+        if kind == "Pooling":
+            pooling = _pooling_name(path, _read_json(path, str(PurePosixPath(place, "config.json"))))
+        elif kind == "Dense":
+            head.append(_read_dense(path, place))
+        elif kind == "Normalize":
+            head.append(Normalize())
+        else:
+            raise BadInput(f"'{path}' has a module of type {module['type']}, which is not supported here")
+    if pooling is None:
+        raise BadInput(f"'{path}': modules.json names no pooling module")
+    lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
+    length = _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
+    return Described(pooling, head, length)
+
+
+def _pooling_name(path: str, settings: dict | None) -> str:
+    settings = settings or {}
+    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    named = settings.get("pooling_mode") or "+".join(
+        old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
+    )
+    for name, pooling in POOLINGS.items():
+        if pooling.module == named and not pooling.keeps_head:
+            return name
+    raise BadInput(f"'{path}' pools by '{named}', which is not supported here")
+
+
+def _read_dense(path: str, name: str) -> Dense:
+    place = f"{name}/config.json"
+    settings = _read_json(path, place)
+    weights = _fetch(path, f"{name}/model.safetensors")
+    if settings is None or weights is None:
+        raise BadInput(f"'{path}' lacks {place} or {name}/model.safetensors of its head")
+    kinds = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
+    *sizes, bias, activation = (_entry(path, place, settings, key, kind) for key, kind in kinds.items())
+    tensors = {key.removeprefix("linear."): value for key, value in read_tensors(weights).items()}
+    linear = _filled(path, f"{name} is not the layer", lambda: nn.Linear(*sizes, bias=bias), tensors)
+    return Dense(linear, activation.rsplit(".", 1)[-1])
+
+
+def _read_flow(path: str, sizes: dict) -> Flow:
+    weights = _fetch(path, FLOW)
+    if weights is None:
+        raise BadInput(f"'{path}' lacks {FLOW}, the flow that its config.json describes; copy the whole folder")
+    tensors = read_tensors(weights)
+    if _entry(path, "flow", sizes, "steps", int) > len(tensors):
+        raise BadInput(f"'{path}': {FLOW} is not the flow that its config.json describes: it has fewer steps")
+    return _filled(path, f"{FLOW} is not the flow", lambda: Flow(**sizes), tensors)
+
+
+def _filled(path: str, refusal: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
+    """A module with every tensor of a file and none left over; the described sizes alone allocate nothing."""
+    try:
+        with torch.device("meta"):
+            module = make()
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise BadInput(f"'{path}': {refusal} that its config.json describes: {error}") from error
+    expected, found = ({n: value.shape for n, value in state.items()} for state in (module.state_dict(), tensors))
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if wrong:
+        reason = f"{wrong[0]} is missing, left over or of another shape ({len(wrong)} tensors in all)"
+        raise BadInput(f"'{path}': {refusal} that its config.json describes: {reason}")
+    module.to_empty(device="cpu").load_state_dict(tensors)
+    return module
+
+
+def _entry(path: str, where: str, mapping: Any, name: str, kind: type | UnionType) -> Any:
+    """`mapping[name]`, of that kind and, if a number, not negative; BadInput otherwise."""
+    if not isinstance(mapping, dict) or name not in mapping:
+        raise BadInput(f"'{path}': {where} has no '{name}'; copy the whole folder again")
+    value = mapping[name]
+    negative = isinstance(value, int) and value < 0
+    if not isinstance(value, kind) or negative or (isinstance(value, bool) and kind is not bool):
+        raise BadInput(f"'{path}': {where}: '{name}' cannot be {str(value)[:40]}; copy the whole folder again")
+    return value
+
+
+def _read_json(path: str, name: str, kind: type = dict) -> Any:
+    """The content of a JSON file, an object or another `kind`; None when the file does not exist."""
+    try:
+        file = _fetch(path, name)
+        found = None if file is None else json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"'{path}': {name} cannot be read ({error}); copy the whole folder again") from error
+    if file is not None and not isinstance(found, kind):
+        raise BadInput(f"'{path}': {name} holds a {type(found).__name__}, not a {kind.__name__}")
+    return found
+
+
+def _fetch(path: str, name: str) -> Path | None:
+    """A file of a local folder or of a hub repository; None when it does not exist there."""
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise BadInput(f"'{path}': '{name}' lies outside the model's folder; refused")
+    if Path(path).is_dir():
+        file = Path(path) / name
+        return file if file.is_file() else None
+    try:
+        return Path(hf_hub_download(path, name))
+    except EntryNotFoundError:
+        return None

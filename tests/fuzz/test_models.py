@@ -1,0 +1,201 @@
+"""Folders of models: how they pool, their heads and flows, Condenser's checkpoint, damaged weights."""
+
+import io
+import json
+import shutil
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save
+from transformers import BertConfig, BertForMaskedLM
+
+from errors import BadInput
+from models.auxiliary import CONDENSER_FILE, HEAD_FILE, backbone_of, load_head, new_head, read_head
+from models.described import Described, read_modules
+from models.flow import Flow
+from models.heads import Dense
+from models.layout import FLOW, write_head, write_modules
+from models.loading import load_backbone
+from tests.fuzz.damage import MANY, altered, as_json, damaged, result
+
+_OURS = {"format": 1, "pooling": "cls", "head": 1, "max_length": 32,
+         "flow": {"width": 4, "steps": 2, "hidden": 3, "coupling": "additive"}}  # fmt: skip
+_SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
+_PICKLED = [b"c__builtin__\nopen\n", b"\x80\x02", b".", b"R", b"(", b"\x8a", b"PK\x03\x04", b"N.", b"]."]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder in both layouts: sentence-transformers' modules, and our head and flow."""
+    folder = tmp_path_factory.mktemp("saved")
+    flow = Flow(4, 2, 3)
+    write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")], flow)
+    write_modules(str(folder), "mean", 1, 32, 4)
+    return folder
+
+
+def _copy(folder, place):
+    if not (place / "model").exists():
+        shutil.copytree(folder, place / "model")
+    return place / "model"
+
+
+@contextmanager
+def _changed(path, content):
+    """Another content for a while, in a new file: a tensor may still map the old one."""
+    before = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    try:
+        yield
+    finally:
+        path.unlink()
+        path.write_bytes(before)
+
+
+def _described(folder, config):
+    found = result(read_modules, str(folder), config)
+    if found is None:
+        return
+    assert isinstance(found, Described) and isinstance(found.pooling, str)
+    assert found.max_length is None or found.max_length >= 0
+    for module in found.head:
+        for value in module.state_dict().values():
+            assert value.device.type == "cpu" and value.isfinite().all()
+
+
+@MANY
+@given(st.data())
+def test_a_folder_of_modules_is_read_or_refused(saved, tmp_path, data):
+    folder = _copy(saved, tmp_path)
+    names = ["modules.json", "1_Pooling/config.json", "2_Dense/config.json", "sentence_bert_config.json"]
+    name = data.draw(st.sampled_from(names))
+    with _changed(folder / name, data.draw(as_json(json.loads((saved / name).read_text())))):
+        _described(folder, SimpleNamespace())
+
+
+@MANY
+@given(altered(_OURS))
+def test_our_description_is_read_or_refused(saved, content):
+    _described(saved, SimpleNamespace(sentence_embedding=content))
+
+
+@MANY
+@given(st.sampled_from(["2_Dense/model.safetensors", FLOW]), st.data())
+def test_damaged_heads_are_read_or_refused(saved, tmp_path, name, data):
+    content = data.draw(damaged((saved / name).read_bytes(), [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
+    with _changed(_copy(saved, tmp_path) / name, content):
+        _described(tmp_path / "model", SimpleNamespace(sentence_embedding=_OURS))
+
+
+def test_the_saved_folder_itself_is_read(saved):
+    assert read_modules(str(saved), SimpleNamespace()).pooling == "avg"
+    assert len(read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS)).head) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "said"),
+    [
+        ("2_Dense/config.json", "in_features", 10**9, "not the layer that its config.json describes"),
+        ("2_Dense/config.json", "out_features", 10**30, "not the layer that its config.json describes"),
+        ("2_Dense/config.json", "bias", None, "'bias' cannot be None"),
+        ("sentence_bert_config.json", "max_seq_length", -1, "'max_seq_length' cannot be -1"),
+    ],
+)
+def test_what_a_folder_says_of_its_head_must_be_true(saved, tmp_path, file, key, value, said):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | {key: value}))
+    with pytest.raises(BadInput, match=said):
+        read_modules(str(folder), SimpleNamespace())
+
+
+@pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b"])
+def test_no_module_is_read_from_outside_the_folder(saved, tmp_path, place):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    shutil.copytree(saved, tmp_path / "other")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[2]["path"] = place
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(BadInput, match="outside the model's folder"):
+        read_modules(str(folder), SimpleNamespace())
+
+
+@pytest.mark.parametrize("sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"new": 1}])
+def test_sizes_of_a_flow_allocate_nothing(saved, sizes):
+    with pytest.raises(BadInput, match=r"flow"):
+        read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes}))
+
+
+@pytest.fixture(scope="module")
+def heads():
+    """A backbone and its head's file in our form, in Condenser's, and in Condenser's of the older torch."""
+    backbone = backbone_of(BertForMaskedLM(BertConfig(**_SIZES)))
+    state = {f"c_head.{name}": value for name, value in new_head(backbone, 1).state_dict().items()}
+    files = {HEAD_FILE: [save(state)], CONDENSER_FILE: []}
+    for new in (True, False):
+        stream = io.BytesIO()
+        torch.save(state, stream, _use_new_zipfile_serialization=new)
+        files[CONDENSER_FILE].append(stream.getvalue())
+    return backbone, [(name, content) for name, contents in files.items() for content in contents]
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@MANY
+@given(st.integers(0, 2), st.data())
+def test_an_auxiliary_head_is_filled_whole_or_refused(heads, tmp_path, number, data):
+    backbone, files = heads
+    name, valid = files[number]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / name).write_bytes(data.draw(damaged(valid, _PICKLED)))
+    layers = result(load_head, str(tmp_path), backbone, 1)
+    if layers is not None:
+        assert all(value.isfinite().all() for value in layers.state_dict().values())
+
+
+@pytest.mark.parametrize("content", [torch.zeros(2), [1], {"c_head.0.x": 1}, {1: torch.zeros(1)},
+                                     {"c_head.0.x": torch.tensor([float("nan")])}])  # fmt: skip
+def test_a_checkpoint_that_is_no_mapping_of_finite_tensors_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / CONDENSER_FILE)
+    with pytest.raises(BadInput, match=r"no mapping of names to tensors|not finite"):
+        read_head(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def backbone_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("backbone")
+    BertForMaskedLM(BertConfig(**_SIZES)).save_pretrained(folder)
+    return folder
+
+
+@MANY
+@given(st.data())
+def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, data):
+    content = data.draw(damaged((backbone_folder / "model.safetensors").read_bytes(), [b"F16", b"[8]", b"[9,8]"]))
+    with _changed(_copy(backbone_folder, tmp_path) / "model.safetensors", content):
+        result(load_backbone, str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        ([{}, {"type": "m.Other", "path": ""}], r"type m\.Other, which is not supported"),
+        ([{}, {"type": "m.Normalize"}], "names no pooling module"),
+        ([{}, {"type": "m.Pooling"}], r"modules\.json has no 'path'"),
+        ([{}, {"type": "m.Dense", "path": "3_Dense"}], r"lacks 3_Dense/config\.json"),
+        ({}, "holds a dict, not a list"),
+        ([{}, 7], r"modules\.json has no 'type'"),
+    ],
+)
+def test_modules_that_make_no_vector_are_refused(saved, tmp_path, modules, said):
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(BadInput, match=said):
+        read_modules(str(folder), SimpleNamespace())
