@@ -1,10 +1,13 @@
-"""Dropout whose rate is a random number of the step, the view, the sentence or the place (S-SimCSE, arXiv 2111.11750).
+"""Dropout that is cheap on a CPU, and dropout whose rate is itself drawn (S-SimCSE, arXiv 2111.11750).
 
-The rates are drawn in the collator and travel in the batch; here they are only applied. `nn.Dropout` modules are
-exchanged for ones that read the rates of the forward pass that is running; they have no parameters, so the state dict
-stays as it was. They are numbered in the order of the network: embeddings, then of every layer attention weights,
-attention output, feed-forward output; rates have O of them on their last axis, or one for all. A unit is kept with
-probability 1 - rate and scaled by its own keep rate, so its expectation stays.
+`nn.Dropout` modules are exchanged; they have no parameters, so the state dict stays as it was. On a CPU torch draws a
+floating-point number for each unit and keeps it for the backward pass: an eighth of a training step. Here a unit takes
+16 random bits and leaves one byte.
+
+Sampled rates are drawn in the collator and travel in the batch; here they are only applied, by modules that read the
+rates of the forward pass that is running. They are numbered in the order of the network: embeddings, then of every
+layer attention weights, attention output, feed-forward output; rates have O of them on their last axis, or one for
+all. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its expectation stays.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+GRAIN = 1 << 16  # rates are rounded to a multiple of its inverse, 0.1 to 0.100006; the scale is that of the rounded one
 _RATES: ContextVar[Tensor | None] = ContextVar("rates", default=None)
 
 
@@ -35,10 +39,35 @@ def running_rates() -> Tensor | None:
     return _RATES.get()
 
 
-def drop(x: Tensor, rates: Tensor) -> Tensor:
-    """Dropout with rates that broadcast to x."""
-    keep = 1 - rates
-    return x * (torch.rand(x.shape, device=x.device) < keep) / keep.to(x.dtype)
+def drop(x: Tensor, rates: Tensor | float) -> Tensor:
+    """Dropout at one rate, or at rates that broadcast to x."""
+    if isinstance(rates, float) and x.device.type != "cpu":
+        return F.dropout(x, rates)
+    return _Drop.apply(x, rates)
+
+
+def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Which units are kept, one byte each, and what they are multiplied with."""
+    cut = (torch.as_tensor(rates, device=device) * GRAIN).round().clamp(max=GRAIN - 1)
+    draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device).random_(-(1 << 63), None)
+    draws = draws.view(torch.int16)[: shape.numel()].view(shape)
+    return draws >= (cut - GRAIN // 2).to(torch.int16), (GRAIN / (GRAIN - cut)).to(dtype)
+
+
+def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
+    return kept.view(torch.int8).to(x.dtype).mul_(scale).mul_(x)  # products of mixed types are slow
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, rates: Tensor | float) -> Tensor:
+        drawn = _draw(x.shape, rates, x.device, x.dtype)
+        ctx.save_for_backward(*drawn)
+        return _scaled(x, *drawn)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        return _scaled(gradient, *ctx.saved_tensors), None
 
 
 def attend(
@@ -49,15 +78,42 @@ def attend(
     Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1) or a
     number. On a CPU, torch's own attention has no fast path with dropout and copies more.
     """
-    scores = (query * scaling) @ key.transpose(2, 3)
-    if keys is not None:
-        scores = scores.masked_fill_(~keys, torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1, dtype=torch.float32)
-    weights = F.dropout(weights, rates) if isinstance(rates, float) else drop(weights, rates)
-    return weights.to(value.dtype) @ value
+    return _Attend.apply(query, key, value, keys, rates, scaling)
 
 
-class SampledDropout(nn.Dropout):
+class _Attend(torch.autograd.Function):
+    """Keeps the weights in the type of the queries; they are rounded to it before they are dropped, as elsewhere."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # else copied in every product
+        weights = (query * scaling) @ key.transpose(2, 3)
+        if keys is not None:
+            weights.masked_fill_(~keys, torch.finfo(weights.dtype).min)
+        weights = weights.softmax(-1, dtype=weights.dtype)
+        drawn = _draw(weights.shape, rates, weights.device, weights.dtype)
+        ctx.save_for_backward(query, key, value, weights, *drawn)
+        ctx.scaling = scaling
+        return _scaled(weights, *drawn) @ value
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        query, key, value, weights, *drawn = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        d_value = _scaled(weights, *drawn).transpose(2, 3) @ gradient
+        d_weights = _scaled(gradient @ value.transpose(2, 3), *drawn)
+        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scaling)
+        return d_scores @ key, d_scores.transpose(2, 3) @ query, d_value, None, None, None
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout` by `drop`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return drop(x, float(self.p)) if self.training and self.p else x
+
+
+class SampledDropout(Dropout):
     """Dropout with the rates of the running forward pass; plain dropout where none are set.
 
     Args:
@@ -80,9 +136,16 @@ class SampledDropout(nn.Dropout):
         return drop(x, self.of(rates))
 
 
+def lighten_dropout(module: nn.Module) -> None:
+    """Put a Dropout in the place of every `nn.Dropout` below a module."""
+    for name, child in list(module.named_modules()):
+        if type(child) is nn.Dropout:
+            module.set_submodule(name, Dropout(child.p))
+
+
 def exchange_dropout(module: nn.Module) -> None:
     """Put a SampledDropout in the place of every `nn.Dropout` below a module."""
-    plain = [name for name, child in module.named_modules() if type(child) is nn.Dropout]
+    plain = [name for name, child in module.named_modules() if type(child) in (nn.Dropout, Dropout)]
     for number, name in enumerate(plain):
         module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
 

@@ -21,8 +21,10 @@ from models.auxiliary import (
     run_layers,
 )
 from models.collectives import mean_over_tokens
+from models.dropout import lighten_dropout
 from models.loading import quiet
 from models.packed import Packing, make_packable
+from models.recompute import exchange_activations, recomputing
 from models.training import TrainingOutput
 from models.vocabulary_loss import packed_token_loss
 
@@ -53,6 +55,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.packed = packed
         if packed:
             make_packable(lm)
+        lighten_dropout(self)
+        exchange_activations(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -66,7 +70,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         Without `num_items_in_batch` the loss is the mean over the masked tokens of all processes; with it, the sum
         of this process over that number, which the Trainer scales.
         """
-        mlm, aux, count = self._losses(input_ids, attention_mask, labels)
+        with recomputing(input_ids.device):
+            mlm, aux, count = self._losses(input_ids, attention_mask, labels)
         if num_items_in_batch is None:
             loss = mean_over_tokens(mlm + aux, count)
         else:

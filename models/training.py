@@ -12,10 +12,12 @@ from transformers.utils import ModelOutput
 
 from models.collectives import gather_with_gradient, local_rows
 from models.contrast import mean_cosine, uniformity
+from models.dropout import lighten_dropout
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective
 from models.perturb import Perturbation
+from models.recompute import exchange_activations, recomputing
 
 
 @dataclass
@@ -45,6 +47,8 @@ class EncoderForTraining(PreTrainedModel):
         read = any(objective.reads_projection for objective in objectives)
         self.projection = projection if read else None  # a head that no loss reaches would never get a gradient
         self.objectives = nn.ModuleList(objectives)
+        lighten_dropout(self)
+        exchange_activations(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -75,10 +79,11 @@ class EncoderForTraining(PreTrainedModel):
         encoded = self.encode(batch)
         self.project(encoded)
         loss, values = torch.zeros((), device=input_ids.device), {}
-        for objective in self.objectives:
-            for name, term in objective(encoded, batch).items():
-                loss = loss + term.weight * term.value
-                values[name] = term.value.detach()
+        with recomputing(input_ids.device):
+            for objective in self.objectives:
+                for name, term in objective(encoded, batch).items():
+                    loss = loss + term.weight * term.value
+                    values[name] = term.value.detach()
         return TrainingOutput(loss=loss, terms=values)
 
     def encode(self, batch: Batch) -> Encoded:
@@ -90,7 +95,8 @@ class EncoderForTraining(PreTrainedModel):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
-        output = self.encoder(ids, mask, rates, change, with_tokens)
+        with recomputing(ids.device):
+            output = self.encoder(ids, mask, rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 

@@ -26,6 +26,10 @@ class FirstBad:
     @torch.no_grad()
     def note(self, step: int, numbers: Iterable[Tensor]) -> None:
         """Look at the scalars of a step, steps counted from 1."""
+        if self._step.device.type == "cpu":  # nothing to wait for, and tensors cost ten times as much as numbers
+            if not self._step and not all(map(math.isfinite, map(float, numbers))):
+                self._step.fill_(step)
+            return
         bad = ~torch.stack([number.detach().float() for number in numbers]).isfinite().all()
         self._step = torch.where((self._step == 0) & bad, step, self._step)
 

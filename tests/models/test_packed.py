@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 import models.objectives
+from models import dropout
 from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -298,15 +299,15 @@ def test_dropout_keeps_its_rate(tiny_bert, packed, monkeypatch):
     """
     rate, lengths = 0.2, [16] * 40 + [9] * 40
     seen = {"hidden": [0, 0]}
-    drop = F.dropout
+    drop = dropout.drop
 
-    def counted(x, p=0.5, training=True, inplace=False):
-        out = drop(x, p, training, inplace)
+    def counted(x, p):
+        out = drop(x, p)
         seen["hidden"][0] += int(((out == 0) & (x != 0)).sum())
         seen["hidden"][1] += int((x != 0).sum())
         return out
 
-    monkeypatch.setattr(F, "dropout", counted)
+    monkeypatch.setattr(dropout, "drop", counted)
     model = stage_two(str(tiny_bert), packed, "simcse", "avg", rate)
     model(**make_batch(str(tiny_bert), lengths, "simcse"))
     dropped, count = seen["hidden"]

@@ -110,7 +110,10 @@ def rates_by_operation():
 def test_every_operation_drops_at_its_own_rate(request, tiny, packed, pooling, monkeypatch):
     """In the order of the network, and of every row at the rate of the row's sentence."""
     encoder, seen = encoder_of(request.getfixturevalue(tiny), packed, pooling=pooling), []
-    monkeypatch.setattr(sampled, "drop", lambda x, rates: (seen.append((x.shape, rates)), drop(x, rates))[1])
+    draw = sampled._draw
+    monkeypatch.setattr(
+        sampled, "_draw", lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1]
+    )
     assert count_operations(encoder) == OPERATIONS
     ids, mask = sentences(encoder.config)
     rates = rates_by_operation()

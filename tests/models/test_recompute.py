@@ -1,0 +1,67 @@
+"""What is computed again is what was computed, to the bit; and it is not kept."""
+
+import copy
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from transformers.activations import ACT2FN
+
+from models.loading import load_backbone, load_config
+from models.packed import Packing, make_packable
+from models.recompute import Recomputed, exchange_activations, recomputing
+
+
+def gradients(backbone, packed, device, bf16):
+    """Of a sum of squares; `device` cpu: computed again, meta: kept."""
+    ids = torch.arange(60).view(4, 15) % 50 + 5
+    mask = (torch.arange(15) < torch.tensor([15, 3, 9, 7])[:, None]).long()
+    torch.manual_seed(0)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16), recomputing(torch.device(device)):
+        if packed:
+            packing = Packing.of(mask)
+            states = packing.run(backbone.encoder.layer, packing.embed(backbone.embeddings, ids))
+        else:
+            states = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
+    (states.float() ** 2).sum().backward()
+    return [parameter.grad for parameter in backbone.parameters()]
+
+
+@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_gradients_are_the_same_to_the_bit(request, tiny, packed, bf16):
+    folder = str(request.getfixturevalue(tiny))
+    backbone = load_backbone(folder, load_config(folder)).train()
+    make_packable(backbone)
+    other = copy.deepcopy(backbone)
+    exchange_activations(other)
+    assert set(other.state_dict()) == set(backbone.state_dict())
+    pairs = zip(gradients(backbone, packed, "meta", bf16), gradients(other, packed, "cpu", bf16), strict=True)
+    assert all((one is None and two is None) or torch.equal(one, two) for one, two in pairs)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_output_of_the_activation_is_freed(device):
+    first, second, activation, seen = nn.Linear(8, 32), nn.Linear(32, 8), Recomputed(ACT2FN["gelu"]), []
+    activation.register_forward_hook(lambda module, given, made: seen.append(weakref.ref(made.untyped_storage())))
+    with recomputing(torch.device(device)):
+        made = second(activation(first(torch.randn(5, 8))))
+    assert (seen[0]() is None) == (device == "cpu")
+    made.sum().backward()
+
+
+def test_only_what_the_next_module_keeps_is_spared():
+    """An output that is read twice, or by something that keeps nothing, changes nothing else."""
+    activation = Recomputed(ACT2FN["gelu"])
+    weight = torch.randn(6, 6, requires_grad=True)
+    found = []
+    for again in (False, True):
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        with recomputing(torch.device("cpu" if again else "meta")):
+            made = activation(x)
+            total = (made @ weight).sum() + (made * made).sum() + activation(x * 2).sum() + (x.exp() @ weight).sum()
+        found.append(torch.autograd.grad(total, [x, weight]))
+    for one, two in zip(*found, strict=True):
+        assert torch.equal(one, two)
