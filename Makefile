@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 DATA_DIR ?= corpora
 # Processes of `make test`; each computes with one thread.
 TEST_PROCESSES ?= 2
-FAULTS ?= 200
 FUZZ ?= 10000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
@@ -34,9 +33,10 @@ verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
 
 faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files; goes on
-	$(BIN)/python tests/faults/long.py --count $(FAULTS) --output runs/faults.json
-	$(BIN)/python tests/faults/long.py --case kill --count $(FAULTS) --method esimcse --output runs/faults-esimcse.json
-	$(BIN)/python tests/faults/long.py --case kill --count $(FAULTS) --script run_pretrain_aux.py --output runs/faults-stage-1.json
+	$(BIN)/python tests/faults/long.py --output runs/faults.json
+	for of in "--method esimcse" "--script run_pretrain_aux.py"; do for case in moment write; do \
+	    $(BIN)/python tests/faults/long.py --case $$case --count 50 $$of --output runs/faults.json || exit 1; done; done
+	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp
 	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format

@@ -1,6 +1,7 @@
 import errno
 import os
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,7 @@ from training.storage import check_space, memory_errors, saved_at_once, storage_
         (OSError(errno.EROFS, "x"), "read-only"),
         (Exception("I/O error: File too large (os error 27)"), "ulimit -f"),
         (Exception("I/O error: No space left on device (os error 28)"), "No space left"),
+        (shutil.Error([("best/a", "x/a", "[Errno 30] Read-only file system")]), "read-only"),
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written whole"),
     ],
 )

@@ -26,7 +26,7 @@ _WORDS = {
     errno.EPERM: "no permission",
 }
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_CODE = re.compile(r"os error (\d+)")
+_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # safetensors; what `shutil.copytree` gathers
 _MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
 _FILES = 12  # of a checkpoint; of best/ and of the result there are hardly more
 
@@ -51,9 +51,9 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
 
 
 def _plain(error: Exception, folder: Path) -> str | None:
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno is not None:
         return _WORDS.get(error.errno)
-    code = _CODE.search(str(error))  # safetensors
+    code = _CODE.search(str(error))
     if code:
         return _WORDS.get(int(code[1]), os.strerror(int(code[1])))
     if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which does not say why
@@ -100,9 +100,9 @@ def check_space(folder: str | Path, model: nn.Module, checkpoints: int) -> None:
     needed, files = checkpoints * (weights + 2 * trained) + 2 * weights, (checkpoints + 2) * _FILES
     free, names = _room(Path(folder))
     if free < needed or names < files:
-        room = f"{free / 1e9:.2f} GB free" if free < needed else f"room for {names} files"
+        room = f"{free / 1e6:,.1f} MB free" if free < needed else f"room for {names} files"
         raise StorageError(
-            f"{folder}: No space left for this run: {room}, it needs about {needed / 1e9:.2f} GB in {files} files "
+            f"{folder}: No space left for this run: {room}, it needs about {needed / 1e6:,.1f} MB in {files} files "
             f"({checkpoints} checkpoints, the best model and the result); lower --save_total_limit or make room"
         )
 

@@ -1,6 +1,10 @@
-"""A signal to one of two processes: both leave after the same step, and the same command goes on."""
+"""One of two processes is told to stop, or killed: what the other does, and that the same command goes on.
+
+`FAULT_STOPS=20` in the environment stops the run as often, each time going on from the stop before.
+"""
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -11,7 +15,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.faults.harness import check_at_rest, last_logged, newest_step
+
 ROOT = Path(__file__).parents[2]
+STOPS = int(os.environ.get("FAULT_STOPS", "1"))
 
 
 def start(arguments):
@@ -31,30 +38,58 @@ def worker_of(process, seconds=60):
     raise AssertionError("two workers did not start")
 
 
-@pytest.mark.slow  # three launches of two processes
-def test_a_signal_to_one_process_stops_both_after_the_same_step(tiny_bert, text_file, dev_file, tmp_path):
-    run = tmp_path / "run"
-    arguments = ["--method=simcse", f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}",
-                 f"--dev_file={dev_file}", "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", "--max_steps=60",
-                 "--eval_steps=60", "--save_steps=60", "--logging_steps=1", "--per_device_train_batch_size=4",
-                 "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
-    first = start([*arguments, f"--output_dir={run}"])
+@pytest.fixture
+def arguments(tiny_bert, text_file, dev_file, tmp_path):
+    steps = 60 * STOPS
+    return ["--method=simcse", f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}",
+            f"--dev_file={dev_file}", "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", f"--max_steps={steps}",
+            f"--eval_steps={steps}", f"--save_steps={20 if STOPS == 1 else steps}", "--logging_steps=1",
+            "--per_device_train_batch_size=4", "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
+
+
+def signalled(arguments, run, number):
+    """Start the run, send one worker a signal once steps are logged; what was said on standard error."""
+    first, began = start([*arguments, f"--output_dir={run}"]), last_logged(run)
     worker = worker_of(first)
-    while not (run / "log.jsonl").exists():
+    while last_logged(run) <= began:
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.01)
-    os.kill(worker, signal.SIGTERM)
+    time.sleep(random.uniform(0, 0.2))
+    os.kill(worker, number)
     said = first.communicate(timeout=120)[1]
-    stops = re.findall(r"stopped by (.*) after step ([0-9]+)", said)
-    assert len(stops) == 2, said
-    assert len({step for _, step in stops}) == 1
-    assert {name for name, _ in stops} == {"SIGTERM", "a signal to another process"}
-    step = stops[0][1]
-    assert [path.name for path in run.glob("checkpoint-*")] == [f"checkpoint-{step}"]
-    for output in (run, tmp_path / "whole"):
+    assert first.returncode != 0, said
+    return said
+
+
+def check_end(arguments, run, whole):
+    """The same command ends with the weights of a run that nothing happened to."""
+    step = newest_step(run)
+    for output in (run, whole):
         done = start([*arguments, f"--output_dir={output}"])
         said = done.communicate(timeout=300)[1]
         assert done.returncode == 0, said
-        assert (f"resuming from {run}/checkpoint-{step}" in said) == (output == run)
-    one, other = (load_file(folder / "model.safetensors") for folder in (run, tmp_path / "whole"))
+        assert (f"resuming from {run}/checkpoint-{step}" in said) == (output == run and step > 0)
+    one, other = (load_file(folder / "model.safetensors") for folder in (run, whole))
     assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
+
+
+@pytest.mark.slow  # three launches of two processes
+def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_path):
+    run = tmp_path / "run"
+    for _ in range(STOPS):
+        said = signalled(arguments, run, signal.SIGTERM)
+        stops = re.findall(r"stopped by (.*) after step ([0-9]+)", said)
+        assert len(stops) == 2, said
+        assert len({step for _, step in stops}) == 1
+        assert {name for name, _ in stops} == {"SIGTERM", "a signal to another process"}
+        assert newest_step(run) == int(stops[0][1])
+        check_at_rest(run)
+    check_end(arguments, run, tmp_path / "whole")
+
+
+@pytest.mark.slow  # three launches of two processes
+def test_a_killed_process_ends_the_other(arguments, tmp_path):
+    run = tmp_path / "run"
+    signalled(arguments, run, signal.SIGKILL)
+    check_at_rest(run)
+    check_end(arguments, run, tmp_path / "whole")

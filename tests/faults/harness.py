@@ -48,6 +48,9 @@ class Server:
         values = self.flags | {"output_dir": self.folder / output} | flags
         return [f"--{name}={value}" for name, value in values.items()]
 
+    def log(self, output):
+        return self.folder / f"{output.replace('/', '-')}.log"
+
     def ask(self, request):
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
@@ -55,7 +58,7 @@ class Server:
 
     def start(self, output, faults=None, **flags):
         """Begin a run; its pid."""
-        log = str(self.folder / f"{output}.log")
+        log = str(self.log(output))
         return self.ask({"script": self.script, "argv": self.argv(output, **flags), "log": log, "faults": faults or {}})
 
     def wait(self, pid):
@@ -66,7 +69,7 @@ class Server:
         return self.wait(self.start(output, faults, **flags))
 
     def said(self, output):
-        return (self.folder / f"{output}.log").read_text(encoding="utf-8", errors="replace")
+        return self.log(output).read_text(encoding="utf-8", errors="replace")
 
     def events(self, output):
         """How many events a run that ended by itself has had."""
@@ -118,3 +121,10 @@ def _tensors(content):
 def newest_step(folder):
     found = checkpoints(folder) if folder.exists() else []
     return int(found[0].name.split("-")[1]) if found else 0
+
+
+def last_logged(folder):
+    """The last step whose loss a run has written to its log; a killed run's last line may be cut."""
+    log = folder / "log.jsonl"
+    steps = re.findall(r'"step": ([0-9]+)', log.read_text(encoding="utf-8")) if log.exists() else []
+    return int(steps[-1]) if steps else 0

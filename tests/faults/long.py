@@ -1,25 +1,30 @@
 """The long form: hundreds of faults on real runs, each with a seed of its own; `make faults`.
 
-    python tests/faults/long.py --case kill --count 200 --output results.json
+    python tests/faults/long.py --case write --count 200 --output results.json
 
 Finished cases are appended to the file and skipped when the command is given again. Ends with 1 when any case failed.
 
-    kill      SIGKILL at a random event or moment, up to three times, then the same command to the end
+    moment    SIGKILL at a random moment, then the same command to the end
+    write     SIGKILL at a random event, while something is opened, renamed, made or removed, then the same
+    chain     SIGKILL twenty times, at events and moments, then the same
     stop      SIGTERM, SIGINT, SIGHUP or SIGUSR1 at a random moment or event, then the same command to the end
     full      a disk that is full, read-only or limits a file, then the same command to the end
+    disk      a real file system, too small or filled by another, bytes or inodes; then room and the same (as root)
     flip      one flipped bit in one file of a checkpoint
     twice     two commands in one folder at once
     numbers   a loss, a gradient or a weight that is NaN or infinite at a random step
 
-`--method esimcse` or `--script run_pretrain_aux.py` take another run than SimCSE's.
+InfoCSE's second stage is run; `--method` and `--script run_pretrain_aux.py` take another.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +37,16 @@ from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
 from data import toy  # noqa: E402
 from data.vocabulary import train_tokenizer  # noqa: E402
-from tests.faults.harness import STAGE_1, Server, check_at_rest, check_finite, newest_step, weights  # noqa: E402
+from tests.faults.harness import (  # noqa: E402
+    DEFAULTS,
+    STAGE_1,
+    Server,
+    check_at_rest,
+    check_finite,
+    last_logged,
+    newest_step,
+    weights,
+)
 from training.checkpoint import checkpoint_problem, read_run  # noqa: E402
 
 
@@ -49,43 +63,69 @@ def material(folder, script, method):
     flags = {"model_name_or_path": folder / "model", "train_file": folder / "sentences.txt"}
     if script == STAGE_1:
         return flags | {"skip_from": 1, "head_layers": 1, "max_length": 32}
-    return flags | {"dev_file": folder / "dev.tsv", "method": method}
+    head = {"aux_init": "random", "skip_from": 1, "head_layers": 1} if method == "infocse" else {}
+    return flags | {"dev_file": folder / "dev.tsv", "method": method} | head
 
 
-def _end(server, output, reference):
+def _end(server, output, reference, **flags):
     """The same command ends the run with the weights of the run that nothing happened to."""
     check_at_rest(server.folder / output)
-    code = server.run(output)
+    code = server.run(output, **flags)
     assert code == 0, f"the same command ended with {code}"
     assert weights(server.folder / output) == reference, "other weights"
 
 
-def _hit(server, output, rng, events, seconds, number):
-    """A signal at a random event, or at a random moment; the return code."""
-    name = {signal.SIGKILL: "kill", signal.SIGTERM: "stop"}.get(number)
-    if name and rng.random() < 0.5:
-        return server.run(output, {name: rng.randint(1, events)})
-    pid = server.start(output)
+def _at_event(server, output, rng, events, fault, **flags):
+    return server.run(output, {fault: rng.randint(1, events)}, **flags)
+
+
+def _at_moment(server, output, rng, seconds, number, **flags):
+    pid = server.start(output, **flags)
     time.sleep(rng.uniform(0, seconds))
     os.kill(pid, number)
     return server.wait(pid)
 
 
-def kill(server, output, rng, events, seconds, reference):
-    before, kills = 0, rng.randint(1, 3)
-    for _ in range(kills):
-        _hit(server, output, rng, events, seconds, signal.SIGKILL)
+def _survive(server, output, reference, kills, **flags):
+    """After each kill, no checkpoint is lost and at most `save_steps` of what was logged; then the end."""
+    steps = [0]
+    for kill_once in kills:
+        kill_once()
         check_at_rest(server.folder / output)
-        step = newest_step(server.folder / output)
-        assert step >= before, "a checkpoint was lost"
-        before = step
-    _end(server, output, reference)
-    return {"kills": kills, "resumed_from": before}
+        steps.append(newest_step(server.folder / output))
+        assert steps[-1] >= steps[-2], "a checkpoint was lost"
+        logged = last_logged(server.folder / output)
+        assert logged - steps[-1] <= DEFAULTS["save_steps"], f"{logged} steps were taken, {steps[-1]} are kept"
+    _end(server, output, reference, **flags)
+    return {"kills": len(kills), "resumed_from": steps[1:]}
+
+
+def moment(server, output, rng, events, seconds, reference):
+    kills = [lambda: _at_moment(server, output, rng, seconds, signal.SIGKILL)]
+    return _survive(server, output, reference, kills)
+
+
+def write(server, output, rng, events, seconds, reference):
+    return _survive(server, output, reference, [lambda: _at_event(server, output, rng, events, "kill")])
+
+
+def chain(server, output, rng, events, seconds, reference):
+    flags = {"max_steps": 60}
+    if not (server.folder / "long").exists():
+        assert server.run("long", **flags) == 0, server.said("long")
+    ways = [
+        lambda: _at_event(server, output, rng, events, "kill", **flags),
+        lambda: _at_moment(server, output, rng, seconds, signal.SIGKILL, **flags),
+    ]
+    return _survive(server, output, weights(server.folder / "long"), [rng.choice(ways) for _ in range(20)], **flags)
 
 
 def stop(server, output, rng, events, seconds, reference):
     number = rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-    code = _hit(server, output, rng, events, seconds, number)
+    if number == signal.SIGTERM and rng.random() < 0.5:
+        code = _at_event(server, output, rng, events, "stop")
+    else:
+        code = _at_moment(server, output, rng, seconds, number)
     # 0: it had ended; -number: before the command had begun to listen
     assert code in (75, 0, -number), f"{number.name}: ended with {code}"
     step = newest_step(server.folder / output)
@@ -100,6 +140,40 @@ def full(server, output, rng, events, seconds, reference):
     assert code in (4, 0), f"{fault} {value}: ended with {code}"
     _end(server, output, reference)
     return {"fault": fault, "value": value, "code": code}
+
+
+def _fill(root):
+    """Take all the room, or all the inodes, that there are."""
+    with contextlib.suppress(OSError):
+        for number in range(1000):
+            (root / f"filler-{number}").touch()
+    with contextlib.suppress(OSError), (root / "filler-0").open("wb", buffering=0) as filler:
+        while filler.write(bytes(4096)):
+            pass
+
+
+def disk(server, output, rng, events, seconds, reference):
+    root, size, inodes = server.folder / output, rng.choice([100, 400, 4096, 8192]), rng.choice([30, 100, 900, 900])
+    root.mkdir()
+    limits = f"size={size}k,nr_inodes={inodes}"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "tmpfs", root], capture_output=True).returncode:
+        return {"limits": "not run: mounting is not allowed"}
+    try:
+        pid = server.start(f"{output}/run")
+        time.sleep(rng.uniform(0, seconds))
+        _fill(root)
+        code = server.wait(pid)
+        assert code in (4, 0), f"{limits}: ended with {code}"
+        assert "Traceback" not in server.said(f"{output}/run")
+        check_at_rest(root / "run")
+        for filler in root.glob("filler-*"):
+            filler.unlink()
+        subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10000", root], check=True)
+        step = newest_step(root / "run")
+        _end(server, f"{output}/run", reference)
+    finally:
+        subprocess.run(["umount", root], check=True)
+    return {"limits": limits, "code": code, "resumed_from": step}
 
 
 def flip(server, output, rng, events, seconds, reference):
@@ -136,7 +210,18 @@ def numbers(server, output, rng, events, seconds, reference):
     return {"fault": fault, "value": value, "step": step, "finite_files": check_finite(server.folder / output)}
 
 
-CASES = {case.__name__: case for case in (kill, stop, full, flip, twice, numbers)}
+CASES = {case.__name__: case for case in (moment, write, chain, stop, full, disk, flip, twice, numbers)}
+COUNTS = {
+    "moment": 200,
+    "write": 200,
+    "chain": 10,
+    "stop": 100,
+    "full": 50,
+    "disk": 40,
+    "flip": 1000,
+    "twice": 30,
+    "numbers": 50,
+}
 
 
 def run(case, seed, server, *facts):
@@ -146,8 +231,11 @@ def run(case, seed, server, *facts):
     try:
         row |= CASES[case](server, output, random.Random(f"{case} {seed}"), *facts) | {"ok": True}
     except Exception as error:
-        log = server.folder / f"{output}.log"
-        row |= {"ok": False, "error": repr(error), "log": log.read_text()[-3000:] if log.exists() else ""}
+        row |= {
+            "ok": False,
+            "error": repr(error),
+            "log": "".join(log.read_text()[-3000:] for log in server.folder.glob(f"{output}*.log")),
+        }
     shutil.rmtree(server.folder / output, ignore_errors=True)
     return row | {"seconds": round(time.time() - began, 1)}
 
@@ -157,25 +245,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=[*CASES, "all"], default="all")
     parser.add_argument("--script", choices=["run_unsup.py", STAGE_1], default="run_unsup.py")
-    parser.add_argument("--method", default="simcse", help="of run_unsup.py")
-    parser.add_argument("--count", type=int, default=200, help="seeds of each case")
+    parser.add_argument("--method", default="infocse", help="of run_unsup.py")
+    parser.add_argument("--count", type=int, help="seeds of each case; hundreds unless given")
     parser.add_argument("--output", type=Path, required=True, help="JSON file, one row a case")
     args = parser.parse_args()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     rows = json.loads(args.output.read_text()) if args.output.exists() else []
     of = args.script if args.script == STAGE_1 else args.method
-    done = {(row["case"], row["seed"]) for row in rows if row.get("of", "simcse") == of}
+    done = {(row["case"], row["seed"]) for row in rows if row["of"] == of}
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, args.script, **material(Path(folder), args.script, args.method))
         assert server.run("reference") == 0, server.said("reference")
         began = time.time()
         assert server.run("timed") == 0, server.said("timed")  # the first one has read the text, too
         facts = server.events("reference"), time.time() - began, weights(server.folder / "reference")
-        for seed in range(args.count):
-            for case in CASES if args.case == "all" else [args.case]:
+        for case in CASES if args.case == "all" else [args.case]:
+            for seed in range(args.count or COUNTS[case]):
                 if (case, seed) not in done:
                     rows.append({"of": of} | run(case, seed, server, *facts))
-                    args.output.write_text(json.dumps(rows, indent=1) + "\n")
+                    args.output.write_text(json.dumps(rows) + "\n")
         server.close()
     for case in CASES:
         ours = [row for row in rows if row["case"] == case]
