@@ -1,4 +1,4 @@
-"""Two gloo processes equal one: loss, gradients and batch statistics (DESIGN: several processes)."""
+"""Two gloo processes, and four, equal one: loss, gradients and batch statistics (DESIGN: several processes)."""
 
 import json
 import multiprocessing
@@ -136,9 +136,9 @@ def make_batches(case, steps):
     return [make_batch(case, 4 + step) for step in range(steps)]
 
 
-def shard(batch, rank):
+def shard(batch, rank, processes):
     dim = 1 if batch["input_ids"].dim() == 3 else 0  # stage 1 has one view
-    return {name: value.chunk(2, dim)[rank].contiguous() for name, value in batch.items()}
+    return {name: value.chunk(processes, dim)[rank].contiguous() for name, value in batch.items()}
 
 
 def measure(model, wrapped, batches):
@@ -178,34 +178,35 @@ class Cached:
         return output
 
 
-def worker(rank, case, folder, out, detached, cached, steps):
+def worker(rank, case, folder, out, detached, cached, steps, processes):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=2)
-    assert dist.get_world_size() == 2
+    dist.init_process_group("gloo", init_method=f"file://{out}/store", rank=rank, world_size=processes)
+    assert dist.get_world_size() == processes
     if detached:
         models.training.gather_with_gradient = gather_without_gradient
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     wrapped = Cached(wrapped, steps) if cached else wrapped
-    loss, gradients, buffers = measure(model, wrapped, [shard(batch, rank) for batch in make_batches(case, steps)])
+    loss, gradients, buffers = measure(model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, steps)])
     dist.all_reduce(loss)
-    torch.save((loss / 2, gradients, buffers), f"{out}/{rank}.pt")
+    torch.save((loss / processes, gradients, buffers), f"{out}/{rank}.pt")
     dist.barrier()
     os._exit(0)  # gloo's threads are not always joined when the process group is taken down, and then this would hang
 
 
 def gather_without_gradient(local):
     """What the family's published code does: other processes' rows are constants."""
-    parts = [torch.zeros_like(local) for _ in range(2)]
+    parts = [torch.zeros_like(local) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, local.detach().contiguous())
     parts[dist.get_rank()] = local
     return torch.cat(parts, dim=1)
 
 
-def run_two(case, folder, out, detached=False, cached=False, steps=1):
+def run_several(case, folder, out, detached=False, cached=False, steps=1, processes=2):
     out.mkdir()
-    mp.start_processes(worker, (case, folder, str(out), detached, cached, steps), nprocs=2, start_method="forkserver")
-    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    facts = (case, folder, str(out), detached, cached, steps, processes)
+    mp.start_processes(worker, facts, nprocs=processes, start_method="forkserver")
+    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(processes)]
 
 
 def worst_ratio(one, two):
@@ -214,15 +215,23 @@ def worst_ratio(one, two):
     return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
 
 
+FOUR = ["simcse", "infocse, aux_weight 1", "esimcse", "diffcse, packed", "stage 1, packed"]
+
+
 @pytest.mark.parametrize(
-    ("case", "cached", "steps"), [*((case, False, 1) for case in CASES), *((case, True, 2) for case in CACHED)]
+    ("case", "cached", "steps", "processes"),
+    [
+        *((case, False, 1, 2) for case in CASES),
+        *((case, True, 2, 2) for case in CACHED),
+        *(pytest.param(case, False, 1, 4, marks=pytest.mark.slow) for case in FOUR),
+    ],
 )
-def test_two_processes_equal_one(case, cached, steps, tiny_bert, tmp_path):
+def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, tmp_path):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
     loss, gradients, buffers = measure(model, model, make_batches(case, steps))
-    two = run_two(case, str(tiny_bert), tmp_path / "two", cached=cached, steps=steps)
-    for other_loss, other_gradients, other_buffers in two:
+    found = run_several(case, str(tiny_bert), tmp_path / "several", cached=cached, steps=steps, processes=processes)
+    for other_loss, other_gradients, other_buffers in found:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
         assert gradients.keys() == other_gradients.keys()
         assert worst_ratio(gradients, other_gradients) <= 1
@@ -235,7 +244,7 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path
     case = "simcse"
     model = build(case, str(tiny_bert))
     _, gradients, _ = measure(model, model, make_batches(case, 1))
-    two = run_two(case, str(tiny_bert), tmp_path / "two", detached=True)
+    two = run_several(case, str(tiny_bert), tmp_path / "two", detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
