@@ -36,7 +36,7 @@ faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on rea
 	$(BIN)/python tests/faults/long.py --output runs/faults.json
 	for of in "--method esimcse" "--script run_pretrain_aux.py"; do for case in moment write; do \
 	    $(BIN)/python tests/faults/long.py --case $$case --count 50 $$of --output runs/faults.json || exit 1; done; done
-	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp
+	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp tests/faults
 	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format

@@ -187,7 +187,9 @@ def worker(rank, case, folder, out, detached, cached, steps, processes):
     model = build(case, folder)
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     wrapped = Cached(wrapped, steps) if cached else wrapped
-    loss, gradients, buffers = measure(model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, steps)])
+    loss, gradients, buffers = measure(
+        model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, steps)]
+    )
     dist.all_reduce(loss)
     torch.save((loss / processes, gradients, buffers), f"{out}/{rank}.pt")
     dist.barrier()

@@ -153,10 +153,15 @@ def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, r
     assert weights(server.folder / "twice") == reference
 
 
-def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path):
-    """Other folder, locale, time zone and hash seed."""
-    environment = os.environ | {"PYTHONHASHSEED": "77", "LC_ALL": "C", "TZ": "Asia/Tokyo", "OMP_NUM_THREADS": "1"}
+PLACES = [("77", "C", "Asia/Tokyo"), ("0", "C.UTF-8", "UTC"), ("1", "de_DE", "Etc/GMT+12"), ("random", "tr_TR", "")]
+
+
+@pytest.mark.parametrize("place", [PLACES[0], *(pytest.param(place, marks=pytest.mark.slow) for place in PLACES[1:])])
+def test_a_fresh_process_elsewhere_gets_the_same_weights(server, reference, tmp_path, place):
+    """Other folder, hash seed, locale and time zone."""
+    environment = os.environ | dict(zip(("PYTHONHASHSEED", "LC_ALL", "TZ"), place, strict=True))
     command = [sys.executable, str(ROOT / "run_unsup.py"), *server.argv(tmp_path / "elsewhere")]
+    environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert weights(tmp_path / "elsewhere") == reference
