@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -67,26 +68,45 @@ def material(folder, script, method):
     return flags | {"dev_file": folder / "dev.tsv", "method": method} | head
 
 
-def _end(server, output, reference, **flags):
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing happened to: its steps, its events, how long it took, its weights."""
+
+    steps: int
+    events: int
+    seconds: float
+    weights: str
+
+    @classmethod
+    def of(cls, server, steps):
+        """Run it twice: the first time it may have text to read."""
+        for name in ("read", "whole"):
+            began = time.time()
+            assert server.run(f"{name}-{steps}", max_steps=steps) == 0, server.said(f"{name}-{steps}")
+        seconds, name = time.time() - began, f"whole-{steps}"
+        return cls(steps, server.events(name), seconds, weights(server.folder / name))
+
+
+def _end(server, output, whole):
     """The same command ends the run with the weights of the run that nothing happened to."""
     check_at_rest(server.folder / output)
-    code = server.run(output, **flags)
+    code = server.run(output, max_steps=whole.steps)
     assert code == 0, f"the same command ended with {code}"
-    assert weights(server.folder / output) == reference, "other weights"
+    assert weights(server.folder / output) == whole.weights, "other weights"
 
 
-def _at_event(server, output, rng, events, fault, **flags):
-    return server.run(output, {fault: rng.randint(1, events)}, **flags)
+def _at_event(server, output, rng, whole, fault):
+    return server.run(output, {fault: rng.randint(1, whole.events)}, max_steps=whole.steps)
 
 
-def _at_moment(server, output, rng, seconds, number, **flags):
-    pid = server.start(output, **flags)
-    time.sleep(rng.uniform(0, seconds))
+def _at_moment(server, output, rng, whole, number):
+    pid = server.start(output, max_steps=whole.steps)
+    time.sleep(rng.uniform(0, whole.seconds))
     os.kill(pid, number)
     return server.wait(pid)
 
 
-def _survive(server, output, reference, kills, **flags):
+def _survive(server, output, whole, kills):
     """After each kill, no checkpoint is lost and at most `save_steps` of what was logged; then the end."""
     steps = [0]
     for kill_once in kills:
@@ -96,49 +116,45 @@ def _survive(server, output, reference, kills, **flags):
         assert steps[-1] >= steps[-2], "a checkpoint was lost"
         logged = last_logged(server.folder / output)
         assert logged - steps[-1] <= DEFAULTS["save_steps"], f"{logged} steps were taken, {steps[-1]} are kept"
-    _end(server, output, reference, **flags)
+    _end(server, output, whole)
     return {"kills": len(kills), "resumed_from": steps[1:]}
 
 
-def moment(server, output, rng, events, seconds, reference):
-    kills = [lambda: _at_moment(server, output, rng, seconds, signal.SIGKILL)]
-    return _survive(server, output, reference, kills)
+def moment(server, output, rng, whole):
+    return _survive(server, output, whole, [lambda: _at_moment(server, output, rng, whole, signal.SIGKILL)])
 
 
-def write(server, output, rng, events, seconds, reference):
-    return _survive(server, output, reference, [lambda: _at_event(server, output, rng, events, "kill")])
+def write(server, output, rng, whole):
+    return _survive(server, output, whole, [lambda: _at_event(server, output, rng, whole, "kill")])
 
 
-def chain(server, output, rng, events, seconds, reference):
-    flags = {"max_steps": 60}
-    if not (server.folder / "long").exists():
-        assert server.run("long", **flags) == 0, server.said("long")
+def chain(server, output, rng, whole):
     ways = [
-        lambda: _at_event(server, output, rng, events, "kill", **flags),
-        lambda: _at_moment(server, output, rng, seconds, signal.SIGKILL, **flags),
+        lambda: _at_event(server, output, rng, whole, "kill"),
+        lambda: _at_moment(server, output, rng, whole, signal.SIGKILL),
     ]
-    return _survive(server, output, weights(server.folder / "long"), [rng.choice(ways) for _ in range(20)], **flags)
+    return _survive(server, output, whole, [rng.choice(ways) for _ in range(20)])
 
 
-def stop(server, output, rng, events, seconds, reference):
+def stop(server, output, rng, whole):
     number = rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
     if number == signal.SIGTERM and rng.random() < 0.5:
-        code = _at_event(server, output, rng, events, "stop")
+        code = _at_event(server, output, rng, whole, "stop")
     else:
-        code = _at_moment(server, output, rng, seconds, number)
+        code = _at_moment(server, output, rng, whole, number)
     # 0: it had ended; -number: before the command had begun to listen
     assert code in (75, 0, -number), f"{number.name}: ended with {code}"
     step = newest_step(server.folder / output)
-    _end(server, output, reference)
+    _end(server, output, whole)
     return {"signal": number.name, "code": code, "resumed_from": step}
 
 
-def full(server, output, rng, events, seconds, reference):
+def full(server, output, rng, whole):
     fault = rng.choice(["full", "readonly", "limit"])
-    value = rng.randint(1, events) if fault != "limit" else rng.randint(2_000, 200_000)
+    value = rng.randint(1, whole.events) if fault != "limit" else rng.randint(2_000, 200_000)
     code = server.run(output, {fault: value})
     assert code in (4, 0), f"{fault} {value}: ended with {code}"
-    _end(server, output, reference)
+    _end(server, output, whole)
     return {"fault": fault, "value": value, "code": code}
 
 
@@ -152,7 +168,7 @@ def _fill(root):
             pass
 
 
-def disk(server, output, rng, events, seconds, reference):
+def disk(server, output, rng, whole):
     root, size, inodes = server.folder / output, rng.choice([100, 400, 4096, 8192]), rng.choice([30, 100, 900, 900])
     root.mkdir()
     limits = f"size={size}k,nr_inodes={inodes}"
@@ -160,7 +176,7 @@ def disk(server, output, rng, events, seconds, reference):
         return {"limits": "not run: mounting is not allowed"}
     try:
         pid = server.start(f"{output}/run")
-        time.sleep(rng.uniform(0, seconds))
+        time.sleep(rng.uniform(0, whole.seconds))
         _fill(root)
         code = server.wait(pid)
         assert code in (4, 0), f"{limits}: ended with {code}"
@@ -170,36 +186,36 @@ def disk(server, output, rng, events, seconds, reference):
             filler.unlink()
         subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10000", root], check=True)
         step = newest_step(root / "run")
-        _end(server, f"{output}/run", reference)
+        _end(server, f"{output}/run", whole)
     finally:
         subprocess.run(["umount", root], check=True)
     return {"limits": limits, "code": code, "resumed_from": step}
 
 
-def flip(server, output, rng, events, seconds, reference):
+def flip(server, output, rng, whole):
     folder = server.folder / output
-    shutil.copytree(server.folder / "reference" / "checkpoint-8", folder)
+    shutil.copytree(server.folder / f"whole-{whole.steps}" / f"checkpoint-{whole.steps}", folder)
     path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
     content, place = bytearray(path.read_bytes()), rng.randrange(8 * path.stat().st_size)
     content[place // 8] ^= 1 << place % 8
     path.write_bytes(content)
-    found = checkpoint_problem(folder, read_run(server.folder / "reference")["run_id"])
+    found = checkpoint_problem(folder, read_run(server.folder / f"whole-{whole.steps}")["run_id"])
     assert found is not None, f"bit {place} of {path.name} was not noticed"
     return {"file": path.name, "bit": place}
 
 
-def twice(server, output, rng, events, seconds, reference):
+def twice(server, output, rng, whole):
     first = server.start(output)
     time.sleep(rng.uniform(0, 0.3))
     second = server.start(output)
     codes = sorted([server.wait(first), server.wait(second)])
     assert codes in ([0, 0], [0, 5]), f"ended with {codes}"
     assert codes == [0, 5] or "already finished" in server.said(output), "both at work"
-    assert weights(server.folder / output) == reference
+    assert weights(server.folder / output) == whole.weights
     return {"codes": codes}
 
 
-def numbers(server, output, rng, events, seconds, reference):
+def numbers(server, output, rng, whole):
     fault, value = rng.choice(["nan_loss", "nan_gradient", "nan_weight"]), rng.choice(["nan", "inf"])
     step, every = rng.randint(1, 24), rng.randint(1, 5)
     code = server.run(output, {fault: step, "value": value}, max_steps=24, save_steps=every, eval_steps=every)
@@ -210,26 +226,27 @@ def numbers(server, output, rng, events, seconds, reference):
     return {"fault": fault, "value": value, "step": step, "finite_files": check_finite(server.folder / output)}
 
 
-CASES = {case.__name__: case for case in (moment, write, chain, stop, full, disk, flip, twice, numbers)}
-COUNTS = {
-    "moment": 200,
-    "write": 200,
-    "chain": 10,
-    "stop": 100,
-    "full": 50,
-    "disk": 40,
-    "flip": 1000,
-    "twice": 30,
-    "numbers": 50,
+# How many of each, and how long a run they befall: moments and signals hit training rather than its preparation.
+CASES = {
+    moment: (200, 40),
+    write: (200, 8),
+    chain: (10, 40),
+    stop: (100, 40),
+    full: (50, 8),
+    disk: (40, 8),
+    flip: (1000, 8),
+    twice: (30, 8),
+    numbers: (50, 8),
 }
+CASES = {case.__name__: (case, *numbers) for case, numbers in CASES.items()}
 
 
-def run(case, seed, server, *facts):
+def run(case, seed, server, whole):
     """One case; what it found, as one row."""
     began, output = time.time(), f"{case}-{seed}"
     row = {"case": case, "seed": seed}
     try:
-        row |= CASES[case](server, output, random.Random(f"{case} {seed}"), *facts) | {"ok": True}
+        row |= CASES[case][0](server, output, random.Random(f"{case} {seed}"), whole) | {"ok": True}
     except Exception as error:
         row |= {
             "ok": False,
@@ -255,14 +272,13 @@ def main():
     done = {(row["case"], row["seed"]) for row in rows if row["of"] == of}
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, args.script, **material(Path(folder), args.script, args.method))
-        assert server.run("reference") == 0, server.said("reference")
-        began = time.time()
-        assert server.run("timed") == 0, server.said("timed")  # the first one has read the text, too
-        facts = server.events("reference"), time.time() - began, weights(server.folder / "reference")
+        wholes = {}
         for case in CASES if args.case == "all" else [args.case]:
-            for seed in range(args.count or COUNTS[case]):
+            _, count, steps = CASES[case]
+            for seed in range(args.count or count):
                 if (case, seed) not in done:
-                    rows.append({"of": of} | run(case, seed, server, *facts))
+                    whole = wholes[steps] = wholes.get(steps) or Whole.of(server, steps)
+                    rows.append({"of": of} | run(case, seed, server, whole))
                     args.output.write_text(json.dumps(rows) + "\n")
         server.close()
     for case in CASES:

@@ -128,6 +128,10 @@ def main():
     """Answer until the input ends."""
     torch.set_num_threads(1)
     lifecycle.draw = lambda *_: None  # the slowest part of a tiny run
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs ignore it, nohup's hang-ups too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
