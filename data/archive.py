@@ -37,6 +37,19 @@ _BROKEN = (
 )
 
 
+class _Header(tarfile.TarInfo):
+    """A header that `tarfile` would take for the end of the archive, after which it would pass over the rest."""
+
+    @classmethod
+    def fromtarfile(cls, tar):
+        try:
+            return super().fromtarfile(tar)
+        except tarfile.EOFHeaderError:  # the zeros that end an archive
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"{error}, at byte {tar.offset}") from error
+
+
 @dataclass
 class Extracted:
     """What `extract` wrote, as paths relative to the target, and how many files it passed over."""
@@ -77,7 +90,7 @@ def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> E
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
             stream = _Limited(gzip.open(raw) if packed else raw, MAX_TOTAL_BYTES, archive)
-            with tarfile.open(fileobj=stream, mode="r|") as tar:
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
                 for count, member in enumerate(tar, start=1):
                     name = _checked(archive, member, names)
                     total += member.size
@@ -86,6 +99,9 @@ def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> E
                         raise BadInput(f"{archive}: more than {limits} in total; refused")
                     if member.isfile():
                         _take(archive, tar, member, keep(name), target, done)
+                while rest := tar.fileobj.read(_BLOCK):
+                    if rest.strip(b"\0"):
+                        raise BadInput(f"{archive}: goes on behind its end; remove it and download it again")
     except _BROKEN as error:
         raise BadInput(f"{archive}: not a whole tar archive ({error}); remove it and download it again") from error
     return done

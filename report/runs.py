@@ -133,7 +133,8 @@ def _text(record: dict[str, Any]) -> str | None:
 def _best(record: dict[str, Any]) -> str | None:
     best = _mapping(record.get("best"))
     value = best.get("value")
-    return f"{value:.2f} at step {best.get('step')}" if isinstance(value, int | float) else None
+    known = isinstance(value, int | float) and abs(value) <= 100  # a correlation in percent; JSON has larger integers
+    return f"{value:.2f} at step {best.get('step')}" if known else None
 
 
 def _start(record: dict[str, Any]) -> str | None:

@@ -154,3 +154,20 @@ def test_a_member_in_the_place_of_another_or_below_a_file_is_refused(tmp_path, t
     path = _tar(tmp_path / "x.tar", *((name, b"x") for name in names))
     with pytest.raises(BadInput, match="in the place of another member, or below a file"):
         extract(path, target, _same)
+
+
+@pytest.mark.parametrize("middle", ["header", "zeros", "end"])
+def test_an_archive_that_ends_before_its_members_do_is_refused(tmp_path, target, middle):
+    """`tarfile` itself takes each of these for the end, and says nothing of what follows."""
+    path = _tar(tmp_path / "x.tar", ("one", b"1"), ("two", b"2"))
+    content = bytearray(path.read_bytes())
+    second = content.index(b"two\0")
+    if middle == "header":
+        content[second] ^= 1
+    elif middle == "zeros":
+        content[second : second + 512] = bytes(512)
+    else:
+        del content[second:]
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"not a whole tar archive|goes on behind its end"):
+        extract(path, target, _same)
