@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA_DIR ?= corpora
 # Processes of `make test`; each computes with one thread.
 TEST_PROCESSES ?= 2
-FUZZ ?= 10000
+FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
@@ -37,7 +37,7 @@ faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on rea
 	for of in "--method esimcse" "--script run_pretrain_aux.py"; do for case in moment write; do \
 	    $(BIN)/python tests/faults/long.py --case $$case --count 50 $$of --output runs/faults.json || exit 1; done; done
 	FAULT_STOPS=20 $(BIN)/python -m pytest -q -m slow tests/ddp tests/faults
-	FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q tests/fuzz
+	FUZZ_RECORD=runs/fuzz.jsonl FUZZ_EXAMPLES=$(FUZZ) $(BIN)/python -m pytest -q -n 2 tests/fuzz
 
 check: $(VENV)/.installed  ## lint and format
 	$(BIN)/ruff check .

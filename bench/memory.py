@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 
 from bench import pair
 from bench.inputs import batch
 from bench.pair import add_arguments
+from bench.timing import apart
 
 __all__ = ["add_arguments", "rows"]
 
 
 def rows(args) -> list[dict]:
     """Peak resident memory in MB, of building the model and taking two steps of InfoCSE."""
-    plain, ours = (_peak(side, args) for side in ("plain", "ours"))
+    plain, ours = (apart(_measure, side, args) for side in ("plain", "ours"))
     row = {"name": "infocse memory", "model": args.model, "precision": args.precision, "runs": 1}
     return [row | {"memory_ratio": round(plain / ours, 2), "plain_mb": round(plain), "ours_mb": round(ours)}]
 
 
-def _peak(side: str, args) -> float:
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    child = context.Process(target=_measure, args=(there, side, args))
-    child.start()
-    there.close()
-    try:
-        return here.recv()
-    finally:
-        child.join()
-
-
-def _measure(answer, side: str, args) -> None:
+def _measure(side: str, args) -> float:
     lm = pair.masked_lm(args.model)
     if side == "plain":
         model = loss = pair.plain(lm)
@@ -41,4 +29,4 @@ def _measure(answer, side: str, args) -> None:
     for seed in (1, 2):
         made = batch(lm.config, args.batch, args.length, seed)
         pair.take_step(model, lambda made=made: loss(**made), args.precision)
-    answer.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import pair, peer
 from bench.inputs import batch
 from bench.pair import add_arguments
-from bench.timing import alternate, bench_row
+from bench.timing import alternate, apart, bench_row
 
 __all__ = ["add_arguments", "rows"]
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 def rows(args) -> list[dict]:
     """InfoCSE's step against the plain one, and SimCSE's against that of sentence-transformers."""
-    return [infocse(args), peer.simcse(args)]
+    return [apart(infocse, args), apart(peer.simcse, args)]
 
 
 def infocse(args) -> dict:

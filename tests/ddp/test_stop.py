@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -47,18 +48,11 @@ def arguments(tiny_bert, text_file, dev_file, tmp_path):
             "--per_device_train_batch_size=4", "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
 
 
-def signalled(arguments, run, number):
-    """Start the run, send one worker a signal once steps are logged; what was said on standard error."""
-    first, began = start([*arguments, f"--output_dir={run}"]), last_logged(run)
-    worker = worker_of(first)
+def wait_for_log(run, began, processes):
+    """Until a step after `began` is logged."""
     while last_logged(run) <= began:
-        assert first.poll() is None, first.stderr.read()
+        assert all(process.poll() is None for process in processes), processes[0].stderr.read()
         time.sleep(0.01)
-    time.sleep(random.uniform(0, 0.2))
-    os.kill(worker, number)
-    said = first.communicate(timeout=120)[1]
-    assert first.returncode != 0, said
-    return said
 
 
 def check_end(arguments, run, whole):
@@ -73,16 +67,32 @@ def check_end(arguments, run, whole):
     assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
 
 
-@pytest.mark.slow  # three launches of two processes
+def start_both(arguments):
+    """Two processes as a cluster's scheduler starts them, without the launcher, which ends with 1 whatever they say."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    command = [sys.executable, str(ROOT / "run_unsup.py"), *arguments]
+    ranks = [{"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+    return [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=common | rank) for rank in ranks]
+
+
+@pytest.mark.slow  # three starts of two processes
 def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_path):
-    run = tmp_path / "run"
+    run, rng = tmp_path / "run", random.Random(0)
     for _ in range(STOPS):
-        said = signalled(arguments, run, signal.SIGTERM)
-        stops = re.findall(r"stopped by (.*) after step ([0-9]+)", said)
-        assert len(stops) == 2, said
-        assert len({step for _, step in stops}) == 1
-        assert {name for name, _ in stops} == {"SIGTERM", "a signal to another process"}
-        assert newest_step(run) == int(stops[0][1])
+        began, both = last_logged(run), start_both([*arguments, f"--output_dir={run}"])
+        wait_for_log(run, began, both)
+        time.sleep(rng.uniform(0, 0.2))
+        rng.choice(both).send_signal(signal.SIGTERM)
+        said = [process.communicate(timeout=120)[1] for process in both]
+        assert [process.returncode for process in both] == [75, 75], said
+        stops = [re.findall(r"stopped by (.*) after step ([0-9]+)", text) for text in said]
+        (one, step), (other, same) = (found for [found] in stops)
+        assert {one, other} == {"SIGTERM", "a signal to another process"}
+        assert newest_step(run) == int(step) == int(same)
         check_at_rest(run)
     check_end(arguments, run, tmp_path / "whole")
 
@@ -90,6 +100,11 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
 @pytest.mark.slow  # three launches of two processes
 def test_a_killed_process_ends_the_other(arguments, tmp_path):
     run = tmp_path / "run"
-    signalled(arguments, run, signal.SIGKILL)
+    first = start([*arguments, f"--output_dir={run}"])
+    worker = worker_of(first)
+    wait_for_log(run, 0, [first])
+    os.kill(worker, signal.SIGKILL)
+    assert "Signal 9 (SIGKILL)" in first.communicate(timeout=120)[1]
+    assert first.returncode == 1
     check_at_rest(run)
     check_end(arguments, run, tmp_path / "whole")

@@ -7,7 +7,9 @@ Finished cases are appended to the file and skipped when the command is given ag
     moment    SIGKILL at a random moment, then the same command to the end
     write     SIGKILL at a random event, while something is opened, renamed, made or removed, then the same
     chain     SIGKILL twenty times, at events and moments, then the same
-    stop      SIGTERM, SIGINT, SIGHUP or SIGUSR1 at a random moment or event, then the same command to the end
+    stop      SIGTERM at a random moment, then the same command to the end
+    event     SIGTERM at a random event, while something is opened, renamed, made or removed, then the same
+    others    SIGINT, SIGHUP or SIGUSR1 at a random moment, then the same
     full      a disk that is full, read-only or limits a file, then the same command to the end
     disk      a real file system, too small or filled by another, bytes or inodes; then room and the same (as root)
     flip      one flipped bit in one file of a checkpoint
@@ -136,17 +138,24 @@ def chain(server, output, rng, whole):
     return _survive(server, output, whole, [rng.choice(ways) for _ in range(20)])
 
 
-def stop(server, output, rng, whole):
-    number = rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-    if number == signal.SIGTERM and rng.random() < 0.5:
-        code = _at_event(server, output, rng, whole, "stop")
-    else:
-        code = _at_moment(server, output, rng, whole, number)
+def _stopped(server, output, whole, number, code):
     # 0: it had ended; -number: before the command had begun to listen
     assert code in (75, 0, -number), f"{number.name}: ended with {code}"
     step = newest_step(server.folder / output)
     _end(server, output, whole)
     return {"signal": number.name, "code": code, "resumed_from": step}
+
+
+def stop(server, output, rng, whole, number=signal.SIGTERM):
+    return _stopped(server, output, whole, number, _at_moment(server, output, rng, whole, number))
+
+
+def event(server, output, rng, whole):
+    return _stopped(server, output, whole, signal.SIGTERM, _at_event(server, output, rng, whole, "stop"))
+
+
+def others(server, output, rng, whole):
+    return stop(server, output, rng, whole, rng.choice([signal.SIGINT, signal.SIGHUP, signal.SIGUSR1]))
 
 
 def full(server, output, rng, whole):
@@ -232,6 +241,8 @@ CASES = {
     write: (200, 8),
     chain: (10, 40),
     stop: (100, 40),
+    event: (50, 40),
+    others: (60, 40),
     full: (50, 8),
     disk: (40, 8),
     flip: (1000, 8),
