@@ -2,7 +2,8 @@
 
 `nn.Dropout` modules are exchanged; they have no parameters, so the state dict stays as it was. On a CPU torch draws a
 floating-point number for each unit and keeps it for the backward pass: an eighth of a training step. Here a unit takes
-16 random bits and leaves one byte.
+16 random bits and leaves one byte. The bits are numpy's, from a seed that torch's generator gives to each operation, so
+that its state is all there is to save.
 
 Sampled rates are drawn in the collator and travel in the batch; here they are only applied, by modules that read the
 rates of the forward pass that is running. They are numbered in the order of the network: embeddings, then of every
@@ -16,11 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 GRAIN = 1 << 16  # rates are rounded to a multiple of its inverse, 0.1 to 0.100006; the scale is that of the rounded one
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 _RATES: ContextVar[Tensor | None] = ContextVar("rates", default=None)
 
 
@@ -49,13 +52,21 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
 def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Which units are kept, one byte each, and what they are multiplied with."""
     cut = (torch.as_tensor(rates, device=device) * GRAIN).round().clamp(max=GRAIN - 1)
-    draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device).random_(-(1 << 63), None)
-    draws = draws.view(torch.int16)[: shape.numel()].view(shape)
-    return draws >= (cut - GRAIN // 2).to(torch.int16), (GRAIN / (GRAIN - cut)).to(dtype)
+    least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
+    if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
+        seed = int(torch.empty((), dtype=torch.int64).random_())
+        draws = np.random.SFC64(seed).random_raw(words).view(np.int16)[: shape.numel()].reshape(shape)
+        kept = torch.from_numpy(np.greater_equal(draws, least.numpy()))
+    else:
+        draws = torch.empty(words, dtype=torch.int64, device=device).random_(-(1 << 63), None)
+        kept = draws.view(torch.int16)[: shape.numel()].view(shape) >= least
+    return kept, (GRAIN / (GRAIN - cut)).to(dtype)
 
 
 def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
-    return kept.view(torch.int8).to(x.dtype).mul_(scale).mul_(x)  # products of mixed types are slow
+    """What is kept of x, times the scale: its bits are multiplied with 0 or 1 first, as integers, which is faster."""
+    bits = _INTEGERS[x.element_size()]
+    return kept.view(torch.int8).to(bits).mul_(scale.view(bits)).view(x.dtype).mul_(x)
 
 
 class _Drop(torch.autograd.Function):

@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from errors import BadInput
-from models.auxiliary import family_of, head_input, run_layers
+from models.auxiliary import backbone_of, family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.packed import Packing
+from models.packed import Packing, make_packable, use_packing
 from views import IGNORED, Masking, View
 
-ROWS = 16  # sentences whose logits exist at the same time
+TOKENS = 512  # whose logits exist at the same time
 
 
 @dataclass
@@ -74,14 +74,20 @@ class ReplacedTokens(Objective):
         args: the method's arguments.
         generator: a frozen masked language model.
         backbone: what the discriminator is a copy of.
+        packed: the generator too computes real tokens only, where its family is known.
     """
 
     reads_projection = True
 
-    def __init__(self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel) -> None:
+    def __init__(
+        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, packed: bool = False
+    ) -> None:
         super().__init__()
         family_of(backbone.config)
         self.generator = generator.requires_grad_(False)
+        self.generator_packed = use_packing(generator.config, packed)
+        if self.generator_packed:
+            make_packable(generator)
         self.discriminator = copy.deepcopy(backbone)
         self.head = nn.Linear(backbone.config.hidden_size, 2)
         nn.init.normal_(self.head.weight, std=backbone.config.initializer_range)
@@ -130,15 +136,36 @@ class ReplacedTokens(Objective):
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         masked = batch.rtd_input_ids.flatten(0, 1)
         uniforms = None if batch.rtd_uniforms is None else batch.rtd_uniforms.flatten(0, 1)
-        parts = []
-        for rows in torch.arange(len(ids), device=ids.device).split(ROWS):
-            logits = self.generator(input_ids=masked[rows], attention_mask=mask[rows]).logits
-            parts.append(logits.argmax(-1) if uniforms is None else sampled(logits, uniforms[rows]))
         kept = mask == 0
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
             kept |= batch.rtd_labels.flatten(0, 1) == IGNORED
-        return torch.where(kept, ids, torch.cat(parts))
+        write = self._write_packed if self.generator_packed else self._write
+        return torch.where(kept, ids, write(masked, mask, uniforms))
+
+    def _write(self, ids: Tensor, mask: Tensor, uniforms: Tensor | None) -> Tensor:
+        """The generator's tokens for masked ids, (T, L) -> (T, L)."""
+        parts = []
+        for rows in torch.arange(len(ids), device=ids.device).split(max(1, TOKENS // ids.shape[1])):
+            logits = self.generator(input_ids=ids[rows], attention_mask=mask[rows]).logits
+            parts.append(chosen(logits, None if uniforms is None else uniforms[rows]))
+        return torch.cat(parts)
+
+    def _write_packed(self, ids: Tensor, mask: Tensor, uniforms: Tensor | None) -> Tensor:
+        """The same for real tokens; zeros elsewhere."""
+        packing, backbone = Packing.of(mask), backbone_of(self.generator)
+        states = packing.run(backbone.encoder.layer, packing.embed(backbone.embeddings, ids))[0]
+        output = self.generator.get_submodule(family_of(self.generator.config).output)
+        uniforms = None if uniforms is None else packing.pack(uniforms)
+        parts = []
+        for tokens in torch.arange(len(states), device=ids.device).split(TOKENS):
+            parts.append(chosen(output(states[tokens]), None if uniforms is None else uniforms[tokens]))
+        return packing.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
+
+
+def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
+    """Logits (..., V) -> the likeliest tokens, or with numbers (...) in [0, 1) drawn ones, (...)."""
+    return logits.argmax(-1) if uniforms is None else sampled(logits, uniforms)
 
 
 def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
@@ -156,7 +183,8 @@ def detector(args: Arguments, encoder: SentenceEncoder) -> ReplacedTokens:
             f"--generator '{args.generator}' has {config.vocab_size} tokens, the encoder {encoder.config.vocab_size}: "
             "choose a generator with the encoder's vocabulary"
         )
-    return ReplacedTokens(args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder.backbone)
+    generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
+    return ReplacedTokens(args, generator, encoder.backbone, encoder.packed)
 
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:

@@ -47,8 +47,8 @@ class Arguments(simcse.Arguments):
 
 
 def views(args: Arguments) -> list[View]:
-    """Query and key: the same sentence."""
-    return [View(), View()]
+    """One: query and key are the same sentence, in two encoders."""
+    return [View()]
 
 
 def masking(args: Arguments) -> tuple[Masking, ...]:
@@ -75,7 +75,7 @@ class Memory(nn.Module):
 
 
 class MomentumContrast(Objective):
-    """InfoNCE of a view against the momentum encoder's keys of the other view and the queue."""
+    """InfoNCE of sentences against the momentum encoder's keys, of the second of a pair, and the queue."""
 
     reads_projection = True
 
@@ -86,8 +86,8 @@ class MomentumContrast(Objective):
         self.temperature = temperature
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled[:1])[0]
-        keys = self.memory.encode(batch, 1, encoded)
+        query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
+        keys = self.memory.encode(batch, min(1, len(batch.input_ids) - 1), encoded)
         loss = info_nce(query, keys, self.temperature, self.memory.queue.contents())
         self.memory.queue.push(keys)
         return {"contrastive": Term(loss, 1.0)}

@@ -30,12 +30,12 @@ def make_batch(config, uniforms=False):
     return batch | ({"rtd_uniforms": torch.rand(ids.shape, generator=generator)} if uniforms else {})
 
 
-def build(folder, **options):
+def build(folder, packed=False, **options):
     args = diffcse.Arguments(generator=str(folder), generator_dropout=False, rtd_weight=1.0, **options)
     config = load_config(str(folder))
     set_dropout(config, 0.0)
     torch.manual_seed(2)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64)
+    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64, packed)
     projection = projection_named("linear_tanh", config.hidden_size, 0.3)
     model = EncoderForTraining(encoder, projection, diffcse.build(args, encoder, projection, str(folder))).train()
     return model, model.objectives[1]
@@ -112,6 +112,20 @@ def test_a_sampled_rewrite_differs_from_the_likeliest_and_repeats(tiny_bert):
     assert torch.equal(one, again)
     likeliest = rtd.rewrite(Batch(**{n: v for n, v in batch.items() if n != "rtd_uniforms"}))
     assert (one != likeliest).float().mean() > 0.1
+
+
+@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("tokens", ["argmax", "sample"])
+def test_a_packed_generator_writes_the_same_tokens(request, tiny, tokens):
+    from models.objectives.base import Batch
+
+    folder = request.getfixturevalue(tiny)
+    batch = Batch(**make_batch(load_config(str(folder)), uniforms=tokens == "sample"))
+    padded, packed = (build(folder, packed, rtd_tokens=tokens)[1] for packed in (False, True))
+    assert (padded.generator_packed, packed.generator_packed) == (False, True)
+    written = padded.rewrite(batch)
+    assert torch.equal(packed.rewrite(batch), written)
+    assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3
 
 
 def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta):
