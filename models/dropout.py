@@ -82,12 +82,12 @@ class _Drop(torch.autograd.Function):
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor | float, scaling: float
+    query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor | float | None, scaling: float
 ) -> Tensor:
-    """Scaled dot-product attention whose weights are dropped, at one rate or at a rate a sentence.
+    """Scaled dot-product attention whose weights are dropped, at one rate, at a rate a sentence, or not at all.
 
-    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1) or a
-    number. On a CPU, torch's own attention has no fast path with dropout and copies more.
+    Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1), a number
+    or None. On a CPU, torch's own attention has no fast path with dropout and copies more.
     """
     return _Attend.apply(query, key, value, keys, rates, scaling)
 
@@ -102,17 +102,18 @@ class _Attend(torch.autograd.Function):
         if keys is not None:
             weights.masked_fill_(~keys, torch.finfo(weights.dtype).min)
         weights = weights.softmax(-1, dtype=weights.dtype)
-        drawn = _draw(weights.shape, rates, weights.device, weights.dtype)
+        drawn = () if rates is None else _draw(weights.shape, rates, weights.device, weights.dtype)
         ctx.save_for_backward(query, key, value, weights, *drawn)
         ctx.scaling = scaling
-        return _scaled(weights, *drawn) @ value
+        return (_scaled(weights, *drawn) if drawn else weights) @ value
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
         query, key, value, weights, *drawn = ctx.saved_tensors
         gradient = gradient.contiguous()
-        d_value = _scaled(weights, *drawn).transpose(2, 3) @ gradient
-        d_weights = _scaled(gradient @ value.transpose(2, 3), *drawn)
+        d_value = (_scaled(weights, *drawn) if drawn else weights).transpose(2, 3) @ gradient
+        d_weights = gradient @ value.transpose(2, 3)
+        d_weights = _scaled(d_weights, *drawn) if drawn else d_weights
         d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).mul_(ctx.scaling)
         return d_scores @ key, d_scores.transpose(2, 3) @ query, d_value, None, None, None
 

@@ -55,10 +55,10 @@ def _plain_attention(query, key, value, keys, rate, scaling, seed):
     scores = scaling * query @ key.transpose(2, 3)
     weights = scores.masked_fill(~keys, float("-inf")).softmax(-1)
     torch.manual_seed(seed)
-    return weights * drop(torch.ones_like(weights), rate) @ value
+    return weights * (1.0 if rate is None else drop(torch.ones_like(weights), rate)) @ value
 
 
-@pytest.mark.parametrize("rates", [0.0, 0.3, torch.tensor([0.0, 0.2, 0.7]).view(3, 1, 1, 1)])
+@pytest.mark.parametrize("rates", [None, 0.0, 0.3, torch.tensor([0.0, 0.2, 0.7]).view(3, 1, 1, 1)])
 def test_attention_and_its_gradients_equal_plain_operations(rates):
     generator = torch.Generator().manual_seed(2)
     query, key, value, gradient = (torch.randn(3, 5, 2, 4, generator=generator).double() for _ in range(4))
