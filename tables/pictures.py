@@ -39,6 +39,8 @@ def points(table: Table, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any,
 
 def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
     found = list(points(table, rows))
+    others = sorted({one["backbone"] for one in rows if one["ours"] and one["backbone"] != one["paper_backbone"]})
+    backbone = f" ({', '.join(others)})" if others else ""
     names = dict.fromkeys(f"{series}, {whose}" for series, *_ in found for whose in ("paper", "ours"))
     for name, look in looks(names).items():
         series, whose = name.rsplit(", ", 1)
@@ -47,7 +49,8 @@ def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
         shown = sorted(point for point in shown if point[1] is not None)
         if shown:
             xs, ys, stds = zip(*shown, strict=True)
-            axes.errorbar(xs, ys, yerr=stds, markersize=7, linewidth=1.6, capsize=3, label=name,
+            axes.errorbar(xs, ys, yerr=stds, markersize=7, linewidth=1.6, capsize=3,
+                          label=name if whose == "paper" else name + backbone,
                           linestyle="--" if whose == "paper" else "-", **look)  # fmt: skip
     if table.figure.log:
         axes.set_xscale("symlog", linthresh=1) if any(x == 0 for _, x, *_ in found) else axes.set_xscale("log")
