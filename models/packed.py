@@ -20,7 +20,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from models.dropout import attend, rates_of, running_rates
+from models.dropout import attend, backward_is_slow, rates_of, running_rates
 from models.rows import collect, rounded, spread
 from views import IGNORED
 
@@ -181,18 +181,12 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     rates = packing.rates if module.training else None
     if rates is not None:
         mixed = attend(query, key, value, packing.keys, module.dropout.of(rates).view(-1, 1, 1, 1), scaling)
-    elif dropout or _backward_is_slow(query):
+    elif dropout or backward_is_slow(query):
         mixed = attend(query, key, value, packing.keys, dropout or None, scaling)
     else:
         mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, scale=scaling)
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
     return collect(rows, packing.queries).view(1, -1, heads, width), None
-
-
-def _backward_is_slow(query: Tensor) -> bool:
-    """Whether torch's attention loses to `attend`: on a CPU in bfloat16 its backward pass does, 7-fold at 32 tokens."""
-    half_on_cpu = query.dtype == torch.bfloat16 and query.device.type == "cpu"
-    return query.requires_grad and half_on_cpu and query.shape[2] <= 256  # at 512 it is ahead
 
 
 AttentionInterface.register(NAME, packed_attention)
