@@ -32,7 +32,7 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
         BadInput: with file and line or row: the file is missing, empty or damaged, lacks the column, or holds what
             is not UTF-8 text.
     """
-    texts = _column(path, column) if _is_parquet(path) else (text for _, text in lines(path))
+    texts = _column(path, column) if is_parquet(path) else (text for _, text in lines(path))
     empty = True
     while piece := list(islice(texts, ROWS)):
         empty = False
@@ -41,7 +41,7 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
         raise BadInput(f"{path}: holds no text; leave the file out")
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """By its first bytes, whatever it is called, as compressed files are told apart too."""
     try:
         with path.open("rb") as file:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errors import BadInput
-from eval.encode_corpus.inputs import Lines, pieces, stem_of
+from eval.encode_corpus.inputs import Lines, is_parquet, pieces, stem_of
 from eval.encode_corpus.vectors import WRITERS, shape_of, stored
-from eval.kept import claim, read_json, write_json, writing
+from eval.kept import MANIFEST, claim, read_json, write_json, writing
 from eval.task import Encoder
 
+RECORDS = "*.done.json"
 _AGAIN = "remove it, and the shard is computed again"
 
 
@@ -44,19 +45,24 @@ class Job:
         return [self.folder / name for name in (*WRITERS[self.format].names(stem, self.dtype), f"{stem}.done.json")]
 
     def check(self, paths: Sequence[Path]) -> None:
-        """BadInput where two shards would be written to the same file."""
+        """BadInput where two shards would be written to the same file, or one over a file that is not ours."""
         times = Counter(output for path in paths for output in self.outputs(path))
         for output, count in times.items():
             if count > 1:
                 both = [str(path) for path in paths if output in self.outputs(path)]
                 raise BadInput(f"{both[0]} and {both[1]}: both would be written to {output}; rename one")
+        inputs = {path.resolve() for path in paths}
+        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` asks whose records
+        for output in times:
+            if output.resolve() in inputs or (not ours and output.exists()):
+                raise BadInput(f"{output}: is there already, and vectors would replace it; choose another --output")
 
     def start(self, device: str) -> Encoder:
         """The encoder, when the folder is found to be for its vectors."""
         encode = self.make_encode(device)
         manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.format,
                     "dtype": self.dtype}  # fmt: skip
-        claim(self.folder, manifest, "*.done.json")
+        claim(self.folder, manifest, RECORDS)
         return encode
 
     def encode_shard(self, encode: Encoder, path: Path) -> dict:
@@ -81,7 +87,7 @@ class Job:
                 vectors = encode(texts)
                 writer.append(stored(vectors, self.dtype))
                 rows, width = rows + len(vectors), vectors.shape[1]
-        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width}
+        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
         write_json(record, facts)
         return {**facts, "new": True}
 
@@ -89,10 +95,16 @@ class Job:
         facts = read_json(record, "the record of a shard", _AGAIN)
         if facts.get("sha256") != source:
             raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
+        for name, now in self._column(path).items():
+            if facts.get(name, now) != now:
+                raise BadInput(f"{path}: its vectors are of column '{facts[name]}', not '{now}'; choose another --output")
         expected, found = (self.dtype, facts.get("rows"), facts.get("width")), shape_of(entries)
         if found != expected:
             raise BadInput(f"{entries}: holds {found}, but {record.name} says {expected}; {_AGAIN}")
         return facts
+
+    def _column(self, path: Path) -> dict[str, str]:
+        return {"column": self.column} if is_parquet(path) else {}
 
 
 def _digest(path: Path) -> str:

@@ -56,7 +56,7 @@ def shards(tmp_path, sentences):
 
 
 def job(folder, make=Letters, **settings):
-    return Job(make, numbered_lines, folder, column="body", **settings)
+    return Job(make, numbered_lines, folder, **{"column": "body"} | settings)
 
 
 def names(folder):
@@ -169,6 +169,26 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     assert "holds shards but no manifest.json" in refused(encode_corpus, job(out), given, 1)
     del before["manifest.json"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("shard", ["c.parquet", "c.txt"])  # the file to be replaced is the input, or a stranger's
+def test_no_file_that_is_not_ours_is_replaced(tmp_path, shard):
+    theirs = tmp_path / "c.parquet"
+    theirs.write_bytes(table_of(["a", "b"]))
+    (tmp_path / "c.txt").write_text("a\n")
+    before = theirs.read_bytes()
+    said = refused(encode_corpus, job(tmp_path), [str(tmp_path / shard)], 1)
+    assert said == f"{theirs}: is there already, and vectors would replace it; choose another --output"
+    assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
+
+
+def test_vectors_of_another_column_are_not_taken_for_those_asked_for(tmp_path):
+    path, out = tmp_path / "c.parquet", tmp_path / "out"
+    pq.write_table(pa.table({"body": ["a"], "title": ["b"]}), path)
+    encode_corpus(job(out), [str(path)], 1)
+    said = refused(encode_corpus, job(out, column="title"), [str(path)], 1)
+    assert said == f"{path}: its vectors are of column 'body', not 'title'; choose another --output"
+    assert [one["new"] for one in encode_corpus(job(out), [str(path)], 1)] == [False]
 
 
 def test_a_worker_process_refuses_in_the_same_words(shards, tmp_path):
