@@ -51,11 +51,12 @@ class Collator:
         corpus: the token ids.
         tokenizer: gives the special tokens and, for whole words, the word boundaries.
         views: one entry a view; with rows of several sentences view i shows sentence i.
-        max_length: tokens of a sentence, special ones included; the rest is cut off.
+        max_length: tokens of a sentence, special ones included; the rest is cut off, before an edit sees it.
         seed: of all draws.
         masking: which views get a masked twin; several twins have different names.
         width: of the embeddings, where a view perturbs them.
         operations: O, the dropout operations of the network, for views that draw a rate for each.
+        longest: tokens an edited sentence may grow to: the model's limit (default: max_length).
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
@@ -76,6 +77,7 @@ class Collator:
         masking: Sequence[Masking] = (),
         width: int = 0,
         operations: int = 1,
+        longest: int | None = None,
     ) -> None:
         self.corpus = corpus
         self.frame = Frame.of(tokenizer)
@@ -83,6 +85,7 @@ class Collator:
             raise BadInput(f"--max_length {max_length}: the {self.frame.size} special tokens leave no room for text")
         self.views = list(views)
         self.max_length = max_length
+        self.longest = longest or max_length
         self.seed = seed
         self.masking = tuple(masking)
         self.width = width
@@ -108,8 +111,8 @@ class Collator:
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all views, view by view in one row without special tokens, and the T sentences' lengths."""
-        longest = self.max_length - self.frame.size
-        read = [self.corpus.sentences(indices, column, longest) for column in range(self.corpus.columns)]
+        cut, longest = self.max_length - self.frame.size, self.longest - self.frame.size
+        read = [self.corpus.sentences(indices, column, cut) for column in range(self.corpus.columns)]
         parts = []
         for number, view in enumerate(self.views):
             flat, lengths = read[number % len(read)]  # of one column every view shows the same

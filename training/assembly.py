@@ -99,7 +99,7 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
     if corpus.columns > 1 and corpus.labels is None:
         views = views[:1] * corpus.columns
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations)
+    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)
 
 
 def make_trainer(

@@ -34,7 +34,8 @@ class Arguments(moco.Arguments):
     repeat_unit: Literal["subword", "word"] = field(default="subword", metadata={"help": "what is repeated"})
     repeat_count: Literal["code", "paper"] = field(
         default="code",
-        metadata={"help": "code: 0 to min(10, rate x length) - 1; paper: 0 to max(2, rate x length), section 3.1"},
+        metadata={"help": "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to "
+                  "max(2, rate x length), section 3.1"},
     )
 
 
@@ -43,12 +44,15 @@ def repeat(
 ) -> np.ndarray:
     """Repeat some units of a sentence in place: (L,) ids -> (L',) ids, L' >= L.
 
-    The number of units is drawn anew in every epoch (the official code draws once, when it tokenises).
+    The number of units is drawn anew in every epoch (the official code draws once, when it tokenises). A sentence is
+    cut before it is repeated, as the official code does with subwords, so that the longest ones grow too.
     """
     unit_of = np.cumsum(starts) if unit == "word" else np.arange(len(ids))  # pieces of a word share its number
     units = np.unique(unit_of)
-    most = int(rate * len(units))
-    drawn = generator.integers(0, max(2, most), endpoint=True) if count == "paper" else _as_coded(most, generator)
+    if count == "paper":
+        drawn = generator.integers(0, max(2, int(rate * len(units))), endpoint=True)
+    else:
+        drawn = generator.integers(0, max(1, _below(len(units), rate, unit)))
     chosen = generator.choice(units, size=min(drawn, len(units)), replace=False)
     again = np.flatnonzero(np.isin(unit_of, chosen))
     place = np.concatenate([np.arange(len(ids)), again])
@@ -56,8 +60,9 @@ def repeat(
     return ids[place[np.lexsort((place, second, unit_of[place]))]]
 
 
-def _as_coded(most: int, generator: np.random.Generator) -> int:
-    return int(generator.integers(0, min(10, most))) if most else 0
+def _below(count: int, rate: float, unit: str) -> int:
+    """What the number of repeated units stays below in the official code, whose subwords include the special ones."""
+    return min(10, int(rate * (count + 2))) if unit == "subword" else min(10, count, max(2, int(rate * count)))
 
 
 def views(args: Arguments) -> list[View]:

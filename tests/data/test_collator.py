@@ -254,6 +254,14 @@ def test_an_edited_view_is_cut_to_the_length_and_lengthens_the_batch(corpus, tok
     assert (made["input_ids"][1, :, -1] == tokenizer.sep_token_id).all()
 
 
+def test_an_edited_view_may_grow_up_to_the_model_s_limit(corpus, tokenizer):
+    views = [View(), View(lambda ids, starts, rng: np.append(ids, ids[:5]))]
+    plain = Collator(corpus, tokenizer, views, 12, 0, longest=512)(batch_of(*range(40)))["attention_mask"].sum(2)
+    assert (plain[1] == plain[0] + (plain[0] - 2).clamp(max=5)).all() and plain[0].max() == 12
+    capped = Collator(corpus, tokenizer, views, 12, 0, longest=14)(batch_of(*range(40)))["attention_mask"].sum(2)
+    assert torch.equal(capped[1], plain[1].clamp(max=14))
+
+
 def test_the_corpus_is_left_as_it_was(corpus, tokenizer):
     before = np.array(corpus.ids)
     collator(corpus, tokenizer, masking=Masking(1.0, "mask", views=(0, 1)))(batch_of(*range(20)))
