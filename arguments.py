@@ -159,6 +159,8 @@ class RunArguments(TrainingArguments):
         for name, reason in _REFUSED.items():
             if getattr(self, name):
                 raise BadInput(f"--{name}: {reason}")
+        if self.eval_strategy != "steps":
+            raise BadInput(f"--eval_strategy {self.eval_strategy}: is always steps; --dev none chooses no best model")
         super().__post_init__()
 
 
@@ -173,12 +175,16 @@ _RANGES = {
 _REFUSED = {
     "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
     "enable_jit_checkpoint": "signals are answered here, after the step",
+    "eval_on_start": "a resumed run would evaluate where the uninterrupted one does not; use `python -m eval` on the start",
+    "resume_from_checkpoint": "the same command goes on by itself, from the newest whole checkpoint",
+    "push_to_hub": "would upload the run's folder, pickles and paths included; use `python -m export --push_to_hub`",
+    "hub_token": "would be written into run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",
     "save_only_model": "a run could not go on from such a checkpoint",
     "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
 }
 
-# Fields that change neither the weights nor what is selected: they may differ when a run is resumed. All
-# others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them; see `is_longer`.
+# Fields that change neither the weights nor what is selected: they may differ when a run is resumed (what files hold is
+# compared by content). All others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them; see `is_longer`.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy

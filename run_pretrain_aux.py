@@ -26,7 +26,7 @@ from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.lifecycle import Run, set_dropout
 from training.plan import dry_run, plan
-from training.provenance import weights_hash
+from training.provenance import contents, weights_hash
 from training.stopping import stoppable
 from training.trainer import EmbeddingTrainer
 from views import Masking
@@ -78,8 +78,9 @@ def main(argv: list[str] | None = None) -> None:
     identity = {
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
+        "contents": contents(vars(model_args)),
     }
-    run = Run("run_pretrain_aux.py", argv, groups, identity)
+    run = Run("run_pretrain_aux.py", argv, groups, identity, find_files(data_args.train_file, data_args.data_dir))
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(groups, tokenizer, blocks)

@@ -44,7 +44,8 @@ class Corpus:
         self.offsets = np.load(self.folder / "offsets.npy", mmap_mode="r") if offsets is None else offsets
         stored = self.folder / "labels.npy"
         self.labels = np.load(stored, mmap_mode="r") if labels is None and stored.exists() else labels
-        self.facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
+        facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
+        self.facts = {name: value for name, value in facts.items() if name != "files"}  # older caches: whoever made them
 
     def __reduce__(self):
         # A worker process opens the files itself; a pickled memory map would be a copy of all tokens.
@@ -58,11 +59,14 @@ class Corpus:
     def columns(self) -> int:
         return self.offsets.shape[1] - 1
 
-    def sample(self, count: int, seed: int) -> Corpus:
-        """`count` of the rows, drawn without replacement; more than there are, or none, are refused by BadInput."""
+    def sample_rows(self, count: int, seed: int) -> np.ndarray:
+        """`count` row numbers, drawn without replacement; more than there are, or none, are refused by BadInput."""
         if not 1 <= count <= len(self):
             raise BadInput(f"--max_rows {count}: the text has {len(self):,} rows")
-        rows = draws.permutation(seed, 0, len(self), "sample")[:count]
+        return draws.permutation(seed, 0, len(self), "sample")[:count]
+
+    def sample(self, rows: np.ndarray) -> Corpus:
+        """Some of the rows, by number, in that order."""
         return Corpus(self.folder, self.offsets[rows], None if self.labels is None else self.labels[rows])
 
     def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +118,7 @@ def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int
 
 
 def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
-    facts = {"files": [path.name for path in reader.paths], "sha256": content, "columns": reader.columns}
+    facts = {"sha256": content, "columns": reader.columns}
     with whole_folder(folder, "facts.json") as partial:
         write_corpus(partial, _tokenised(reader, tokenizer), facts)
         facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}

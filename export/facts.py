@@ -51,7 +51,8 @@ class Facts:
     def text(self) -> dict[str, Any]:
         """The training text: files (names), sha256, rows, columns."""
         text = self.trajectory.get("text")
-        return text if isinstance(text, dict) and isinstance(text.get("files"), list) else {}
+        files = self.record.get("text_files") or (text.get("files") if isinstance(text, dict) else None)
+        return text | {"files": files} if isinstance(text, dict) and isinstance(files, list) else {}
 
     @property
     def base_hash(self) -> str | None:

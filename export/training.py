@@ -15,7 +15,7 @@ from export.text import command_line, escape, fenced, short
 _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
-_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size"}
+_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 
 
 def training(facts: Facts) -> str:

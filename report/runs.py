@@ -125,7 +125,7 @@ def _commit(record: dict[str, Any]) -> str | None:
 
 def _text(record: dict[str, Any]) -> str | None:
     text = _mapping(_mapping(record.get("trajectory")).get("text"))
-    files, rows = text.get("files"), text.get("rows")
+    files, rows = record.get("text_files") or text.get("files"), text.get("rows")
     names = ", ".join(_last(name) for name in files) if isinstance(files, list) else None
     return f"{names} ({rows:,} rows)" if names and isinstance(rows, int) else names
 

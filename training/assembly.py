@@ -53,6 +53,8 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     objectives = method.build(method_args, encoder, projection, source)
     for objective in objectives if bf16 else []:
         objective.hold_frozen(torch.bfloat16)
+    if kept and not any(objective.reads_projection for objective in objectives):
+        raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
     encoder.head = projection if kept else None
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
@@ -96,7 +98,9 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views(method_args)
-    if corpus.columns > 1 and corpus.labels is None:
+    if corpus.labels is None and corpus.columns > len(views):
+        if method.masking(method_args) or any(view.edit or view.perturb for view in views):
+            raise BadInput(f"--columns {corpus.columns}: this method has {len(views)} views, each of one column at most")
         views = views[:1] * corpus.columns
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)

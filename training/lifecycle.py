@@ -12,17 +12,30 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments
 
 from arguments import MAY_DIFFER
-from errors import ProjectError, Stopped
+from errors import BadInput, ProjectError, Stopped
+from models.collectives import sum_over_processes
 from report.curves import draw
 from training.callbacks import RunLog
-from training.checkpoint import RUN_FILE, Start, checkpoints, clean, open_run, run_id_of, state_of, status_of, write_run
+from training.checkpoint import (
+    RUN_FILE,
+    Start,
+    checkpoints,
+    clean,
+    open_run,
+    read_run,
+    run_id_of,
+    state_of,
+    status_of,
+    write_run,
+)
 from training.lock import locked
 from training.manifest import installed
-from training.provenance import provenance
+from training.provenance import earlier_starts, provenance
 from training.stopping import STOPPING
 from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
 from training.trainer import EmbeddingTrainer
@@ -38,10 +51,18 @@ class Run:
     Args:
         script: the script's name, for the record.
         groups: the parsed dataclasses; the TrainingArguments among them name the folder.
-        identity: what the settings name by path, by content: hashes of the text and of the start checkpoint.
+        identity: what decides the numbers and is no setting: hashes of the texts and of the start checkpoint.
+        files: of the training text, whose names the record shows.
     """
 
-    def __init__(self, script: str, argv: Sequence[str], groups: Sequence[Any], identity: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        script: str,
+        argv: Sequence[str],
+        groups: Sequence[Any],
+        identity: dict[str, Any],
+        files: Sequence[Path] = (),
+    ) -> None:
         self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
         settings = {name: value for group in groups for name, value in _settings(group).items()}
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
@@ -53,6 +74,7 @@ class Run:
             "command": ["python", script, *argv],
             "settings": settings,
             "trajectory": self.trajectory,
+            "text_files": [path.name for path in files],
             **provenance(),
         }
         self._began = time.time()
@@ -66,11 +88,12 @@ class Run:
         Raises:
             ProjectError: the folder is refused, owned by another command, or on a disk that cannot be written.
         """
-        if dry_run:
-            self.args.output_dir = tempfile.mkdtemp(prefix="dry-run-")
         if self.args.process_index > 0:
             logging.disable(logging.WARNING)  # one voice
-        with storage_errors(self.args.output_dir), ExitStack() as stack:
+        with ExitStack() as stack:
+            if dry_run:
+                self.args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
+            stack.enter_context(storage_errors(self.args.output_dir))
             found: list[Start | ProjectError | None] = [None]
             if self.args.process_index == 0:
                 try:
@@ -78,6 +101,8 @@ class Run:
                         found = [self._decide(stack, dry_run)]
                 except ProjectError as error:
                     found = [error]
+                except OSError as error:  # a file on the way, a dangling link, a name that is too long
+                    found = [BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")]
             start = broadcast_object_list(found)[0]
             if isinstance(start, ProjectError):
                 raise start
@@ -94,6 +119,7 @@ class Run:
         start = open_run(str(root), self.trajectory)  # under the lock: another command may have gone on until now
         if (root / RUN_FILE).is_file():
             self.record["run_id"] = run_id_of(root)
+            self.record["earlier_starts"] = earlier_starts(read_run(root), self.record)
         return start
 
     def train(self, trainer: EmbeddingTrainer, start: Start, description: str) -> None:
@@ -121,7 +147,9 @@ class Run:
         batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
         with STOPPING.held(), memory_errors(batch):
             trainer.train(resume_from_checkpoint=start.checkpoint)
-        if STOPPING.name is not None or trainer.state.global_step < trainer.state.max_steps:
+            stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
+            stopped = bool(sum_over_processes(stopped))  # a signal at the last steps may have reached one of them only
+        if stopped or trainer.state.global_step < trainer.state.max_steps:
             step, asked = trainer.state.global_step, STOPPING.name or "a signal to another process"
             raise Stopped(f"stopped by {asked} after step {step}; the same command goes on from there")
 

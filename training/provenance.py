@@ -1,9 +1,13 @@
-"""What produced a number: versions, commit, machine, and the content of the start checkpoint."""
+"""What produced a number: versions, commit, machine, and the content of what settings only name."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,9 @@ import torch
 
 from training.manifest import sha256
 
+logger = logging.getLogger(__name__)
+_MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model
+    *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json""".split()
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
@@ -44,3 +51,37 @@ def weights_hash(path: str) -> str:
     if not file.is_file():
         return path
     return sha256(file)
+
+
+def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """sha256 of the files of every local model folder, and of every JSON file, that a setting names: {setting: {file}}."""
+    found = {name: _hashes(Path(value)) for name, value in settings.items() if isinstance(value, str) and value}
+    return {name: hashes for name, hashes in found.items() if hashes}
+
+
+def _hashes(path: Path) -> dict[str, str]:
+    if path.suffix == ".json" and path.is_file():
+        return {path.name: sha256(path)}
+    if not (path / "config.json").is_file():
+        return {}
+    files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
+    return {file.name: sha256(file) for file in sorted(files)}
+
+
+def digest(content: Any) -> str:
+    """sha256 of JSON values."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """With what a run has been trained before this start of it, where that differs; other versions are said."""
+    names = ("commit", "versions", "hardware", "command")
+    before = {name: old.get(name) for name in names}
+    listed = [start for start in old.get("earlier_starts", []) if start != before]
+    if before == {name: new[name] for name in names}:
+        return listed
+    then = before["versions"] or {}
+    changed = [f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now]
+    if changed:
+        logger.warning("the run was begun with %s: its numbers may not be those of one version", ", ".join(changed))
+    return [*listed, before]

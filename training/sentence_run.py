@@ -19,7 +19,7 @@ from models.loading import load_tokenizer
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from training.lifecycle import Run
 from training.plan import dry_run, plan
-from training.provenance import weights_hash
+from training.provenance import contents, digest, weights_hash
 from training.registry import SCRIPTS, load_method
 from training.trainer import EmbeddingTrainer
 
@@ -38,11 +38,16 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
     files, columns = find_files(data_args.train_file, data_args.data_dir), getattr(data_args, "columns", None)
     with args.main_process_first(desc="tokenise"):
         corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
-    if data_args.max_rows is not None:
-        corpus = corpus.sample(data_args.max_rows, args.seed)
+    rows = None if data_args.max_rows is None else corpus.sample_rows(data_args.max_rows, args.seed)
+    corpus = corpus if rows is None else corpus.sample(rows)
     dev, tests = selection(data_args), load_tests(data_args)
-    identity = {"text": corpus.facts, "start": weights_hash(model_args.model_name_or_path)}
-    run = Run(script, argv, groups, identity)
+    identity = {
+        "text": corpus.facts,
+        "start": weights_hash(model_args.model_name_or_path),
+        "dev_pairs": dev and digest([dev[0], vars(dev[1])]),
+        "contents": contents(vars(model_args) | vars(groups[1])),
+    }
+    run = Run(script, argv, groups, identity, files)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -50,7 +55,8 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
                 dry_run(trainer, description)
                 return
             run.train(trainer, start, description)
-            texts = (text for row in reader_of(files, columns) for text in row)
+            chosen = range(len(corpus)) if rows is None else {*rows.tolist()}
+            texts = (text for n, row in enumerate(reader_of(files, columns)) if n in chosen for text in row)
             if trainer.is_world_process_zero():
                 finish(run, trainer, tokenizer, tests, data_args.data_dir, texts)
             trainer.accelerator.wait_for_everyone()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from errors import StorageError
+from errors import ProjectError, StorageError
 
 _WORDS = {
     errno.ENOSPC: "No space left on the device",
@@ -40,6 +40,8 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
     """
     try:
         yield
+    except ProjectError:  # says already what it is, and may quote a number that would be taken for a disk's
+        raise
     except Exception as error:
         words = _plain(error, Path(folder))
         if words is None:

@@ -159,6 +159,56 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, tmp_path):
     run_unsup.main(unsup(max_steps=2, logging_steps=5, save_steps=1))  # may differ
 
 
+def test_what_settings_name_is_compared_by_content(unsup, tmp_path, stage_one_folder, text_file, dev_file):
+    start, dev, text = tmp_path / "start", tmp_path / "dev.tsv", tmp_path / "same.txt"
+    shutil.copytree(stage_one_folder, start)
+    shutil.copy(dev_file, dev)
+    shutil.copy(text_file, text)
+    flags = {"model_name_or_path": start, "dev_file": dev, "max_steps": 2}
+    run_unsup.main(unsup(**flags))
+    run_unsup.main(unsup(**flags, train_file=text, cache_dir=tmp_path / "new"))  # the same text by another name
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["text_files"] == [text_file.name]
+    lines = dev.read_text().splitlines()
+    dev.write_text("\n".join([*lines[:-1], lines[1]]) + "\n")
+    with pytest.raises(CheckpointRefused, match="dev_pairs: "):
+        run_unsup.main(unsup(**flags))
+    shutil.copy(dev_file, dev)
+    config = json.loads((start / "config.json").read_text())
+    (start / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.5}))
+    with pytest.raises(CheckpointRefused, match="contents: .*config.json"):
+        run_unsup.main(unsup(**flags))
+
+
+def test_a_record_keeps_what_the_run_was_trained_with_before_it_was_resumed(unsup, tmp_path, caplog):
+    run_unsup.main(unsup(max_steps=4))
+    path = tmp_path / "run" / "run.json"
+    record = json.loads(path.read_text())
+    versions = record["versions"] | {"torch": "1.0"}
+    path.write_text(json.dumps(record | {"status": "running", "commit": "old", "versions": versions}))
+    shutil.rmtree(tmp_path / "run" / "checkpoint-4")
+    run_unsup.main(unsup(max_steps=4))
+    [before] = json.loads(path.read_text())["earlier_starts"]
+    assert (before["commit"], before["versions"]) == ("old", versions)
+    assert "the run was begun with torch 1.0" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["infocse", "esimcse", "mirror_bert"])
+def test_more_columns_than_a_method_has_views_are_refused(unsup, tmp_path, sentences, method):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join("\t".join(sentences[i : i + 3]) + "\n" for i in range(60)), encoding="utf-8")
+    with pytest.raises(BadInput, match="--columns 3: this method has 2 views"):
+        run_unsup.main(unsup(method=method, train_file=path, columns=3))
+
+
+def test_the_second_column_is_shown_as_the_second_view_is(unsup, tmp_path, sentences):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join("\t".join(sentences[i : i + 2]) + "\n" for i in range(60)), encoding="utf-8")
+    flags = {"method": "esimcse", "train_file": path, "columns": 2, "max_steps": 2}
+    run_unsup.main(unsup("repeated", **flags))
+    run_unsup.main(unsup("plain", **flags, repeat_rate=0))
+    assert not same_weights(*(tmp_path / run / "checkpoint-2" / "model.safetensors" for run in ("repeated", "plain")))
+
+
 def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, tmp_path):
     flags = {"method": "simcse", "lr_scheduler_type": "constant", "dev": "none"}
     run_unsup.main(unsup("whole", **flags))
@@ -205,7 +255,9 @@ def test_rows_of_two_and_three_sentences_train(unsup, tmp_path, sentences):
     assert log[0]["contrastive"] > 0
 
 
-def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys):
+def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     run_unsup.main([*unsup(), "--dry_run"])
     run_pretrain_aux.main([*aux(), "--dry_run"])
     printed = capsys.readouterr().out
@@ -213,6 +265,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys)
         assert word in printed
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "aux").exists()
+    assert not [*(tmp_path / "temporary").glob("dry-run-*")]
 
 
 @pytest.mark.parametrize(
@@ -230,6 +283,14 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys)
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"temprature": 0.1}, "temperature"),
+        ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
+        ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
+        ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
+        ({"eval_strategy": "no"}, "--eval_strategy no: "),
+        ({"eval_on_start": "true"}, "--eval_on_start: "),
+        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
+        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: no folder can be there"),
+        ({"output_dir": "n" * 300}, "--output_dir n+: no folder can be there .File name too long"),
     ],
 )
 def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):

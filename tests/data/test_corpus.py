@@ -77,7 +77,7 @@ def test_the_facts_tell_what_was_read(tmp_path, bert_tokenizer):
     path.write_text("\na dog\n\na river\n")
     facts = load_corpus([path], bert_tokenizer, 1, tmp_path / "cache").facts
     assert len(facts.pop("sha256")) == 64
-    assert facts == {"files": ["text.txt"], "columns": 1, "rows": 2, "empty_lines_dropped": 2}
+    assert facts == {"columns": 1, "rows": 2, "empty_lines_dropped": 2}
 
 
 def test_the_cache_is_used_again(text, bert_tokenizer, tmp_path, tokenised):
@@ -213,13 +213,13 @@ def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_pat
 def test_a_sample_is_some_of_the_rows_with_their_labels(tmp_path):
     write_corpus(tmp_path, (([[i, i + 1]], i % 3) for i in range(50)), {})
     corpus = Corpus(tmp_path)
-    few = pickle.loads(pickle.dumps(corpus.sample(20, 7)))
+    few = pickle.loads(pickle.dumps(corpus.sample(corpus.sample_rows(20, 7))))
     firsts, _ = few.sentences(np.arange(20), 0, 1)
     assert len(few) == 20 and len(set(firsts.tolist())) == 20
     assert few.labels.tolist() == [i % 3 for i in firsts]
     assert firsts.tolist() != sorted(firsts.tolist())
-    assert np.array_equal(corpus.sample(20, 7).offsets, few.offsets)
-    assert not np.array_equal(corpus.sample(20, 8).offsets, few.offsets)
+    assert np.array_equal(corpus.sample(corpus.sample_rows(20, 7)).offsets, few.offsets)
+    assert not np.array_equal(corpus.sample(corpus.sample_rows(20, 8)).offsets, few.offsets)
     for count in (0, 51):
         with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 50 rows"):
-            corpus.sample(count, 7)
+            corpus.sample_rows(count, 7)
