@@ -160,7 +160,7 @@ class RunArguments(TrainingArguments):
             if getattr(self, name):
                 raise BadInput(f"--{name}: {reason}")
         if self.eval_strategy != "steps":
-            raise BadInput(f"--eval_strategy {self.eval_strategy}: is always steps; --dev none chooses no best model")
+            raise BadInput(f"--eval_strategy {self.eval_strategy}: is always steps; --dev none keeps the last model")
         super().__post_init__()
 
 
@@ -175,7 +175,7 @@ _RANGES = {
 _REFUSED = {
     "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
     "enable_jit_checkpoint": "signals are answered here, after the step",
-    "eval_on_start": "a resumed run would evaluate where the uninterrupted one does not; use `python -m eval` on the start",
+    "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",
     "resume_from_checkpoint": "the same command goes on by itself, from the newest whole checkpoint",
     "push_to_hub": "would upload the run's folder, pickles and paths included; use `python -m export --push_to_hub`",
     "hub_token": "would be written into run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",

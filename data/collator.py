@@ -84,8 +84,7 @@ class Collator:
         if max_length <= self.frame.size:
             raise BadInput(f"--max_length {max_length}: the {self.frame.size} special tokens leave no room for text")
         self.views = list(views)
-        self.max_length = max_length
-        self.longest = longest or max_length
+        self.max_length, self.longest = max_length, longest or max_length
         self.seed = seed
         self.masking = tuple(masking)
         self.width = width
@@ -97,8 +96,7 @@ class Collator:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         ids, mask = self._framed(*self._sentences(epochs, indices))
         shape = (len(self.views), len(indices), ids.shape[1])
-        made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
-        made = {name: value.reshape(shape) for name, value in made.items()}
+        made = {"input_ids": ids.reshape(shape), "attention_mask": mask.astype(np.int64).reshape(shape)}
         for masking in self.masking:
             made |= self._masked(masking, made["input_ids"], mask.reshape(shape), epochs, indices)
         if any(view.dropout for view in self.views):

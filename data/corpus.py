@@ -45,7 +45,9 @@ class Corpus:
         stored = self.folder / "labels.npy"
         self.labels = np.load(stored, mmap_mode="r") if labels is None and stored.exists() else labels
         facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
-        self.facts = {name: value for name, value in facts.items() if name != "files"}  # older caches: whoever made them
+        self.facts = {
+            name: value for name, value in facts.items() if name != "files"
+        }  # older caches: whoever made them
 
     def __reduce__(self):
         # A worker process opens the files itself; a pickled memory map would be a copy of all tokens.

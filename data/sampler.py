@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from torch.utils.data import Dataset, Sampler
 
@@ -39,8 +40,8 @@ class KeyedSampler(Sampler):
 
     def rows(self, epoch: int, first: int, batches: int) -> list[int]:
         """Indices of the examples of `batches` batches of an epoch, from batch `first` on."""
-        order = draws.permutation(self.seed, epoch, self.count)
-        return [int(index) for index in order[first * self.batch_size : (first + batches) * self.batch_size]]
+        order = draws.order(self.seed, epoch, self.count)
+        return list(islice(order, first * self.batch_size, (first + batches) * self.batch_size))
 
 
 class Keys(Dataset):

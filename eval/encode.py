@@ -44,8 +44,8 @@ class Encode:
 
     @cached_property
     def identity(self) -> str:
-        """Names what decides a vector besides the text and its length: weights, pooling, tokenizer, precision."""
-        settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer)]
+        """Names what decides a vector besides the text and its length: model, pooling, tokenizer, precision."""
+        settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
         digest = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -99,7 +99,16 @@ def _rules(tokenizer) -> dict:
     if not tokenizer.is_fast:
         return tokenizer.rules
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    return rules | {"truncation": None, "padding": None}  # set by every call
+    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # the rest is set by every call
+
+
+def _design(module) -> list:
+    """What a module computes with its weights: its head's layers, and its configuration apart from where it lay."""
+    config = getattr(module, "config", None)
+    settings = config.to_diff_dict() if hasattr(config, "to_diff_dict") else {}
+    elsewhere = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
+    kept = {name: value for name, value in settings.items() if name not in elsewhere}
+    return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
 
 
 def _batches(ids: list[list[int]]):

@@ -29,4 +29,4 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
         else:
             choices = ", ".join([*GROUPS, *(task.name for task in known.values())])
             raise BadInput(f"task '{name}' is unknown for split '{options.split}'; choose from: {choices}")
-    return chosen
+    return list({task.name: task for task in chosen}.values())  # of a group and one of its tasks each counts once

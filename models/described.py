@@ -7,14 +7,15 @@ no size that is only claimed allocates memory.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from types import UnionType
 from typing import Any, NamedTuple
 
 import torch
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from torch import Tensor, nn
 
 from errors import BadInput
@@ -23,6 +24,12 @@ from models.heads import Dense
 from models.layout import FLOW, FORMAT
 from models.loading import read_tensors
 from models.pooling import POOLINGS
+
+logger = logging.getLogger(__name__)
+
+
+class _Unreachable(BadInput):
+    """A file that may or may not be on the hub, which cannot be asked."""
 
 
 class Normalize(nn.Module):
@@ -40,12 +47,23 @@ class Described(NamedTuple):
     max_length: int | None
 
 
-def read_modules(path: str, config) -> Described | None:
+def read_modules(path: str, config, needed: bool = True) -> Described | None:
     """What a folder or hub id says of its pooling, head and length; None when it says nothing.
 
     Raises:
-        BadInput: a file is damaged or missing, or says what this version does not know.
+        BadInput: a file is damaged or missing, or says what this version does not know; the hub cannot be asked,
+            where the answer is `needed` (else that is said, and the model taken for one that says nothing).
     """
+    try:
+        return _read(path, config)
+    except _Unreachable as error:
+        if needed:
+            raise
+        logger.warning("%s; its texts are cut where the backbone ends", error)
+        return None
+
+
+def _read(path: str, config) -> Described | None:
     ours = getattr(config, "sentence_embedding", None)
     if ours is not None:
         found = _entry(path, "sentence_embedding", ours, "format", int)
@@ -81,6 +99,11 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     if pooling is None:
         raise BadInput(f"'{path}': modules.json names no pooling module")
     lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
+    if lengths.get("do_lower_case"):
+        raise BadInput(f"'{path}' lower-cases its texts (do_lower_case), which is not supported here")
+    prompt = (_read_json(path, "config_sentence_transformers.json") or {}).get("default_prompt_name")
+    if prompt is not None:
+        raise BadInput(f"'{path}' puts its prompt '{prompt}' in front of every text, which is not supported here")
     length = _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
     return Described(pooling, head, length)
 
@@ -168,5 +191,9 @@ def _fetch(path: str, name: str) -> Path | None:
         return file if file.is_file() else None
     try:
         return Path(hf_hub_download(path, name))
+    except LocalEntryNotFoundError as error:  # a kind of EntryNotFoundError, but nobody was asked now
+        if try_to_load_from_cache(path, name) is _CACHED_NO_EXIST:
+            return None
+        raise _Unreachable(f"'{path}': whether it has {name} is not known without the hub; go online once") from error
     except EntryNotFoundError:
         return None

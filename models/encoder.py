@@ -187,7 +187,7 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         BadInput: no such model, missing tensors, or a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
-    described = read_modules(path, config)
+    described = read_modules(path, config, needed=pooling is None)
     if described is None and pooling is None:
         raise BadInput(
             f"'{path}' does not say how its token vectors become a sentence vector; give --pooling "
@@ -197,6 +197,9 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         if pooling_named(pooling).keeps_head:
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
         described = Described(pooling, [], described.max_length if described else None)
+    least = tokenizer.num_special_tokens_to_add() + 1
+    if max_length is not None and max_length < least:
+        raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
     length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
     packed = use_packing(config, True)

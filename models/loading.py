@@ -6,6 +6,8 @@ import inspect
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -13,6 +15,10 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
+
+# Families whose positions start behind the padding index.
+_BEHIND_PADDING = """camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta
+    xlm-roberta-xl xmod""".split()
 
 
 @contextmanager
@@ -31,11 +37,14 @@ def quiet():
 
 
 def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
-    """`kind.from_pretrained` with every tensor from the file; BadInput names what is missing."""
+    """`kind.from_pretrained` with every tensor from the file, in float32; BadInput names what is missing.
+
+    A checkpoint stored in half precision is not kept in it: small steps of an optimizer would be rounded away.
+    """
     try:
         with quiet():
             model, info = kind.from_pretrained(
-                path, config=config, output_loading_info=True, trust_remote_code=False, **extra
+                path, config=config, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
             )
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}") from error
@@ -50,6 +59,8 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
 def load_backbone(path: str, config=None) -> PreTrainedModel:
     """`AutoModel` without a pooler, every tensor from the file; BadInput names what is missing."""
     config = config if config is not None else load_config(path)
+    if config.is_encoder_decoder or type(config) not in MODEL_MAPPING:
+        raise BadInput(f"'{path}': a model of type '{config.model_type}' is no encoder of sentences here")
     known = MODEL_MAPPING[type(config)]
     known = known[0] if isinstance(known, tuple) else known
     # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
@@ -78,21 +89,26 @@ def load_config(path: str):
     """The configuration of a folder or hub id; BadInput when there is none."""
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StrictDataclassError) as error:
         raise BadInput(f"cannot read the configuration of '{path}': {str(error).splitlines()[0]}") from error
 
 
 def load_tokenizer(path: str):
     """The fast tokenizer of a folder or hub id; BadInput when there is none."""
     try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot load a tokenizer from '{path}': {str(error).splitlines()[0]}") from error
+    if not tokenizer.is_fast:
+        raise BadInput(
+            f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"
+        )
+    return tokenizer
 
 
 def usable_length(config, tokenizer) -> int:
     """How many tokens a sentence may have: what both the position table and the tokenizer allow."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1  # their positions start behind the padding index
+    if config.model_type in _BEHIND_PADDING:
+        positions -= config.pad_token_id + 1
     return min(positions, tokenizer.model_max_length)

@@ -202,7 +202,7 @@ def make_packable(model: PreTrainedModel) -> None:
 
 def use_packing(config, wanted: bool) -> bool:
     """Whether a model runs packed; a family that cannot is said, and runs padded."""
-    if wanted and config.model_type not in FAMILIES:
+    if wanted and (config.model_type not in FAMILIES or config.is_decoder):  # packed attention looks both ways
         logger.info("%s: runs padded; packing knows %s", config.model_type, ", ".join(FAMILIES))
         return False
     return wanted

@@ -100,7 +100,9 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
     views = method.views(method_args)
     if corpus.labels is None and corpus.columns > len(views):
         if method.masking(method_args) or any(view.edit or view.perturb for view in views):
-            raise BadInput(f"--columns {corpus.columns}: this method has {len(views)} views, each of one column at most")
+            raise BadInput(
+                f"--columns {corpus.columns}: this method has {len(views)} views, each of one column at most"
+            )
         views = views[:1] * corpus.columns
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)

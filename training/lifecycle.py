@@ -102,7 +102,9 @@ class Run:
                 except ProjectError as error:
                     found = [error]
                 except OSError as error:  # a file on the way, a dangling link, a name that is too long
-                    found = [BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")]
+                    found = [
+                        BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")
+                    ]
             start = broadcast_object_list(found)[0]
             if isinstance(start, ProjectError):
                 raise start

@@ -54,7 +54,7 @@ def weights_hash(path: str) -> str:
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """sha256 of the files of every local model folder, and of every JSON file, that a setting names: {setting: {file}}."""
+    """sha256 of the files of every local model folder or JSON file that a setting names: {setting: {file: hash}}."""
     found = {name: _hashes(Path(value)) for name, value in settings.items() if isinstance(value, str) and value}
     return {name: hashes for name, hashes in found.items() if hashes}
 

@@ -42,6 +42,7 @@ class Score:
         low, high: the worst and the best run, where published.
         examples: pairs, sentences or queries behind it; None where nobody says.
         source: where it is printed; "" for our own files.
+        protocol: `aggregation` of our own rows; None where nobody says.
     """
 
     mean: float
@@ -51,6 +52,7 @@ class Score:
     high: float | None = None
     examples: int | None = None
     source: str = ""
+    protocol: str | None = None
 
     def __str__(self) -> str:
         if self.std is None:
@@ -113,7 +115,9 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
 def _over_runs(rows: list[dict]) -> Score:
     values = [row["value"] for row in rows]
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return Score(float(np.mean(values)), len(values), std, examples=rows[0]["n"])
+    protocols = {row.get("aggregation") for row in rows}
+    protocol = protocols.pop() if len(protocols) == 1 else " and ".join(sorted(map(str, protocols)))
+    return Score(float(np.mean(values)), len(values), std, examples=rows[0]["n"], protocol=protocol)
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:

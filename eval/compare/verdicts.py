@@ -109,6 +109,8 @@ def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> F
         return "cannot say: averages over different tasks"
     if one.examples and other.examples and one.examples != other.examples:
         return f"cannot say: {one.examples} examples against {other.examples}"
+    if one.protocol and other.protocol and one.protocol != other.protocol:
+        return f"cannot say: protocol {one.protocol} against {other.protocol}"
     if isinstance(resampled, str):
         return resampled
     if resampled is not None:

@@ -97,7 +97,9 @@ class Job:
             raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
         for name, now in self._column(path).items():
             if facts.get(name, now) != now:
-                raise BadInput(f"{path}: its vectors are of column '{facts[name]}', not '{now}'; choose another --output")
+                raise BadInput(
+                    f"{path}: its vectors are of column '{facts[name]}', not '{now}'; choose another --output"
+                )
         expected, found = (self.dtype, facts.get("rows"), facts.get("width")), shape_of(entries)
         if found != expected:
             raise BadInput(f"{entries}: holds {found}, but {record.name} says {expected}; {_AGAIN}")

@@ -34,8 +34,10 @@ class Arguments(moco.Arguments):
     repeat_unit: Literal["subword", "word"] = field(default="subword", metadata={"help": "what is repeated"})
     repeat_count: Literal["code", "paper"] = field(
         default="code",
-        metadata={"help": "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to "
-                  "max(2, rate x length), section 3.1"},
+        metadata={
+            "help": "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to "
+            "max(2, rate x length), section 3.1"
+        },
     )
 
 

@@ -175,7 +175,7 @@ def test_what_settings_name_is_compared_by_content(unsup, tmp_path, stage_one_fo
     shutil.copy(dev_file, dev)
     config = json.loads((start / "config.json").read_text())
     (start / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.5}))
-    with pytest.raises(CheckpointRefused, match="contents: .*config.json"):
+    with pytest.raises(CheckpointRefused, match=r"contents: .*config\.json"):
         run_unsup.main(unsup(**flags))
 
 

@@ -1,3 +1,4 @@
+import pytest
 from torch.utils.data import DataLoader
 
 from data import draws
@@ -35,3 +36,11 @@ def test_the_data_set_hands_the_keys_to_the_collator():
         loader = DataLoader(Keys(10), 4, sampler=sampler, collate_fn=list, num_workers=workers, drop_last=True)
         keys = list(sampler)
         assert list(loader) == [keys[:4], keys[4:8]]
+
+
+@pytest.mark.parametrize("largest", [draws.LARGEST_TABLE, 20])
+def test_rows_are_those_that_the_batches_held(monkeypatch, largest):
+    monkeypatch.setattr(draws, "LARGEST_TABLE", largest)
+    sampler = KeyedSampler(3, 50, 8)
+    sampler.set_epoch(1)
+    assert sampler.rows(1, 2, 3) == [index for _, index, step in sampler if 2 <= step < 5]

@@ -8,6 +8,10 @@ from torch import nn
 import eval.encode
 from errors import NonFinite
 from eval.encode import Encode
+from models.described import Normalize
+from models.encoder import SentenceEncoder
+from models.heads import Head
+from models.loading import load_backbone, load_config, load_tokenizer
 
 
 class Toy(nn.Module):
@@ -130,3 +134,23 @@ def test_an_error_leaves_the_mode_too(toy, bert_tokenizer, sentences):
     with pytest.raises(TypeError):
         Encode(toy, bert_tokenizer, 64)(sentences[:3])
     assert toy.training
+
+
+def test_an_identity_names_all_that_decides_a_vector(tiny_bert, tmp_path):
+    def identity(head=None, side="right", **settings):
+        config = load_config(str(tiny_bert))
+        for name, value in settings.items():
+            setattr(config, name, value)
+        tokenizer = load_tokenizer(str(tiny_bert))
+        tokenizer.truncation_side = side
+        encoder = SentenceEncoder(load_backbone(str(tiny_bert), config), "avg", head, 64)
+        return Encode(encoder, tokenizer, 64).identity
+
+    others = (
+        identity(Head(Normalize())),
+        identity(side="left"),
+        identity(hidden_act="relu"),
+        identity(num_attention_heads=1),
+    )
+    assert identity() == identity()
+    assert len({identity(), *others}) == 5

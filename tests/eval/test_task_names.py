@@ -129,6 +129,8 @@ def test_tasks_are_chosen_by_group_or_name():
     assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == ["STS12", "SICK-R"]
     assert tasks_named(["STS-B"], Options("dev")) == [STS_DEV[0]]
     assert tasks_named([], Options()) == []
+    names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
+    assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
 
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
@@ -120,3 +121,89 @@ def test_longest_text_is_cut_at_what_the_positions_allow(tiny_bert, tiny_roberta
         encoder, tokenizer = load_encoder(str(folder), pooling="avg")
         assert encoder.max_length == 64
         assert np.isfinite(vectors(encoder, tokenizer, ["word " * 500])).all()
+
+
+def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_bert, tmp_path):
+    half = AutoModel.from_pretrained(tiny_bert, dtype=torch.bfloat16)
+    half.save_pretrained(tmp_path)
+    load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path)
+    encoder, _ = load_encoder(str(tmp_path), pooling="avg")
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.float32}
+    weight = encoder.backbone.embeddings.word_embeddings.weight
+    assert torch.equal(weight, half.embeddings.word_embeddings.weight.float())
+
+
+def changed(folder, target, name, **values):
+    """A copy of a folder with other values in one of its JSON files."""
+    shutil.copytree(folder, target)
+    content = json.loads((target / name).read_text())
+    (target / name).write_text(json.dumps(content | values))
+    return str(target)
+
+
+def test_a_decoder_is_not_packed_as_if_it_saw_both_ways(tiny_bert, tmp_path, sentences):
+    folder = changed(tiny_bert, tmp_path / "decoder", "config.json", is_decoder=True)
+    encoder, tokenizer = load_encoder(folder, pooling="avg")
+    batch = tokenizer(sentences[:1], return_tensors="pt")
+    with torch.no_grad():
+        expected = AutoModel.from_pretrained(folder).eval()(**batch).last_hidden_state.mean(1)
+    assert np.allclose(vectors(encoder, tokenizer, sentences[:1]), expected.numpy(), atol=1e-5)
+
+
+def test_what_is_no_encoder_is_refused(tiny_bert, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    with pytest.raises(BadInput, match="type 't5' is no encoder"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_configuration_with_a_value_of_another_kind_is_refused(tiny_bert, tmp_path):
+    folder = changed(tiny_bert, tmp_path / "bert", "config.json", hidden_size="wide")
+    with pytest.raises(BadInput, match=r"cannot read the configuration of .*hidden_size"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_without_a_fast_version_is_refused(tiny_bert, tmp_path):
+    shutil.copy(tiny_bert / "config.json", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PhobertTokenizer"}))
+    (tmp_path / "vocab.txt").write_text("a 1\n")
+    (tmp_path / "bpe.codes").write_text("#version: 0.2\na b 1\n")
+    with pytest.raises(BadInput, match="PhobertTokenizer has no fast version"):
+        load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("length", [-5, 0, 2])
+def test_a_length_that_leaves_no_word_is_refused(tiny_bert, length):
+    with pytest.raises(BadInput, match=f"--max_length {length}: at least 3"):
+        load_encoder(str(tiny_bert), pooling="avg", max_length=length)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("sentence_bert_config.json", {"do_lower_case": True}, "lower-cases its texts"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts its prompt 'query' in front"),
+    ],
+)
+def test_what_sentence_transformers_would_do_to_a_text_is_refused(tiny_bert, tmp_path, name, values, message):
+    encoder, tokenizer = make_encoder(tiny_bert, "avg")
+    encoder.save(str(tmp_path / "ours"), tokenizer)
+    config = json.loads((tmp_path / "ours" / "config.json").read_text())
+    del config["sentence_embedding"]
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(config))
+    load_encoder(str(tmp_path / "ours"))
+    with pytest.raises(BadInput, match=message):
+        load_encoder(changed(tmp_path / "ours", tmp_path / "theirs", name, **values))
+
+
+def test_a_hub_that_cannot_be_asked_is_no_answer(tiny_bert, monkeypatch, caplog):
+    def offline(path, name):
+        raise LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr("models.described.hf_hub_download", offline)
+    monkeypatch.setattr("models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config)
+    monkeypatch.setattr("models.encoder.load_tokenizer", lambda path: load_tokenizer(str(tiny_bert)))
+    with pytest.raises(BadInput, match=r"whether it has modules\.json is not known"):
+        load_encoder("owner/name")
+    monkeypatch.setattr("models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert)))
+    assert load_encoder("owner/name", pooling="avg")[0].pooling == "avg"
+    assert "is not known without the hub" in caplog.text

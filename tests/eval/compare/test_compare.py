@@ -174,10 +174,21 @@ def test_several_seeds_a_side_get_welchs_interval(tmp_path):
         return side(*(of_values(tmp_path, f"{values[0]}-{i}", {"STS-B": value}) for i, value in enumerate(values)))
 
     (line,) = compare(runs(70.0, 71.0, 72.0), runs(60.0, 62.0, 61.0))
-    assert (line.a, line.found.method, line.verdict) == (Score(71.0, 3, 1.0, examples=100), "welch", ABOVE)
+    assert (line.a, line.found.method, line.verdict) == (
+        Score(71.0, 3, 1.0, examples=100, protocol="all"),
+        "welch",
+        ABOVE,
+    )
     assert verdicts(compare(runs(65.0, 73.0), runs(66.0, 71.0))) == {"STS-B": INSIDE}
     (line,) = compare(runs(60.5), runs(70.5, 71.5, 72.5))
     assert (line.found.method, line.verdict) == ("prediction", BELOW)
+
+
+def test_figures_of_two_protocols_are_not_compared(tmp_path):
+    a, b = (of_values(tmp_path, name, {"STS-B": value}) for name, value in (("a", 70.0), ("b", 60.0)))
+    rows = json.loads(b.read_text())
+    b.write_text(json.dumps([row | {"aggregation": "identical"} for row in rows]))
+    assert verdicts(compare(side(a), side(b))) == {"STS-B": "cannot say: protocol all against identical"}
 
 
 @pytest.mark.parametrize(("average", "verdict"), [(76.5, INSIDE), (78.0, ABOVE), (72.0, BELOW)])
