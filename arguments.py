@@ -149,11 +149,7 @@ class RunArguments(TrainingArguments):
         Raises:
             BadInput: a value out of its range, or a flag that goes against how runs are kept.
         """
-        for names, (low, high) in _RANGES.items():
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None and not low <= value <= high:  # NaN is in no range
-                    raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
+        _check_ranges(self)
         if self.max_steps == 0 or self.max_steps < -1:
             raise BadInput(f"--max_steps {self.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
         for name, reason in _REFUSED.items():
@@ -161,7 +157,18 @@ class RunArguments(TrainingArguments):
                 raise BadInput(f"--{name}: {reason}")
         if self.eval_strategy != "steps":
             raise BadInput(f"--eval_strategy {self.eval_strategy}: is always steps; --dev none keeps the last model")
-        super().__post_init__()
+        try:
+            super().__post_init__()
+        except (ImportError, OSError) as error:
+            raise BadInput(f"a flag names a file or package that is not here: {error}") from error
+
+
+def _check_ranges(args: RunArguments) -> None:
+    for names, (low, high) in _RANGES.items():
+        for name in names.split():
+            value = getattr(args, name)
+            if value is not None and not low <= value <= high:  # NaN is in no range
+                raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
 
 
 _TINY, _HUGE = 1e-45, 1e30
@@ -174,6 +181,10 @@ _RANGES = {
 }
 _REFUSED = {
     "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
+    "gradient_checkpointing": "use --chunk_size: the same batch in less memory",
+    "load_best_model_at_end": "the best model is kept apart, and is the result, without it",
+    "metric_for_best_model": "--dev and --dev_file choose what the best model is the best at",
+    "neftune_noise_alpha": "is for language models",
     "enable_jit_checkpoint": "signals are answered here, after the step",
     "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",
     "resume_from_checkpoint": "the same command goes on by itself, from the newest whole checkpoint",
@@ -183,8 +194,9 @@ _REFUSED = {
     "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
 }
 
-# Fields that change neither the weights nor what is selected: they may differ when a run is resumed (what files hold is
-# compared by content). All others may not, `max_steps` and `num_train_epochs` included, since the schedule depends on them; see `is_longer`.
+# Fields that change neither the weights nor what is selected: they may differ when a run is resumed (what files hold
+# is compared by content). All others may not, `max_steps` and `num_train_epochs` included, since the schedule depends
+# on them; see `is_longer`.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy

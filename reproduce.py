@@ -19,7 +19,7 @@ import run_pretrain_aux
 import run_sup
 import run_unsup
 from errors import BadInput, ProjectError, run_command
-from training.checkpoint import read_run
+from training.checkpoint import RUN_FILE, read_run
 from training.manifest import sha256
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run again and compare.
 
     Raises:
-        BadInput: RUN_DIR is not a finished run.
+        BadInput: RUN_DIR is not a finished run, has no weights, or is --output too.
         Unequal: with what differs between the two records.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,10 +43,16 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     old = Path(args.run_dir)
     new = Path(args.output or f"{args.run_dir.rstrip('/')}-again")
+    if not (old / RUN_FILE).is_file():
+        raise BadInput(f"{old}: is no run of this project: it has no {RUN_FILE}")
     record = read_run(old)
     script = record.get("script")
     if record["status"] != "finished" or script not in SCRIPTS:
         raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
+    if not any((old / name).is_file() for name in WEIGHTS):
+        raise BadInput(f"{old}: has no {' or '.join(WEIGHTS)} to compare with")
+    if new.resolve() == old.resolve():
+        raise BadInput(f"--output {new}: is the run itself; give another folder")
     SCRIPTS[script]([*record["command"][2:], f"--output_dir={new}"])
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))

@@ -13,7 +13,9 @@ from export.folder import new_folder
 from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
 from export.push import check_repo, push
+from models.described import read_modules
 from models.encoder import load_encoder
+from models.loading import load_config
 from models.pooling import POOLINGS
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.onnx:
         require_onnx()
     facts, output = read_facts(Path(args.run)), Path(args.output)
+    if args.pooling:
+        _check_plain(args.run, args.pooling)
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         encoder.save(str(folder), tokenizer)
@@ -63,6 +67,13 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("%s: exported", output)
     if args.push_to_hub:
         logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
+
+
+def _check_plain(path: str, pooling: str) -> None:
+    """What is recorded of a model holds for its own pooling and head, and would be printed beside another."""
+    own = read_modules(path, load_config(path))
+    if own is not None and (own.pooling != pooling or own.head):
+        raise BadInput(f"--pooling {pooling}: '{path}' says itself how it is pooled ({own.pooling}); leave it out")
 
 
 if __name__ == "__main__":

@@ -87,13 +87,13 @@ def _seeds(facts: Facts) -> str:
 
 def _seen(facts: Facts) -> str:
     title = "### Test texts in the training text\n\n"
-    if "seen_test_texts" not in facts.record:
+    if not facts.record.get("seen_test_texts"):
         return title + "Nothing is stated: nobody recorded whether texts of the tests stand in the training text."
     counted = {name: each for name, each in facts.record["seen_test_texts"].items() if isinstance(each, dict)}
     seen = [f"{escape(name)} ({escape(each.get('seen'))} of {escape(each.get('sentences'))})"
             for name, each in counted.items() if each.get("seen")]  # fmt: skip
     if not seen:
-        return title + "No sentence of the tests that were looked at stands in the training text."
+        return title + f"No sentence of these tests stands in the training text: {', '.join(map(escape, counted))}."
     return title + f"Sentences of these tests stand in the training text: {', '.join(seen)}."
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from errors import BadInput
+from training.storage import storage_errors
 
 
 @contextmanager
@@ -16,6 +17,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
     Raises:
         BadInput: `target` is there and not empty, or cannot be written.
+        StorageError: its disk is full or failing.
     """
     target = target.resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -25,8 +27,9 @@ def new_folder(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
         partial.mkdir()
-        yield partial
-        partial.rename(target)
+        with storage_errors(target.parent):
+            yield partial
+            partial.rename(target)
     except OSError as error:
         raise BadInput(f"--output {target}: cannot be written ({error.strerror or error})") from error
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from errors import BadInput, CheckpointRefused, ProjectError, run_command
+from errors import BadInput, NonFinite, ProjectError, run_command
 from eval.report import write_rows
 from tables import specification
 from tables.costs import listing, overview
@@ -69,6 +69,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
         return []
     if not args.tables:
         raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
+    try:
+        Path(args.output).mkdir(parents=True, exist_ok=True)  # better known before the training than after
+    except OSError as error:
+        raise BadInput(f"--output {args.output}: cannot be a folder ({error.strerror})") from error
     return [row for table in tables for row in _filled(table, choice, args)]
 
 
@@ -97,10 +101,11 @@ def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict
 def run(table: Table, choice: Choice) -> None:
     """Train and score what is missing, every row's first seed before any row's second.
 
-    A run that fails for another reason than bad input (a loss that is not finite, say) is reported and left missing.
+    A run whose numbers are not finite is reported and left missing; whatever else ends a run ends the command.
 
     Raises:
         BadInput: test data is missing, or a flag, a path or a text cannot be used.
+        ProjectError: as the script that stopped, with its exit code.
     """
     tasks = needed(table.columns, choice.data_dir)
     for task in (task for some in tasks.values() for task in some):
@@ -116,7 +121,7 @@ def _try(cell: Cell, choice: Choice, seed: int, tasks: dict) -> None:
     try:
         fill(cell, choice, seed, tasks)
     except ProjectError as error:
-        if error.exit_code in (BadInput.exit_code, CheckpointRefused.exit_code):
+        if error.exit_code != NonFinite.exit_code:
             raise
         logger.error("%s, seed %d: %s", cell.name, seed, error)
 

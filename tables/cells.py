@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from eval.encode import Encode
 from eval.report import items_path, rows_of, score_all, write_scores
 from eval.task import Task
 from models.encoder import load_encoder
-from training.checkpoint import RUN_FILE, read_run, write_run
+from training.checkpoint import RUN_FILE, discard, read_run, write_run
 from training.lifecycle import Run
 from training.registry import SCRIPTS, load_method, script_of
 
@@ -65,22 +64,25 @@ def trained(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
         CheckpointRefused: the folder holds a finished run of other settings.
         ProjectError: the script stopped with an error, with its exit code; it has said why.
     """
-    flags = {
+    argv = [f"--{name}={value}" for name, value in all_flags(folder, flags).items()]
+    record = finished(folder)
+    if record is None:
+        _launch(argv)
+        record = finished(folder)
+        discard(folder, record.get("run_id"))
+    _check_same(folder, record, argv)
+    return record
+
+
+def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
+    """The flags of a cell's script, with those that every cell's run gets."""
+    return {
         **flags,
         "output_dir": str(folder),
         "test_tasks": "none",  # scored afterwards, so that a task can be added to a finished run
         "use_cpu": str(not torch.cuda.is_available()).lower(),
         "disable_tqdm": "true",
     }
-    argv = [f"--{name}={value}" for name, value in flags.items()]
-    record = finished(folder)
-    if record is None:
-        _launch(argv)
-        record = finished(folder)
-        for path in [*folder.glob("checkpoint-*"), folder / "best"]:  # the root has the best model
-            shutil.rmtree(path, ignore_errors=True)
-    _check_same(folder, record, argv)
-    return record
 
 
 def untrained(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -144,7 +146,8 @@ def _check_same(folder: Path, record: dict[str, Any], argv: Sequence[str]) -> No
     script, method = script_of(name), _module(name)
     groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), "")
     old, new = record["trajectory"], Run(script, argv, groups, {}).trajectory
-    changed = [f"{n}: {old[n]} there, {new[n]} now" for n in sorted(old.keys() & new.keys()) if old[n] != new[n]]
+    names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # a run of another machine is a run all the same
+    changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
     if changed:
         raise CheckpointRefused(f"{folder} holds a finished run of other settings ({'; '.join(changed)}); move it away")
 

@@ -98,6 +98,6 @@ def _shown(each: float | None, count: int, source: str) -> str:
 
 
 def _command(cell: Cell, choice: Choice, seed: int) -> str:
-    flags = {**cell.arguments(choice, seed), "output_dir": cell.folder(choice, seed)}
+    flags = cells.all_flags(cell.folder(choice, seed), cell.arguments(choice, seed))
     script = script_of(cell.effective()["method"])
     return f"python {script} " + " ".join(f"--{name} {value}" for name, value in flags.items())

@@ -189,6 +189,13 @@ def publish_checkpoint(root: Path, step: int, run_id: str, limit: int | None) ->
         remove(root / ".checkpoint.removed")
 
 
+def discard(root: Path, run_id: str | None) -> None:
+    """Remove what a finished run no longer needs, its checkpoints and its copy of the best model; nothing else's."""
+    for folder in (*checkpoints(root), root / BEST):
+        if run_id is not None and owner(folder) == run_id:
+            remove(folder)
+
+
 def clean(root: Path) -> None:
     """Remove what an interrupted command left half written; called by the owner of the folder's lock."""
     recover(root / BEST)

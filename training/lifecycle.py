@@ -148,7 +148,10 @@ class Run:
                 return
         batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
         with STOPPING.held(), memory_errors(batch):
-            trainer.train(resume_from_checkpoint=start.checkpoint)
+            try:
+                trainer.train(resume_from_checkpoint=start.checkpoint)
+            except ImportError as error:  # the optimizer is made there
+                raise BadInput(f"a flag (--optim?) needs a package that is not here: {error}") from error
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a signal at the last steps may have reached one of them only
         if stopped or trainer.state.global_step < trainer.state.max_steps:

@@ -15,6 +15,11 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys, d
     assert "equal: model.safetensors" in capsys.readouterr().out
     assert json.loads((tmp_path / "run-again" / "run.json").read_text())["status"] == "finished"
 
+    with pytest.raises(BadInput, match="is the run itself"):
+        reproduce.main([str(tmp_path / "run"), "--output", str(tmp_path / "run")])
+    with pytest.raises(BadInput, match=r"is no run of this project: it has no run\.json"):
+        reproduce.main([str(tmp_path)])
+
     text.write_text("\n".join(f"sentence number {n} is there" for n in range(40)) + "\n")
     with pytest.raises(reproduce.Unequal, match=r"differing: text: .* then, .* now"):
         reproduce.main([str(tmp_path / "run"), "--output", str(tmp_path / "third")])

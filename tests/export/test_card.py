@@ -93,7 +93,8 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
             {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}},
             "Sentences of these tests stand in the training text: STS12 (3 of 9).",
         ),
-        ({"STS13": {"seen": 0, "sentences": 2}}, "No sentence of the tests that were looked at"),
+        ({"STS13": {"seen": 0, "sentences": 2}}, "No sentence of these tests stands in the training text: STS13."),
+        ({}, "Nothing is stated: nobody recorded"),
     ],
 )
 def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from errors import BadInput, CheckpointRefused, NonFinite, ProjectError
+from errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
 from eval.task import row as score_row
 from tables import __main__ as command
 from tables import cells, specification
 from tables.__main__ import main
 from tables.cells import start_flags
 from tables.plans import Choice, planned
+from training.manifest import publish
 
 
 class Runner:
@@ -28,8 +29,11 @@ class Runner:
         self.asked.append(flags)
         if flags["seed"] in self.broken:
             raise self.broken[flags["seed"]]
-        cells.untrained(cells.Path(flags["output_dir"]), {"seconds_of_last_start": 7.2, "steps": 4})
-        (cells.Path(flags["output_dir"]) / "checkpoint-4").mkdir()
+        folder = cells.Path(flags["output_dir"])
+        cells.untrained(folder, {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
+        (folder / "made").mkdir()
+        publish(folder / "made", folder / "checkpoint-4", "r")
+        (folder / "checkpoint-notes").mkdir()
 
     def score(self, folder, name, tasks, data_dir, model=None, **how):
         self.scored.append((folder.name, name, model, how))
@@ -64,7 +68,7 @@ def test_only_what_is_missing_is_trained_and_the_same_cell_serves_two_tables(run
     assert {flags["test_tasks"] for flags in runner.asked} == {"none"}
     assert [row["ours"] for row in rows] == [80.5] * 3 and [row["ours_runs"] for row in rows] == [2] * 3
     assert "80.50 ± 0.71" in capsys.readouterr().out
-    assert not list((tmp_path / "runs").glob("*/checkpoint-*"))
+    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint-*")} == {"checkpoint-notes"}
     written = tmp_path / "results" / "infocse-5-mini"
     assert [row["label"] for row in json.loads(written.with_suffix(".json").read_text())] == [
         "InfoCSE", "w/o MLM loss", "w/o contrastive loss"]  # fmt: skip
@@ -84,12 +88,19 @@ def test_a_run_that_diverges_is_left_missing_and_the_others_go_on(runner, filled
     assert [row["ours_runs"] for row in filled("--seeds", "0", "1", "2", "--rows", "InfoCSE")] == [2]
 
 
-@pytest.mark.parametrize("error", [BadInput("no such text"), CheckpointRefused("another run")])
-def test_bad_input_stops_at_once(runner, filled, error):
+@pytest.mark.parametrize("error", [BadInput("no such text"), CheckpointRefused("another run"), StorageError("full")])
+def test_what_the_next_run_would_meet_too_stops_at_once(runner, filled, error):
     runner.broken = {"0": error}
     with pytest.raises(type(error)):
         filled()
     assert len(runner.asked) == 1
+
+
+def test_an_output_that_cannot_be_written_is_known_before_the_training(runner, filled, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"--output .*file/x: cannot be a folder"):
+        filled("--output", str(tmp_path / "file" / "x"))
+    assert not runner.asked
 
 
 def test_collect_trains_nothing(runner, filled):
@@ -125,6 +136,7 @@ def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, 
 def test_a_dry_run_prints_the_commands(runner, filled, capsys):
     filled("--dry_run", "--rows", "w/o MLM loss", "--seeds", "3", "--stage_one", "runs/a")
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python run_unsup.py")]
+    assert "--use_cpu true" in line and "--test_tasks none" in line
     assert "--aux_weight 0" in line and "--seed 3" in line and "--model_name_or_path runs/a" in line
     assert not runner.asked
 
