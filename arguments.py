@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from transformers import TrainingArguments
 
@@ -16,7 +16,13 @@ class ModelArguments:
 
     _argument_group_name = "model"
 
-    method: str | None = field(default=None, metadata={"help": "a file of models/objectives: infocse, simcse, ..."})
+    method: str | None = field(
+        default=None,
+        metadata={
+            "help": "a file of models/objectives (run_unsup.py) or models/supervised (run_sup.py); --help shows "
+            "the flags of the one it is given with"
+        },
+    )
     model_name_or_path: str | None = field(
         default=None, metadata={"help": "checkpoint to start from: a folder, a run of stage 1, or a hub id"}
     )
@@ -193,22 +199,3 @@ _REFUSED = {
     "save_only_model": "a run could not go on from such a checkpoint",
     "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
 }
-
-# Fields that change neither the weights nor what is selected: they may differ when a run is resumed (what files hold
-# is compared by content). All others may not, `max_steps` and `num_train_epochs` included, since the schedule depends
-# on them; see `is_longer`.
-MAY_DIFFER = frozenset(
-    """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
-    log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
-    save_steps save_total_limit save_on_each_node dataloader_num_workers dataloader_prefetch_factor
-    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
-    hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
-    include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
-)
-
-
-def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether settings ask for more steps of a run whose learning rate does not depend on their number."""
-    constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
-    steps = old.get("max_steps")  # read from a file
-    return constant and type(steps) is int and 0 < steps < new.get("max_steps", 0)

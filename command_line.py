@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,16 @@ class Parser(HfArgumentParser):
         raise BadInput(f"{message} (--help lists all flags)")
 
 
-def parse(argv: Sequence[str], types: Iterable[type], description: str) -> tuple[Any, ...]:
+def parse(
+    argv: Sequence[str], types: Iterable[type], description: str, hint: Callable[[str], str] = lambda name: ""
+) -> tuple[Any, ...]:
     """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
+
+    Args:
+        argv: the arguments.
+        types: the dataclasses.
+        description: of --help.
+        hint: what else may be said of an unknown flag's name.
 
     Raises:
         BadInput: an unknown flag or key, a value of the wrong type, a file that is not a flat YAML mapping.
@@ -46,8 +54,10 @@ def parse(argv: Sequence[str], types: Iterable[type], description: str) -> tuple
     except (ValueError, ImportError) as error:  # TrainingArguments checks its own values
         raise BadInput(str(error)) from error
     if unknown:
-        near = difflib.get_close_matches(unknown[0].lstrip("-").split("=")[0], known, n=1)
-        raise BadInput(f"unknown argument '{unknown[0]}'" + (f"; did you mean '--{near[0]}'?" if near else ""))
+        name = unknown[0].lstrip("-").split("=")[0]
+        near = difflib.get_close_matches(name, known, n=1)
+        said = hint(name) or (f"did you mean '--{near[0]}'?" if near else "--help lists all flags")
+        raise BadInput(f"unknown argument '{unknown[0]}'; {said}")
     return tuple(parsed)
 
 

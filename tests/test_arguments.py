@@ -4,9 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments, is_longer
+from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
 from command_line import find_files, parse, peek, read_config
 from errors import BadInput
+from training.trajectory import is_longer
 
 TYPES = (ModelArguments, SentenceArguments, RunArguments)
 

@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arguments import is_longer
 from errors import BadInput, CheckpointRefused
 from training.manifest import owner, problem, publish, recover, remove, sync
+from training.trajectory import is_longer
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"

@@ -16,7 +16,6 @@ import torch
 from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments
 
-from arguments import MAY_DIFFER
 from errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw
@@ -39,6 +38,7 @@ from training.provenance import earlier_starts, provenance
 from training.stopping import STOPPING
 from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
 from training.trainer import EmbeddingTrainer
+from training.trajectory import MAY_DIFFER
 
 logger = logging.getLogger(__name__)
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",

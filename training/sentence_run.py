@@ -20,7 +20,7 @@ from training.assembly import build_model, finish, load_tests, make_collator, ma
 from training.lifecycle import Run
 from training.plan import dry_run, plan
 from training.provenance import contents, digest, weights_hash
-from training.registry import SCRIPTS, load_method
+from training.registry import SCRIPTS, hint, load_method
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -28,9 +28,10 @@ Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
 def main_of(script: str, default: str, argv: Sequence[str], description: str) -> None:
-    """The command of a training script: its method's flags, then the run; `default` is the method --help shows."""
-    method = load_method(script, default if "--help" in argv else peek(argv, "method"))
-    groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), description)
+    """The command of a training script: its method's flags, then the run; of `default` where --help names no method."""
+    name = peek(argv, "method") or (default if {"-h", "--help"} & {*argv} else None)
+    method = load_method(script, name)
+    groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), description, hint)
     model_args, _, data_args, args = groups
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")

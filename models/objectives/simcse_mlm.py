@@ -23,7 +23,9 @@ from views import IGNORED, Masking, View
 class Arguments(simcse.Arguments):
     """Options of the language model term."""
 
-    mlm_weight: float = field(default=0.1, metadata={"help": "weight of the MLM loss (SimCSE: 0.1; Table 10: 0.01-1)"})
+    mlm_weight: float = field(
+        default=0.1, metadata={"help": "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)"}
+    )
     mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
 
 

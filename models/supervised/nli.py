@@ -41,7 +41,8 @@ class Arguments(consert.Arguments):
         metadata={"help": "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"},
     )
     adversarial_size: float = field(
-        default=1.0, metadata={"help": "length of the adversarial change of a text's embeddings (ours: none published)"}
+        default=1.0,
+        metadata={"help": "length of the adversarial change of a text's embeddings (code: of each token's)"},
     )
 
 
@@ -64,7 +65,10 @@ def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
 
 
 def fast_gradient(gradient: Tensor, size: float) -> Tensor:
-    """Fast gradient value (Rozsa et al. 2016): each text's gradient, scaled to length `size`, (B, L, H) -> the same."""
+    """Fast gradient value (Rozsa et al. 2016): each text's gradient, scaled to length `size`, (B, L, H) -> the same.
+
+    The official code scales each token's gradient to the length instead.
+    """
     norm = gradient.flatten(1).norm(dim=1).clamp(min=torch.finfo(torch.float32).tiny)
     return size * gradient / norm.view(-1, 1, 1)
 
@@ -88,8 +92,9 @@ class Classified(Objective):
         copies = iter(encoded.projected[2:].split(2))
         made = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
         pair = [made.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
-        texts = torch.stack([copy.flatten(0, 1) for copy in pair])  # premises, then hypotheses: (2, 2N, D)
-        return terms | {"contrastive": self.contrast.compare(*texts)}
+        # As coded: premises among premises and hypotheses among hypotheses, (2, N, D) each, and the sum of the two.
+        parts = [self.contrast.compare(*texts) for texts in zip(*pair, strict=True)]
+        return terms | {"contrastive": Term(sum(part.value for part in parts), parts[0].weight)}
 
     def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy over the rows: (2, B, H) premises and hypotheses, (B,) classes -> ()."""

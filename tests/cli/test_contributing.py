@@ -36,3 +36,6 @@ def test_a_method_is_picked_up_from_its_one_file(toy, unsup, tmp_path, capsys):
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (record["status"], record["settings"]["drop_rate"]) == ("finished", 0.3)
     assert load_file(tmp_path / "run" / "model.safetensors")
+    with pytest.raises(SystemExit):
+        run_unsup.main(["--method", "toy", "--help"])
+    assert "--drop_rate" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from errors import BadInput, CheckpointRefused
 from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
+from training.registry import OLD_NAMES
 
 
 def same_weights(one, other):
@@ -282,7 +284,9 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys,
         ({"test_tasks": "STS99"}, "STS99"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"learning_rate": "fast"}, "learning_rate"),
-        ({"temprature": 0.1}, "temperature"),
+        ({"temprature": 0.1}, "did you mean '--temperature'"),
+        ({"temp": 0.1}, "here it is --temperature"),
+        ({"method": "simcse", "skip_from": 6}, "a flag of --method infocse, infocse_rtd"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
         ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
@@ -300,6 +304,26 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     with pytest.raises(BadInput, match=message):
         run_unsup.main(unsup(**flags))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("argv", "flag"), [(["--method", "esimcse"], "--repeat_unit"), ([], "--aux_weight")])
+@pytest.mark.parametrize("ask", ["-h", "--help"])
+def test_help_shows_the_flags_of_the_method_that_is_named(argv, flag, ask, capsys):
+    with pytest.raises(SystemExit):
+        run_unsup.main([*argv, ask])
+    said = capsys.readouterr().out
+    assert [name for name in ("--repeat_unit", "--aux_weight") if name in said] == [flag]
+
+
+def test_a_method_that_is_not_named_is_asked_for():
+    with pytest.raises(BadInput, match="--method is missing: choose one of consert, "):
+        run_unsup.main(["--methd", "simcse"])
+
+
+def test_old_names_are_those_of_the_guide():
+    lines = Path("docs/from_the_old_repositories.md").read_text(encoding="utf-8").splitlines()
+    for old, new in OLD_NAMES.items():
+        assert any(f"--{old}" in line.split("|")[1] and new in line.split("|")[2] for line in lines if "|" in line), old
 
 
 def test_stage_one_needs_exactly_one_start(aux):

@@ -24,6 +24,7 @@ CHECKS = {
     r"make ": TARGET,
     r"python -m pytest ": PATHS,  # in a test, tests are not run again
     r"accelerate launch ": PARSE,  # starts processes, mostly on GPUs
+    r"python run_unsup.py --method toy --help": PATHS,  # tests/cli/test_contributing.py has the method, and asks
     r"python run_unsup.py --method \S+ --help": PARSE,
     r"python run_unsup.py --config configs/infocse-quickstart": RUN,
     r"python run_unsup.py .*(MY_SENTENCES|toy/sentences)": RUN,
