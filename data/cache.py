@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from errors import BadInput
+
 
 @contextmanager
 def whole_folder(folder: Path, marker: str) -> Iterator[Path]:
@@ -17,7 +19,10 @@ def whole_folder(folder: Path, marker: str) -> Iterator[Path]:
         folder: the final place.
         marker: a file of it; where it exists already, another process was faster and its work is kept.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BadInput(f"--cache_dir {folder.parent}: cannot be a folder ({error.strerror})") from error
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     try:
         yield partial

@@ -90,7 +90,7 @@ def load_config(path: str):
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, StrictDataclassError) as error:
-        raise BadInput(f"cannot read the configuration of '{path}': {str(error).splitlines()[0]}") from error
+        raise _unreadable("configuration (config.json)", path, error) from error
 
 
 def load_tokenizer(path: str):
@@ -98,12 +98,21 @@ def load_tokenizer(path: str):
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot load a tokenizer from '{path}': {str(error).splitlines()[0]}") from error
+        raise _unreadable("tokenizer", path, error) from error
     if not tokenizer.is_fast:
         raise BadInput(
             f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"
         )
     return tokenizer
+
+
+def _unreadable(what: str, path: str, error: Exception) -> BadInput:
+    if not Path(path).exists():
+        return BadInput(
+            f"'{path}': no such folder here, and the hub could not be asked for its {what} or has none; name a folder "
+            f"with a model, a finished run, or a hub id ({str(error).splitlines()[0]})"
+        )
+    return BadInput(f"'{path}': cannot read its {what}: {' '.join(str(error).split())[:300]}")
 
 
 def usable_length(config, tokenizer) -> int:

@@ -47,8 +47,9 @@ def listing(tables: Sequence[Table], choice: Choice, commands: bool) -> str:
             body.append([row.label, _state(plan, missing, choice), _shown(each, len(missing), source)])
             asked += [_command(plan, choice, seed) for seed in missing if plan.flags]
         known = [each for each in hours.values() if each is not None]
-        total = f"{len(hours)} runs are missing, about {sum(known):.1f} hours of training"
-        total += f" and {len(hours) - len(known)} of unknown length" if len(known) < len(hours) else ""
+        parts_of = [f"about {sum(known):.1f} hours of training"] if known or not hours else []
+        parts_of += [f"{len(hours) - len(known)} of unknown length"] if len(known) < len(hours) else []
+        total = f"{len(hours)} runs are missing, {' and '.join(parts_of)}"
         parts += [f"{table.name}: {table.title}", markdown(body), f"{total}; runs that rows share count once."]
         parts += dict.fromkeys(asked) if commands else []
     return "\n".join(parts)

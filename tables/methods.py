@@ -6,6 +6,7 @@ STS averages of the systems in eval/compare/published.yaml that bear the configu
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import sys
@@ -54,6 +55,7 @@ def rewritten(readme: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m tables.methods", description=__doc__).parse_args()
     path = ROOT / "README.md"
     path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
     sys.stdout.write(table() + "\n")

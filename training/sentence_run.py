@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from transformers import set_seed
 
 from arguments import ModelArguments, RunArguments, ScoredArguments
@@ -24,6 +25,7 @@ from training.registry import SCRIPTS, hint, load_method
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
+_LOOKED_AT = 100_000  # rows whose lengths the plan counts
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
@@ -70,8 +72,10 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
+    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.frame.size
     facts = {
         "method": model_args.method,
+        "cut": f"{longer.mean():.1%} of the sentences, at --max_length {data_args.max_length} tokens",
         "packed": model.encoder.packed,
         "views": len(collator.views),
         "masking": collator.masking,

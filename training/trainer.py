@@ -166,7 +166,10 @@ class EmbeddingTrainer(Trainer):
         with self.accelerator.autocast():
             seen = model.probe(**batch)
         if seen.get("uniformity", -1.0) > COLLAPSED:
-            logger.warning("the encoder has collapsed (uniformity %.3f): lower --learning_rate", seen["uniformity"])
+            logger.warning(
+                "the encoder has collapsed (uniformity %.3f): lower --learning_rate; if it began so, train stage 1 longer",
+                seen["uniformity"],
+            )
         return seen | ({} if self.dev is None else dict([self.dev()]))
 
     def _save_checkpoint(self, model, trial) -> None:

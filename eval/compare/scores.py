@@ -144,7 +144,9 @@ def read_scores(path: Path) -> list[dict]:
         raise BadInput(f"{path}: cannot be read ({error.strerror}); `python -m eval --output` writes it") from error
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: no JSON ({' '.join(str(error).split())})") from error
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+    if rows == []:
+        raise BadInput(f"{path}: holds no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{path}: a list of rows is needed, as `python -m eval --output` writes it")
     for number, row in enumerate(rows, 1):
         problem = _problem(row)

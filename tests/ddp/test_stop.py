@@ -67,14 +67,14 @@ def check_end(arguments, run, whole):
     assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
 
 
-def start_both(arguments):
+def start_both(arguments, program=(str(ROOT / "run_unsup.py"),)):
     """Two processes as a cluster's scheduler starts them, without the launcher, which ends with 1 whatever they say."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     common = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    command = [sys.executable, str(ROOT / "run_unsup.py"), *arguments]
+    command = [sys.executable, *program, *arguments]
     ranks = [{"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     return [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=common | rank) for rank in ranks]
 
@@ -95,6 +95,31 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
         assert newest_step(run) == int(step) == int(same)
         check_at_rest(run)
     check_end(arguments, run, tmp_path / "whole")
+
+
+AT_THE_END = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+import run_unsup
+from errors import run_command
+from training.callbacks import StopWhenAsked
+from training.stopping import STOPPING
+before = StopWhenAsked.on_step_end
+def on_step_end(self, args, state, control, **others):
+    if os.environ["RANK"] == "0" and state.global_step == state.max_steps:
+        STOPPING.name = "SIGTERM"
+    return before(self, args, state, control, **others)
+StopWhenAsked.on_step_end = on_step_end
+run_command(run_unsup.main)
+"""
+
+
+def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    flags = [*arguments, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"]
+    both = start_both(flags, ("-c", AT_THE_END))
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [75, 75], said
 
 
 @pytest.mark.slow  # three launches of two processes

@@ -158,7 +158,7 @@ def test_what_is_no_encoder_is_refused(tiny_bert, tmp_path):
 
 def test_a_configuration_with_a_value_of_another_kind_is_refused(tiny_bert, tmp_path):
     folder = changed(tiny_bert, tmp_path / "bert", "config.json", hidden_size="wide")
-    with pytest.raises(BadInput, match=r"cannot read the configuration of .*hidden_size"):
+    with pytest.raises(BadInput, match=r"cannot read its configuration .*hidden_size"):
         load_encoder(folder)
 
 

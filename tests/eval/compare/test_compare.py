@@ -267,7 +267,7 @@ GOOD = {
         ("{", "no JSON"),
         (b"\xff", "no JSON"),
         ("{}", "a list of rows"),
-        ("[]", "a list of rows"),
+        ("[]", "holds no scores"),
         ("[1]", "a list of rows"),
         ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1 has no word as 'metric'"),
         ([GOOD, {**GOOD, "task": 3}], "row 2 has no word as 'task'"),
