@@ -112,7 +112,7 @@ def test_a_row_that_cannot_be_run_says_why(choice):
 
 def test_a_maximum_is_shown_and_not_judged(choice):
     columns = (Column("max", AVERAGE, "max"), Column("Avg.", AVERAGE))
-    row = Row("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sd-bert-base")
+    row = Row("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base")
     table = one_table(row, columns=columns)
     finish(table, row, choice, [])
     cell = planned(table, row, choice)

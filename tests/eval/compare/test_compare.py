@@ -221,7 +221,7 @@ def test_several_runs_of_ours_share_the_published_spread(tmp_path):
 def test_published_numbers_can_stand_on_both_sides():
     lines = compare(published("simcse-bert-base"), published("simcse-bert-base-50-seeds"))
     assert verdicts(lines)["Avg."] == INSIDE
-    lines = compare(published("s-simcse-sd-bert-base"), published("simcse-bert-base-50-seeds"))
+    lines = compare(published("s-simcse-sentence-bert-base"), published("simcse-bert-base-50-seeds"))
     assert verdicts(lines)["Avg."] == ABOVE and lines[0].found.method == "welch"
 
 
