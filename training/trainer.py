@@ -167,7 +167,7 @@ class EmbeddingTrainer(Trainer):
             seen = model.probe(**batch)
         if seen.get("uniformity", -1.0) > COLLAPSED:
             logger.warning(
-                "the encoder has collapsed (uniformity %.3f): lower --learning_rate; if it began so, train stage 1 longer",
+                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or begin from a longer stage 1",
                 seen["uniformity"],
             )
         return seen | ({} if self.dev is None else dict([self.dev()]))

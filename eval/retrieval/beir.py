@@ -82,7 +82,9 @@ class BeirTask:
             if part != WHOLE:
                 ndcg = one[METRICS[0]]
                 rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
-        return Result(rows, {"value": np.concatenate([one[METRICS[0]] for one in values.values()]) / 100})
+        # A query weighs as its forum does, so that the mean of all queries is the headline's mean of forums.
+        weighed = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
+        return Result(rows, {"value": np.concatenate(weighed) / 100})
 
     def _values(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
         queries = encode(list(one.queries.values()))

@@ -118,7 +118,9 @@ def test_parts_are_scored_alone_and_averaged(beir, beir_folder, tmp_path):
     assert {(row["aggregation"], row["n"]) for row in result.rows[:4]} == {("mean of forums", 6)}
     assert [(row["aggregation"], row["n"]) for row in result.rows[4:]] == [("forum one", 4), ("forum two", 2)]
     assert [row["value"] for row in result.rows[4:]] == pytest.approx([one[:, 0].mean() for one in values], abs=1e-9)
-    assert 100 * result.items["value"] == pytest.approx(np.concatenate(values)[:, 0], abs=1e-9)
+    weighed = [one[:, 0] * 6 / (2 * len(one)) for one in values]  # a query weighs as its forum
+    assert 100 * result.items["value"] == pytest.approx(np.concatenate(weighed), abs=1e-9)
+    assert 100 * result.items["value"].mean() == pytest.approx(means[0])
 
 
 class Named:
