@@ -53,11 +53,12 @@ def table(rows: list[dict]) -> str:
     lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", "STS avg.", "n"]]
     for method in ALL:
         runs = [row for row in rows if row["method"] == method]
-        chosen = [row for row in runs if row["sts_average"] is not None]
-        seeds = [row["seed"] for row in runs]
-        tried = [row for row in runs if row["seed"] == min(seeds)]
+        first = min((row["seed"] for row in runs), default=None)
+        tried = [row for row in runs if row["seed"] == first]
+        best = max(tried, key=lambda row: row["dev"])["learning_rate"] if tried else None
+        chosen = [row for row in runs if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
-        rate = chosen[0]["learning_rate"] if chosen else "-"
+        rate = best if chosen else "-"
         means = [spread([row[name] for row in chosen], "not run") for name in ("dev", "sts_average")]
         lines.append([method.removesuffix("-mini"), search, rate, *means, str(len(chosen))])
     return markdown(lines)

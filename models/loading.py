@@ -99,7 +99,7 @@ def load_tokenizer(path: str):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise _unreadable("tokenizer", path, error) from error
-    if not tokenizer.is_fast:
+    if not tokenizer.is_fast and not hasattr(tokenizer, "rules"):  # that of word vectors is our own
         raise BadInput(
             f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"
         )

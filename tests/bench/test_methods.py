@@ -47,6 +47,10 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
     assert "81.00 ± 1.00" in line and "61.00 ± 1.00" in line and "1e-5: 70.00" in line
     assert "| diffcse" in printed and "not run" in printed
+    cells.score(folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0", "sts", [], "")  # another rate, scored by hand
+    main([*argv, "--collect"])
+    assert "| 61.00 ± 1.00 | 3 |" in next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| simcse "))
+    (folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0" / "sts.json").unlink()
     assert main([*argv, "--collect"]) == rows
     assert len(asked) == 10
     with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
