@@ -182,6 +182,25 @@ def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_
         result(load_backbone, str(tmp_path / "model"))
 
 
+@MANY
+@given(st.data())
+def test_a_damaged_configuration_is_read_or_refused(backbone_folder, tmp_path, data):
+    valid = (backbone_folder / "config.json").read_bytes()
+    odd = altered(json.loads(valid)).map(lambda content: json.dumps(content).encode())
+    content = data.draw(damaged(valid, [b"10000000000", b"null"]) | odd)
+    with _changed(_copy(backbone_folder, tmp_path) / "config.json", content):
+        result(load_backbone, str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("sizes", [{"num_hidden_layers": 10**9}, {"hidden_size": 10**12}, {"vocab_size": 10**12},
+                                   {"num_attention_heads": 0}, {"max_position_embeddings": 10**12}])  # fmt: skip
+def test_sizes_that_a_configuration_only_claims_are_refused(backbone_folder, tmp_path, sizes):
+    folder = _copy(backbone_folder, tmp_path)
+    content = json.loads((folder / "config.json").read_text()) | sizes
+    with _changed(folder / "config.json", json.dumps(content).encode()), pytest.raises(BadInput):
+        load_backbone(str(folder))
+
+
 @pytest.mark.parametrize(
     ("modules", "said"),
     [
