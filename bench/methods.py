@@ -54,7 +54,7 @@ def table(rows: list[dict]) -> str:
     for method in ALL:
         runs = [row for row in rows if row["method"] == method]
         first = min((row["seed"] for row in runs), default=None)
-        tried = [row for row in runs if row["seed"] == first]
+        tried = sorted((row for row in runs if row["seed"] == first), key=lambda row: float(row["learning_rate"]))
         best = max(tried, key=lambda row: row["dev"])["learning_rate"] if tried else None
         chosen = [row for row in runs if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"

@@ -76,8 +76,8 @@ class Reader:
 class LabelledReader(Reader):
     """Iterate over (premise, hypothesis, label) of natural language inference sets.
 
-    Every file starts with the header `premise hypothesis label`, tab-separated. Rows on which the annotators did not
-    agree, labelled `-` in SNLI, are left out and counted.
+    The first line of every file that is not empty is the header `premise hypothesis label`, tab-separated. Rows on
+    which the annotators did not agree, labelled `-` in SNLI, are left out and counted.
 
     Raises:
         BadInput: while iterating, with file and line: as `Reader`; another header; an unknown label.
@@ -91,11 +91,16 @@ class LabelledReader(Reader):
         self.undecided = 0
         return super().__iter__()
 
+    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
+        self._header_due = True
+        return super()._rows(path)
+
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
         row = super()._row(text, path, number)
-        if number == 1:
+        if self._header_due:
             if row != NLI_HEADER:
-                raise BadInput(f"{path}:1: the header is not `{' '.join(NLI_HEADER)}`, tab-separated")
+                raise BadInput(f"{path}:{number}: the header is not `{' '.join(NLI_HEADER)}`, tab-separated")
+            self._header_due = False
             return None
         if row[2] == "-":
             self.undecided += 1

@@ -4,6 +4,7 @@ import pytest
 
 from data.collator import Collator
 from data.corpus import load_corpus
+from data.reader import LabelledReader
 from errors import BadInput
 from views import View
 
@@ -51,3 +52,13 @@ def test_a_bad_file_is_one_clear_error(written, bert_tokenizer, tmp_path, text, 
     with pytest.raises(BadInput) as caught:
         load_corpus([written(text)], bert_tokenizer, None, tmp_path / "cache")
     assert said in str(caught.value) and "pairs.tsv" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_empty_line_is_no_header(tmp_path):
+    path = tmp_path / "nli.tsv"
+    path.write_text("\n\nA man sleeps.\tA man rests.\tentailment\n")
+    with pytest.raises(BadInput, match=":3: the header is not `premise hypothesis label`"):
+        list(LabelledReader([path]))
+    path.write_text("\npremise\thypothesis\tlabel\nA man sleeps.\tA man rests.\tentailment\n")
+    reader = LabelledReader([path, path])
+    assert len(list(reader)) == 2 and reader.empty_lines == 2
