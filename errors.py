@@ -6,6 +6,7 @@ bug and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import sys
@@ -51,6 +52,14 @@ class CheckpointRefused(ProjectError):
     exit_code = 5
 
 
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
+
+
+def unwritable(error: OSError, message: str) -> ProjectError:
+    """What a failed write is: a StorageError where the disk is at fault, BadInput where the place is."""
+    return (StorageError if error.errno in _DISK else BadInput)(message)
+
+
 class Stopped(KeyboardInterrupt):
     """A signal ended the command; the same command goes on. No ProjectError: libraries swallow those."""
 
@@ -65,6 +74,11 @@ def run_command(main: Callable[[], object]) -> None:
     except ProjectError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        sys.stderr.write(f"error: {unwritable(error, str(error))}\n")
+        sys.exit(StorageError.exit_code)
     except Stopped as stop:
         sys.stderr.write(f"{stop}\n")
         sys.exit(stop.exit_code)

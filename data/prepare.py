@@ -25,7 +25,7 @@ from data.sources import (
     place_of,
     read_pinned,
 )
-from errors import BadInput, run_command
+from errors import BadInput, run_command, unwritable
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
@@ -170,7 +170,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         rows = prepare(args.names or DEFAULT_NAMES, args.data_dir)
     except OSError as error:
-        raise BadInput(f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir") from error
+        message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
+        raise unwritable(error, message) from error
     sys.stdout.write(_table(rows))
 
 

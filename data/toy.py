@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from data.toy_grammar import WEIGHTS, change, draw_frame, draw_wording, say, split_of
 from data.toy_pairs import KINDS, Pair, draw_pair
-from errors import BadInput, run_command
+from errors import BadInput, run_command, unwritable
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def write(toy: Toy, folder: Path) -> None:
     """Write the four files into `folder`, which is made where it is missing.
 
     Raises:
-        BadInput: the folder cannot be written.
+        BadInput, StorageError: the folder, or the disk, cannot be written.
     """
     files = {"sentences.txt": toy.sentences, "running.txt": toy.running_text}
     for name, pairs in (("dev.tsv", toy.dev), ("test.tsv", toy.test)):
@@ -125,7 +125,7 @@ def write(toy: Toy, folder: Path) -> None:
         for name, lines in files.items():
             (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise BadInput(f"cannot write the toy corpus: {error}") from error
+        raise unwritable(error, f"cannot write the toy corpus: {error}") from error
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from uuid import uuid4
 
-from errors import BadInput
+from errors import BadInput, unwritable
 
 MANIFEST = "manifest.json"
 
@@ -22,7 +22,7 @@ def writing(path: Path, remedy: str = "choose another folder") -> Iterator[Path]
     was believed dead, each makes a whole one and the last stays. Whoever succeeds removes what killed ones left.
 
     Raises:
-        BadInput: the disk does not take it; ends with `remedy`.
+        BadInput, StorageError: the place, or the disk, does not take it; ends with `remedy`.
     """
     part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
     try:
@@ -30,7 +30,7 @@ def writing(path: Path, remedy: str = "choose another folder") -> Iterator[Path]
         yield part
         _place(part, path)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror}); {remedy}") from error
+        raise unwritable(error, f"{path}: cannot be written ({error.strerror}); {remedy}") from error
     finally:
         if part.exists():
             part.unlink()

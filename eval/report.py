@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.kept import writing
 from eval.task import Encoder, Result, Task, average
 
 
@@ -71,9 +72,8 @@ def markdown(body: list[list[str]]) -> str:
 
 def write_rows(path: str | Path, rows: list[dict]) -> None:
     """Write rows as a JSON list, one object a line, creating folders."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+    with writing(Path(path)) as part:
+        part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
 
 
 def items_path(scores: str | Path) -> Path:
@@ -83,9 +83,10 @@ def items_path(scores: str | Path) -> Path:
 
 def write_scores(path: str | Path, results: dict[Task, Result], rows: list[dict]) -> None:
     """`scores.json` and, beside it, `scores.items.npz`: per task, the figure of every example."""
-    write_rows(path, rows)
     items = {}
     for task, result in results.items():
         for name, values in result.items.items():
             items[f"{task.name}|{task.split}|{result.rows[0]['mode']}|{name}"] = values
-    np.savez_compressed(items_path(path), **items)
+    with writing(items_path(path)) as part, part.open("wb") as file:
+        np.savez_compressed(file, **items)
+    write_rows(path, rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from errors import BadInput
+from errors import BadInput, unwritable
 from training.storage import storage_errors
 
 
@@ -31,6 +31,6 @@ def new_folder(target: Path) -> Iterator[Path]:
             yield partial
             partial.rename(target)
     except OSError as error:
-        raise BadInput(f"--output {target}: cannot be written ({error.strerror or error})") from error
+        raise unwritable(error, f"--output {target}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from errors import BadInput, run_command
+from errors import BadInput, run_command, unwritable
 from eval.analyse.labels import labelled
 from eval.encode import Encode
 from eval.sts.tasks import own_pairs
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> Path:
     try:
         output.write_bytes(content)
     except OSError as error:
-        raise BadInput(f"--output {output}: cannot be written ({error.strerror})") from error
+        raise unwritable(error, f"--output {output}: cannot be written ({error.strerror})") from error
     logger.info("%s: %d runs, %.1f MB", output, len(runs), len(content) / 1e6)
     return output
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from errors import BadInput, NonFinite, ProjectError, run_command
+from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
 from eval.report import write_rows
 from tables import specification
 from tables.costs import listing, overview
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     try:
         Path(args.output).mkdir(parents=True, exist_ok=True)  # better known before the training than after
     except OSError as error:
-        raise BadInput(f"--output {args.output}: cannot be a folder ({error.strerror})") from error
+        raise unwritable(error, f"--output {args.output}: cannot be a folder ({error.strerror})") from error
     return [row for table in tables for row in _filled(table, choice, args)]
 
 

@@ -1,8 +1,10 @@
+import errno
+import os
 import pickle
 
 import pytest
 
-from errors import BadInput, run_command
+from errors import BadInput, StorageError, run_command, unwritable
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,29 @@ def test_a_message_is_one_line_that_a_terminal_shows_as_it_is(message, line, cap
         run_command(main)
     assert leaving.value.code == 2
     assert capsys.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO])
+def test_a_disk_that_fails_is_storage_wherever_the_write_was(number, capsys):
+    error = OSError(number, os.strerror(number), "folder/scores.json")
+    assert type(unwritable(error, "x")) is StorageError
+
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as leaving:
+        run_command(main)
+    assert leaving.value.code == 4
+    assert capsys.readouterr().err == f"error: [Errno {number}] {os.strerror(number)}: 'folder/scores.json'\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.ENOENT, errno.ENAMETOOLONG])
+def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_traceback(number):
+    error = OSError(number, os.strerror(number))
+    assert type(unwritable(error, "x")) is BadInput
+
+    def main():
+        raise error
+
+    with pytest.raises(OSError, match=os.strerror(number)):
+        run_command(main)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from errors import BadInput, run_command
+from errors import run_command, unwritable
 from eval.analyse.analyses import ANALYSES
 from eval.analyse.analysis import Analysis, Remembered, Subject, named
 from eval.analyse.labels import labelled
@@ -124,7 +124,7 @@ def _folder(path: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"--output {path}: cannot be made a folder ({error.strerror})") from error
+        raise unwritable(error, f"--output {path}: cannot be made a folder ({error.strerror})") from error
     return folder
 
 

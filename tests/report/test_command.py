@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from errors import BadInput, run_command
+from errors import BadInput, StorageError, run_command
 from report.__main__ import main
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
@@ -154,6 +154,11 @@ def test_a_broken_run_ends_the_command_with_one_line_and_code_2(tmp_path, write_
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, write_run, name):
     with pytest.raises(BadInput, match="--output"):
         main([str(write_run(tmp_path / "a")), "--output", str(tmp_path / name)])
+
+
+def test_a_full_disk_is_storage_and_not_the_users_mistake(tmp_path, write_run):
+    with pytest.raises(StorageError, match="--output /dev/full: cannot be written"):
+        main([str(write_run(tmp_path / "one")), "--output", "/dev/full"])
 
 
 def test_files_that_the_user_names_must_be_there(tmp_path, write_run):
