@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -19,12 +18,13 @@ from arguments import ModelArguments, RunArguments
 from command_line import parse, peek, read_config
 from errors import CheckpointRefused, ProjectError
 from eval.encode import Encode
-from eval.report import items_path, rows_of, score_all, write_scores
+from eval.report import rows_of, score_all, write_scores
 from eval.task import Task
 from models.encoder import load_encoder
 from training.checkpoint import RUN_FILE, discard, read_run, write_run
 from training.lifecycle import Run
 from training.registry import SCRIPTS, load_method, script_of
+from training.stopping import run_to_its_end
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
@@ -116,10 +116,7 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
     results = score_all(encode, tasks, data_dir)
-    unfinished = path.with_name(f"{name}-unfinished.json")
-    write_scores(unfinished, results, rows_of(results, folder.parent.name, folder.name))
-    items_path(unfinished).replace(items_path(path))
-    unfinished.replace(path)
+    write_scores(path, results, rows_of(results, folder.parent.name, folder.name))
     logger.info("%s: scored", path)
 
 
@@ -133,7 +130,7 @@ def spread(values: Sequence[float], missing: str) -> str:
 def _launch(flags: Sequence[str]) -> None:
     script = script_of(peek(flags, "method"))
     command = [sys.executable, str(ROOT / script), *flags]
-    code = subprocess.run(command, check=False, stdout=sys.stderr).returncode  # our output is the table
+    code = run_to_its_end(command, stdout=sys.stderr)  # our output is the table
     if code:
         error = ProjectError(f"{script} {' '.join(flags)} stopped with {code}; the same command goes on there")
         error.exit_code = max(code, 1)

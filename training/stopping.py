@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 
@@ -78,3 +79,25 @@ def stoppable(main: Callable[..., None]) -> Callable[..., None]:
             main(*args, **named)
 
     return run
+
+
+def run_to_its_end(command: Sequence[str], **how: object) -> int:
+    """Run a command that is stoppable itself, and wait for it even when asked to stop; returns its exit code.
+
+    It has a process group of its own and every signal is passed on: a terminal's Ctrl-C reaches it once, and one that
+    only this process got reaches it too, so that it never trains on without its parent.
+
+    Args:
+        command: the program and its arguments.
+        how: of `subprocess.Popen`.
+    """
+    with subprocess.Popen(command, process_group=0, **how) as child:
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        passed = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+        for number in passed:
+            signal.signal(number, lambda received, _: child.send_signal(received))
+        try:
+            return child.wait()
+        finally:
+            for number in passed:
+                signal.signal(number, before[number])

@@ -41,7 +41,7 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_
     assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
     folder = tmp_path / facts["run"]
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
-    assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*unfinished*"))
+    assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
     with pytest.raises(CheckpointRefused, match=r"learning_rate: 3e-05 there, 0\.5 now"):

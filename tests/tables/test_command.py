@@ -174,10 +174,7 @@ def test_where_a_method_starts():
 
 
 def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
-    class Done:
-        returncode = 3
-
-    monkeypatch.setattr(cells.subprocess, "run", lambda command, check, stdout: Done)
+    monkeypatch.setattr(cells, "run_to_its_end", lambda command, stdout: 3)
     with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b stopped with 3") as caught:
         cells._launch(["--a=b"])
     assert caught.value.exit_code == 3

@@ -1,0 +1,41 @@
+import os
+import signal
+import sys
+import time
+from threading import Thread
+
+import pytest
+
+from training.stopping import SIGNALS, run_to_its_end
+
+CHILD = """
+import os, signal, sys, time
+from pathlib import Path
+signal.signal(int(sys.argv[1]), lambda *_: sys.exit(75))
+part = Path(sys.argv[2] + ".part")
+part.write_text(f"{os.getpid()} {os.getpgrp()}")
+part.rename(sys.argv[2])
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number, tmp_path):
+    ready, before = tmp_path / "ready", [signal.getsignal(number) for number in SIGNALS]
+
+    def ask():
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    Thread(target=ask).start()
+    assert run_to_its_end([sys.executable, "-c", CHILD, str(int(number)), str(ready)]) == 75
+    process, group = map(int, ready.read_text().split())
+    assert process == group != os.getpgrp()  # so that Ctrl-C, which a terminal sends to a group, is not answered twice
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_the_exit_code_is_the_childs():
+    assert run_to_its_end([sys.executable, "-c", "import sys; sys.exit(3)"]) == 3
