@@ -19,9 +19,18 @@ time.sleep(60)
 """
 
 
+@pytest.fixture
+def answered():
+    """All signals as in a terminal, also where the tests run under nohup."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number, tmp_path):
-    ready, before = tmp_path / "ready", [signal.getsignal(number) for number in SIGNALS]
+def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number, answered, tmp_path):
+    ready = tmp_path / "ready"
 
     def ask():
         while not ready.exists():
@@ -32,7 +41,7 @@ def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number,
     assert run_to_its_end([sys.executable, "-c", CHILD, str(int(number)), str(ready)]) == 75
     process, group = map(int, ready.read_text().split())
     assert process == group != os.getpgrp()  # so that Ctrl-C, which a terminal sends to a group, is not answered twice
-    assert [signal.getsignal(number) for number in SIGNALS] == before
+    assert all(signal.getsignal(number) is signal.SIG_DFL for number in SIGNALS)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
