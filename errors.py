@@ -52,12 +52,18 @@ class CheckpointRefused(ProjectError):
     exit_code = 5
 
 
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
+DISK = {
+    errno.ENOSPC: "No space left on the device",
+    errno.EDQUOT: "No space left: the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EFBIG: "the file is larger than this process may write (ulimit -f)",
+    errno.EIO: "the device reports an input/output error",
+}  # what is the disk's fault, and not that of the place a user gave
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
     """What a failed write is: a StorageError where the disk is at fault, BadInput where the place is."""
-    return (StorageError if error.errno in _DISK else BadInput)(message)
+    return (StorageError if error.errno in DISK else BadInput)(message)
 
 
 class Stopped(KeyboardInterrupt):
@@ -75,7 +81,7 @@ def run_command(main: Callable[[], object]) -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno not in _DISK:
+        if error.errno not in DISK:
             raise
         sys.stderr.write(f"error: {unwritable(error, str(error))}\n")
         sys.exit(StorageError.exit_code)

@@ -14,17 +14,10 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from errors import ProjectError, StorageError
+from errors import DISK, ProjectError, StorageError
 
-_WORDS = {
-    errno.ENOSPC: "No space left on the device",
-    errno.EDQUOT: "No space left: the disk quota is used up",
-    errno.EROFS: "the file system is read-only",
-    errno.EFBIG: "the file is larger than this process may write (ulimit -f)",
-    errno.EIO: "the device reports an input/output error",
-    errno.EACCES: "no permission",
-    errno.EPERM: "no permission",
-}
+# A folder that a run has written to and may no longer: its state is whole, and the same command goes on.
+_WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # safetensors; what `shutil.copytree` gathers
 _MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
