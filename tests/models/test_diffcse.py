@@ -9,7 +9,7 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import diffcse
-from models.objectives.diffcse import sampled
+from models.objectives.diffcse import chosen, sampled
 from models.training import EncoderForTraining
 from training.lifecycle import set_dropout
 
@@ -101,6 +101,13 @@ def test_sampling_follows_the_distribution_and_the_numbers_alone():
     torch.testing.assert_close(share, logits.softmax(-1)[0], atol=2e-4, rtol=0)
     assert torch.equal(drawn, sampled(logits.expand(10000, 4), uniform))
     assert sampled(logits, torch.tensor([0.9999999])).item() == 3
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_of_equally_likely_tokens_the_first_is_chosen(kind):
+    logits = torch.randint(0, 4, (200, 50)).to(kind)  # every row has ties
+    expected = [row.index(max(row)) for row in logits.tolist()]
+    assert chosen(logits, None).tolist() == expected
 
 
 def test_a_sampled_rewrite_differs_from_the_likeliest_and_repeats(tiny_bert):
