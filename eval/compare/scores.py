@@ -159,6 +159,8 @@ def _problem(row: dict) -> str | None:
     for name in Key._fields:
         if not isinstance(row.get(name), str):
             return f"has no word as '{name}'"
+    if not isinstance(row.get("aggregation", ""), str):
+        return "has no word as 'aggregation'"
     if type(row.get("n")) is not int or row["n"] < 1:
         return "has no number of examples 'n'"
     if not is_finite(row.get("value")):

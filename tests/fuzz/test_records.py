@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data.hub import Source, locked
 from errors import BadInput, CheckpointRefused
-from eval.compare.scores import Score, from_files, read_items, read_scores
+from eval.compare.scores import Key, Score, from_files, read_items, read_scores
 from eval.kept import claim
 from eval.report import items_path
 from export.facts import Facts, read_facts
@@ -226,3 +226,12 @@ def test_examples_that_are_no_archive_are_refused(tmp_path, content):
     items_path(tmp_path / "scores.json").write_bytes(content)
     with pytest.raises(BadInput, match="score the model again"):
         read_items(tmp_path / "scores.json")
+
+
+def test_an_aggregation_that_is_no_word_is_refused(tmp_path):
+    row = {"task": "STS-B", "split": "test", "metric": "spearman", "mode": "standard", "n": 2, "value": 1.0}
+    path = tmp_path / "scores.json"
+    names = {name: row.get(name, "x") for name in Key._fields}
+    path.write_text(json.dumps([row | names | {"aggregation": ["all"]}]))
+    with pytest.raises(BadInput, match="no word as 'aggregation'"):
+        from_files("x", [path])
