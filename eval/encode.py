@@ -12,6 +12,7 @@ import torch
 from tqdm.auto import tqdm
 
 from errors import NonFinite
+from eval.precision import warn_of_slow_bf16
 
 TOKENS_PER_BATCH = 2048  # larger batches fall out of the cache and are slower
 
@@ -41,6 +42,8 @@ class Encode:
         self.bf16 = bf16
         self.progress = progress
         self.tokens = self.unknown = 0
+        if bf16:
+            warn_of_slow_bf16(self._device.type)
 
     @cached_property
     def identity(self) -> str:

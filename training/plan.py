@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
+from eval.precision import warn_of_slow_bf16
 from training.lifecycle import DROPOUT
 from training.storage import steps_of
 from training.trainer import EmbeddingTrainer
@@ -22,6 +23,8 @@ def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str,
     rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     steps = steps_of(args, count)
+    if args.bf16:
+        warn_of_slow_bf16(args.device.type)
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()),
