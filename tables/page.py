@@ -25,6 +25,7 @@ def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
 def _asked(table: Table, choice: Choice) -> str:
     flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
     flags += [f"--steps {choice.steps}"] if choice.steps else []
+    flags += [] if choice.bf16 else ["--float32"]
     return f"    python -m tables {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
 
 

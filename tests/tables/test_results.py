@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -167,6 +168,14 @@ def test_the_page_is_this_one(choice):
         assert line.startswith("|-") or " ".join(line.split()) in squeezed, line
     assert "A note.\n\n- w/ | x: odd\n\n- steps: 500\n- commit: abc\n- versions: torch 2\n" in text
     assert text.endswith("- machine: machine m, device cpu\n")
+
+
+def test_the_command_of_the_page_says_what_else_decides_the_figures(choice):
+    table = one_table(infocse())
+    asked = replace(choice, steps=300, bf16=False, seeds=(0, 1))
+    assert "    python -m tables t-1 --backbone mini --steps 300 --float32 --seeds 0 1\n" in page(
+        table, collect(table, asked), asked
+    )
 
 
 def test_nothing_run_is_said(choice):
