@@ -13,10 +13,11 @@ from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
 from eval.report import write_rows
 from tables import specification
 from tables.costs import listing, overview
+from tables.known import read_known
 from tables.page import page
 from tables.pictures import draw
 from tables.plans import Cell, Choice, planned
-from tables.results import collect
+from tables.results import collect, is_known
 from tables.scoring import fill, needed
 from tables.specification import Table
 
@@ -47,8 +48,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--data_dir", default="corpora")
     p.add_argument("--train_file", help="of every run, instead of its configuration's")
     p.add_argument("--runs", default="runs/tables", help="where the runs go (default: runs/tables)")
+    p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json of another machine, or of runs "
+                   "since deleted: what it has is not run again")  # fmt: skip
     p.add_argument("--output", default="results", help="where TABLE.md, .json and .png go (default: results)")
-    p.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    p.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
+                   "instructions for it computes several times slower")  # fmt: skip
     p.add_argument("--collect", action="store_true", help="train and score nothing; only gather what is there")
     p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows, and what is missing")
     p.add_argument("--dry_run", action="store_true", help="as --list, with the command of every missing run")
@@ -59,7 +63,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
     choice = Choice(args.backbone, args.seeds, args.steps, args.model, args.stage_one, args.data_dir, args.train_file,
-                    args.runs, not args.float32)  # fmt: skip
+                    args.runs, not args.float32, read_known([Path(path) for path in args.known]))  # fmt: skip
     if len(set(args.seeds)) < len(args.seeds) or (args.steps is not None and args.steps < 1):
         raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: distinct seeds and at least one step are needed")
     tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
@@ -113,7 +117,7 @@ def run(table: Table, choice: Choice) -> None:
     cells = [cell for row in table.rows if isinstance(cell := planned(table, row, choice), Cell)]
     for seed in choice.seeds:
         for cell in cells:
-            if seed in cell.folders(choice):
+            if seed in cell.folders(choice) and not is_known(cell.folder(choice, seed), choice, table.columns):
                 _try(cell, choice, seed, tasks)
 
 

@@ -12,7 +12,8 @@ from errors import BadInput
 from eval.report import markdown
 from tables import cells
 from tables.plans import Cell, Choice, planned
-from tables.specification import Table
+from tables.results import is_known
+from tables.specification import Column, Table
 from training.registry import script_of
 
 # Seconds a step where nothing was measured: InfoCSE's with bf16 on one CPU core (results/README.md), rounded up.
@@ -26,7 +27,7 @@ def overview(tables: Sequence[Table], choice: Choice) -> str:
     for table in tables:
         plans = [planned(table, row, choice) for row in table.rows]
         runnable = [plan for plan in plans if isinstance(plan, Cell)]
-        missing = {folder for cell in runnable for folder in _missing(cell, choice).values()}
+        missing = {folder for cell in runnable for folder in _missing(cell, choice, table.columns).values()}
         body.append([table.name, table.title, str(len(plans)), str(len(runnable)), str(len(missing))])
     return markdown(body)
 
@@ -41,7 +42,7 @@ def listing(tables: Sequence[Table], choice: Choice, commands: bool) -> str:
             if isinstance(plan, str):
                 body.append([row.label, plan, "-"])
                 continue
-            missing = _missing(plan, choice)
+            missing = _missing(plan, choice, table.columns)
             each, source = expected_hours(plan, choice)
             hours |= dict.fromkeys(missing.values(), each)
             body.append([row.label, _state(plan, missing, choice), _shown(each, len(missing), source)])
@@ -85,8 +86,9 @@ def _steps(cell: Cell, choice: Choice) -> int | None:
     return int(count // int(settings["per_device_train_batch_size"]) * float(settings.get("num_train_epochs", 1)))
 
 
-def _missing(cell: Cell, choice: Choice) -> dict[int, Path]:
-    return {seed: folder for seed, folder in cell.folders(choice).items() if cells.finished(folder) is None}
+def _missing(cell: Cell, choice: Choice, columns: Sequence[Column]) -> dict[int, Path]:
+    here = cell.folders(choice).items()
+    return {s: one for s, one in here if cells.finished(one) is None and not is_known(one, choice, columns)}
 
 
 def _state(cell: Cell, missing: dict[int, Path], choice: Choice) -> str:

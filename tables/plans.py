@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from command_line import read_config
 from tables import cells
 from tables.cells import CONFIGS
+from tables.known import Known
 from tables.specification import Row, Table
 from training.provenance import provenance
 from training.registry import script_of
@@ -31,6 +32,7 @@ class Choice:
     train_file: str | None = None
     runs: str = "runs/tables"
     bf16: bool = True
+    known: Mapping[str, Known] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
 def _row(table: Table, row: Row, choice: Choice) -> Iterable[dict[str, Any]]:
     cell = planned(table, row, choice)
     runs = _runs(cell, choice) if isinstance(cell, Cell) else {}
-    figures = {seed: values(folder, table.columns) for seed, (folder, _) in runs.items()}
+    figures = {seed: _figures(folder, table.columns, choice) for seed, (folder, _) in runs.items()}
     theirs = records()[row.published] if row.published else None
     shared = {
         "table": table.name,
@@ -62,9 +63,28 @@ def _row(table: Table, row: Row, choice: Choice) -> Iterable[dict[str, Any]]:
 
 
 def _runs(cell: Cell, choice: Choice) -> dict[int, tuple]:
-    """Seed -> folder and facts of every finished run."""
-    records = {seed: (folder, cells.finished(folder)) for seed, folder in cell.folders(choice).items()}
-    return {seed: (folder, cells.facts_of(record)) for seed, (folder, record) in records.items() if record}
+    """Seed -> folder and facts of every finished run, here or known."""
+    found = {}
+    for seed, folder in cell.folders(choice).items():
+        if record := cells.finished(folder):
+            found[seed] = folder, cells.facts_of(record)
+        elif folder.name in choice.known:
+            found[seed] = folder, choice.known[folder.name].facts
+    return found
+
+
+def _figures(folder: Path, columns: Sequence[Column], choice: Choice) -> dict[Key, float]:
+    if cells.finished(folder):
+        return values(folder, columns)
+    figures = choice.known[folder.name].figures
+    return {column.key: figures[column.key] for column in columns if column.key in figures}
+
+
+def is_known(folder: Path, choice: Choice, columns: Sequence[Column]) -> bool:
+    """Whether a run that is not here need not be: every figure of the columns is known."""
+    if folder.name not in choice.known or cells.finished(folder):
+        return False
+    return {column.key for column in columns} <= choice.known[folder.name].figures.keys()
 
 
 def _summary(figures: dict[int, dict[Key, float]], column: Column) -> Score | None:

@@ -15,6 +15,7 @@ from eval.kept import claim
 from eval.report import items_path
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
+from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from training.checkpoint import RUN_FILE, best_of, last_valid, open_run, read_run, run_id_of, write_run
 from training.manifest import MANIFEST, owner, problem, publish
@@ -149,6 +150,19 @@ def test_scores_are_read_or_refused(tmp_path, content):
     if side is not None:
         assert set(side.headline) <= side.scores.keys()
         assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
+
+
+_FACTS = {"run": "runs/tables/a_seed-0", "steps": 8, "commit": "abc", "versions": {"torch": "2"}, "hardware": {}}
+_TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, "provenance": {"0": _FACTS}}] * 2
+
+
+@MANY
+@given(as_json(_TABLE))
+def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
+    path = tmp_path / "table.json"
+    path.write_bytes(content)
+    for name, run in (result(read_known, [path]) or {}).items():
+        assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 
 @pytest.fixture(scope="module")

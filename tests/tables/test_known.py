@@ -1,0 +1,91 @@
+"""Runs that are known only from the file of an earlier table: they count, and are not run again."""
+
+import json
+import shutil
+
+import pytest
+
+from errors import BadInput
+from eval.compare.scores import Key
+from tables.__main__ import main
+from tables.known import read_known
+
+DEV = Key("STS-B", "dev", "test", "spearman")
+
+
+@pytest.fixture
+def elsewhere(runner, filled, tmp_path):
+    """The table of a first seed, whose runs are gone."""
+    filled("--seeds", "0")
+    written = (tmp_path / "results" / "infocse-5-mini.json").rename(tmp_path / "known.json")
+    shutil.rmtree(tmp_path / "runs")
+    runner.asked.clear()
+    return written
+
+
+def test_what_is_known_is_not_run_again_and_counts(elsewhere, runner, filled, capsys):
+    assert [row["ours_runs"] for row in filled("--seeds", "0", "--collect")] == [0] * 3
+    rows = filled("--seeds", "0", "1", f"--known={elsewhere}")
+    assert [flags["seed"] for flags in runner.asked] == ["1"] * 3
+    assert [(row["ours"], row["ours_runs"]) for row in rows] == [(80.5, 2)] * 3
+    assert rows[0]["provenance"][0]["steps"] == 4 and rows[0]["by_seed"] == {0: 80.0, 1: 81.0}
+    capsys.readouterr()
+    filled("--seeds", "0", "1", f"--known={elsewhere}", "--list")
+    assert capsys.readouterr().out.count("2 of 2 finished") == 3
+
+
+def test_the_same_run_serves_another_table_and_another_precision_is_another_run(elsewhere, runner, tmp_path):
+    flags = ["--backbone=mini", "--model=m", f"--runs={tmp_path / 'r'}", f"--output={tmp_path}", "--seeds=0"]
+    main(["infocse-4", *flags, f"--known={elsewhere}"])
+    assert [asked.get("aux_init") for asked in runner.asked] == ["encoder_top"]
+    main(["infocse-4", *flags, f"--known={elsewhere}", "--float32", "--rows", "InfoCSE"])
+    assert len(runner.asked) == 2
+
+
+def test_a_run_whose_figures_are_not_all_known_is_run(elsewhere, runner, filled):
+    rows = json.loads(elsewhere.read_text())
+    elsewhere.write_text(json.dumps([row | {"task": "SICK-R"} for row in rows]))
+    assert [row["ours"] for row in filled("--seeds", "0", f"--known={elsewhere}")] == [80.0] * 3
+    assert len(runner.asked) == 3
+
+
+def test_a_run_that_is_here_is_taken_as_it_is_here(elsewhere, filled):
+    rows = json.loads(elsewhere.read_text())
+    filled("--seeds", "0")
+    elsewhere.write_text(json.dumps([row | {"by_seed": {"0": 1.0}} for row in rows]))
+    assert [row["ours"] for row in filled("--seeds", "0", f"--known={elsewhere}")] == [80.0] * 3
+
+
+def test_several_files_are_one_and_two_that_disagree_are_refused(elsewhere, tmp_path):
+    first = read_known([elsewhere])
+    assert [run.figures for run in first.values()] == [{DEV: 80.0}] * 3
+    assert read_known([elsewhere, elsewhere]) == first
+    rows = json.loads(elsewhere.read_text())
+    for change in ({"by_seed": {"0": 1.0}}, {"provenance": {"0": rows[0]["provenance"]["0"] | {"steps": 5}}}):
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps([rows[0] | change]))
+        with pytest.raises(BadInput, match=r"other.json: .*another file has it otherwise"):
+            read_known([elsewhere, other])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"task": None}, "holds no rows"), ({"by_seed": {"0": "high"}}, "holds no rows"),
+     ({"by_seed": {"7": 80.0}}, "holds no rows"), ({"by_seed": {"0": float("nan")}}, "holds no rows"),
+     ({"provenance": {"0": {}}}, "holds no rows")],
+)  # fmt: skip
+def test_a_damaged_row_is_refused(elsewhere, change, said):
+    rows = json.loads(elsewhere.read_text())
+    elsewhere.write_text(json.dumps([rows[0] | change]))
+    with pytest.raises(BadInput, match=said):
+        read_known([elsewhere])
+
+
+@pytest.mark.parametrize(("content", "said"), [("{", "no JSON"), ("{}", "holds no rows"), ("[1]", "holds no rows"),
+                                               ("[" * 100_000, "no JSON"), (None, "cannot be read")])  # fmt: skip
+def test_a_file_of_another_kind_is_refused(tmp_path, content, said):
+    path = tmp_path / "known.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BadInput, match=f"--known .*known.json: .*{said}"):
+        read_known([path])
