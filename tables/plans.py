@@ -143,7 +143,7 @@ def config_path(method: str, backbone: str) -> Path:
 def _differences(flags: dict, paper: Path) -> list[str]:
     """What of a run is not the paper's besides the backbone, as far as the paper's configuration tells."""
     theirs = read_config(str(paper)) if paper.is_file() else {}
-    found = []
+    found = [] if theirs else ["text not compared"]
     if theirs.get("train_file", flags["train_file"]) != flags["train_file"]:
         found.append("other text")
     if flags.get("max_steps", "-1") != theirs.get("max_steps", "-1"):

@@ -1,4 +1,4 @@
-"""Every shipped configuration parses, and what the issue of truth says of each value stands beside it."""
+"""Every shipped configuration parses, and the values that papers and official code give are the ones written there."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two gloo processes, and four, equal one: loss, gradients and batch statistics (DESIGN: several processes)."""
+"""Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/several_processes.md)."""
 
 import json
 import multiprocessing
