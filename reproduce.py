@@ -3,7 +3,8 @@
     python reproduce.py RUN_DIR [--output DIR]
 
 To be given where and as the run was started (`accelerate launch` included): its command names files as they were named
-then. Exits with 1 when the weights differ, and says what differs between the two records.
+then. Exits with 1 when the weights differ, and says what differs between the two records. The new run may be stopped and
+the command given again, by the same code and versions; a finished run at its place is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import run_unsup
 from errors import BadInput, ProjectError, run_command
 from training.checkpoint import RUN_FILE, read_run
 from training.manifest import sha256
+from training.provenance import provenance
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
@@ -34,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run again and compare.
 
     Raises:
-        BadInput: RUN_DIR is not a finished run, has no weights, or is --output too.
+        BadInput: RUN_DIR is not a finished run, has no weights, or is --output too; a run that is not of now is there.
         Unequal: with what differs between the two records.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,9 +55,21 @@ def main(argv: list[str] | None = None) -> None:
         raise BadInput(f"{old}: has no {' or '.join(WEIGHTS)} to compare with")
     if new.resolve() == old.resolve():
         raise BadInput(f"--output {new}: is the run itself; give another folder")
+    _check_new(new)
     SCRIPTS[script]([*record["command"][2:], f"--output_dir={new}"])
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))
+
+
+def _check_new(folder: Path) -> None:
+    """Refuse what the script would take for its own without training: only a run that is made now shows anything."""
+    if not (folder / RUN_FILE).is_file():
+        return
+    found, now = read_run(folder), provenance()
+    changed = [name for name in ("commit", "versions") if found.get(name) != now[name]]
+    if found["status"] == "finished" or changed:
+        why = f"was begun with another {changed[0]}" if changed else "has finished"
+        raise BadInput(f"{folder}: the run there {why}, so it would show nothing; remove it or give another --output")
 
 
 def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -15,6 +15,8 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys, d
     assert "equal: model.safetensors" in capsys.readouterr().out
     assert json.loads((tmp_path / "run-again" / "run.json").read_text())["status"] == "finished"
 
+    with pytest.raises(BadInput, match="the run there has finished, so it would show nothing"):
+        reproduce.main([str(tmp_path / "run")])
     with pytest.raises(BadInput, match="is the run itself"):
         reproduce.main([str(tmp_path / "run"), "--output", str(tmp_path / "run")])
     with pytest.raises(BadInput, match=r"is no run of this project: it has no run\.json"):
@@ -32,3 +34,16 @@ def test_only_a_finished_run_of_a_known_script_is_run_again(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(BadInput, match="only a finished run"):
         reproduce.main([str(tmp_path)])
+
+
+def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(unsup, tmp_path, text_file, dev_file):
+    run_unsup.main(unsup(method="simcse", max_steps=2, save_steps=2))
+    again = tmp_path / "run-again"
+    record = json.loads((tmp_path / "run" / "run.json").read_text()) | {"status": "running"}
+    for name in ("commit", "versions"):
+        again.mkdir(exist_ok=True)
+        (again / "run.json").write_text(json.dumps(record | {name: "another"}))
+        with pytest.raises(BadInput, match=f"was begun with another {name}"):
+            reproduce.main([str(tmp_path / "run")])
+    (again / "run.json").write_text(json.dumps(record))
+    reproduce.main([str(tmp_path / "run")])
