@@ -3,8 +3,8 @@
     python reproduce.py RUN_DIR [--output DIR]
 
 To be given where and as the run was started (`accelerate launch` included): its command names files as they were named
-then. Exits with 1 when the weights differ, and says what differs between the two records. The new run may be stopped and
-the command given again, by the same code and versions; a finished run at its place is refused.
+then. Exits with 1 when the weights differ, and says what differs between the two records. The new run may be stopped
+and the command given again, by the same code and versions; a finished run at its place is refused.
 """
 
 from __future__ import annotations

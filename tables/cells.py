@@ -14,16 +14,15 @@ from typing import Any
 
 import torch
 
-from arguments import ModelArguments, RunArguments
-from command_line import parse, peek, read_config
-from errors import CheckpointRefused, ProjectError
+from command_line import peek, read_config
+from errors import ProjectError
 from eval.encode import Encode
 from eval.report import rows_of, score_all, write_scores
 from eval.task import Task
 from models.encoder import load_encoder
+from tables.same import check_run, model_files
 from training.checkpoint import RUN_FILE, discard, read_run, write_run
-from training.lifecycle import Run
-from training.registry import SCRIPTS, load_method, script_of
+from training.registry import load_method, script_of
 from training.stopping import run_to_its_end
 
 logger = logging.getLogger(__name__)
@@ -61,17 +60,22 @@ def trained(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
     """The record of a finished run with these flags of its script; trained, or trained on, where it is not there.
 
     Raises:
-        CheckpointRefused: the folder holds a finished run of other settings.
+        CheckpointRefused: the folder holds a finished run of other settings, or of files that have changed.
         ProjectError: the script stopped with an error, with its exit code; it has said why.
     """
-    argv = [f"--{name}={value}" for name, value in all_flags(folder, flags).items()]
+    argv = command_of(folder, flags)
     record = finished(folder)
     if record is None:
         _launch(argv)
         record = finished(folder)
         discard(folder, record.get("run_id"))
-    _check_same(folder, record, argv)
+    check_run(folder, record, argv)
     return record
+
+
+def command_of(folder: Path, flags: Mapping[str, str]) -> list[str]:
+    """All flags of a cell's script, as they are given to it."""
+    return [f"--{name}={value}" for name, value in all_flags(folder, flags).items()]
 
 
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
@@ -85,9 +89,10 @@ def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def untrained(folder: Path, facts: Mapping[str, Any]) -> None:
+def untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None) -> None:
     """A folder for the scores of a model that is evaluated as it is, with a record like a finished run's."""
-    write_run(folder, {"status": "finished", "trajectory": {}, "steps": 0, **facts})
+    contents = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+    write_run(folder, {"status": "finished", "trajectory": contents, "steps": 0, **facts})
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
@@ -135,18 +140,6 @@ def _launch(flags: Sequence[str]) -> None:
         error = ProjectError(f"{script} {' '.join(flags)} stopped with {code}; the same command goes on there")
         error.exit_code = max(code, 1)
         raise error
-
-
-def _check_same(folder: Path, record: dict[str, Any], argv: Sequence[str]) -> None:
-    """A folder's name does not say everything; the settings do, defaults and configuration included."""
-    name = peek(argv, "method")
-    script, method = script_of(name), _module(name)
-    groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), "")
-    old, new = record["trajectory"], Run(script, argv, groups, {}).trajectory
-    names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # a run of another machine is a run all the same
-    changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
-    if changed:
-        raise CheckpointRefused(f"{folder} holds a finished run of other settings ({'; '.join(changed)}); move it away")
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:

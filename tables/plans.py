@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from command_line import read_config
 from tables import cells
 from tables.cells import CONFIGS
 from tables.known import Known
+from tables.same import check_model, check_run
 from tables.specification import Row, Table
 from training.provenance import provenance
 from training.registry import script_of
@@ -85,8 +87,18 @@ class Cell:
             self.first.fill(choice, seed)
         if self.flags:
             cells.trained(folder, self.arguments(choice, seed))
-        elif cells.finished(folder) is None:
-            cells.untrained(folder, {"model": self.model, "pooling": self.pooling, **provenance()})
+        elif self.finished(choice, seed) is None:
+            cells.untrained(folder, {"model": self.model, "pooling": self.pooling, **provenance()}, self.model)
+
+    def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
+        """The record of the cell's run if it has finished; CheckpointRefused if it is of other settings or files."""
+        folder = self.folder(choice, seed)
+        record = cells.finished(folder)
+        if record is not None and self.flags:
+            check_run(folder, record, cells.command_of(folder, self.arguments(choice, seed)))
+        elif record is not None:
+            check_model(folder, record, self.model)
+        return record
 
 
 def planned(table: Table, row: Row, choice: Choice) -> Cell | str:

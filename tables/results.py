@@ -66,7 +66,7 @@ def _runs(cell: Cell, choice: Choice) -> dict[int, tuple]:
     """Seed -> folder and facts of every finished run, here or known."""
     found = {}
     for seed, folder in cell.folders(choice).items():
-        if record := cells.finished(folder):
+        if record := cell.finished(choice, seed):
             found[seed] = folder, cells.facts_of(record)
         elif folder.name in choice.known:
             found[seed] = folder, choice.known[folder.name].facts

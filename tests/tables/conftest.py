@@ -6,7 +6,7 @@ import pytest
 
 from eval.task import row as score_row
 from tables import __main__ as command
-from tables import cells
+from tables import cells, plans
 from tables.__main__ import main
 from training.manifest import publish
 
@@ -18,7 +18,8 @@ class Runner:
         self.asked, self.scored, self.broken = [], [], {}
         monkeypatch.setattr(cells, "_launch", self.launch)
         monkeypatch.setattr(cells, "score", self.score)
-        monkeypatch.setattr(cells, "_check_same", lambda *_: None)
+        monkeypatch.setattr(cells, "check_run", lambda *_: None)
+        monkeypatch.setattr(plans, "check_run", lambda *_: None)
         monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
 
     def launch(self, argv):

@@ -1,9 +1,11 @@
 """One real cell on the tiny model, and the scores of Figure 4 against a forward of their own."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import run_unsup
 from errors import BadInput, CheckpointRefused
@@ -13,9 +15,10 @@ from eval.sts.files import Pairs
 from eval.sts.tasks import correlation, cosines
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
-from tables import cells, frequent
+from tables import cells, frequent, same
 from tables.__main__ import main
 from tables.frequent import FrequentTokens, count_of
+from tables.plans import Cell, Choice
 
 
 @pytest.fixture
@@ -46,6 +49,51 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
     with pytest.raises(CheckpointRefused, match=r"learning_rate: 3e-05 there, 0\.5 now"):
         cells.trained(folder, flags | {"learning_rate": "0.5"})
+
+
+def test_a_finished_run_of_a_text_or_model_that_has_changed_is_refused(tmp_path, tiny_bert, text_file, data_dir,
+                                                                      monkeypatch):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_bert, "model")
+    shutil.copy(text_file, "text.txt")
+    monkeypatch.setattr(cells, "_launch", run_unsup.main)
+    argv = ["infocse-9", "--rows", "SimCSE, cls", "--backbone=mini", "--model=model", "--seeds", "4",
+            "--train_file=text.txt", f"--data_dir={data_dir}", "--steps=1", "--float32"]  # fmt: skip
+    made = main(argv)
+
+    def again(*flags):  # a command is a process: nothing that was read before is known
+        same.model_files.cache_clear()
+        same._text_hash.cache_clear()
+        return main([*argv, *flags])
+
+    text, weights = tmp_path / "text.txt", tmp_path / "model" / "model.safetensors"
+    held = text.read_text()
+    text.write_text(held + "One more line.\n")
+    for flags in ((), ("--collect",)):
+        with pytest.raises(CheckpointRefused, match=r"text: sha256 \w+ there, \w+ now"):
+            again(*flags)
+    text.unlink()
+    assert again("--collect") == made
+    text.write_text(held)
+    tensors = load_file(weights)
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, weights, {"format": "pt"})
+    for flags in ((), ("--collect",)):
+        with pytest.raises(CheckpointRefused, match="model_name_or_path: model holds other files"):
+            again(*flags)
+    shutil.rmtree(tmp_path / "model")
+    assert again("--collect") == made
+
+
+def test_figures_of_a_model_that_is_evaluated_as_it_is_are_of_its_files(tmp_path, tiny_bert):
+    shutil.copytree(tiny_bert, tmp_path / "model")
+    cell = Cell("untrained", {}, None, str(tmp_path / "model"), "avg", ())
+    choice = Choice(runs=str(tmp_path / "runs"))
+    cell.fill(choice, 0)
+    assert cell.finished(choice, 0)["model"] == str(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    same.model_files.cache_clear()
+    with pytest.raises(CheckpointRefused, match="holds other files"):
+        cell.finished(choice, 0)
 
 
 def test_missing_test_data_is_known_before_anything_is_trained(tmp_path, monkeypatch):
