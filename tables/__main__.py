@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from eval.kept import writing
 from eval.report import write_rows
 from tables import specification
 from tables.costs import listing, overview
-from tables.known import read_known
+from tables.known import read_known, refuse_loss
 from tables.page import page
 from tables.pictures import draw
 from tables.plans import Cell, Choice, planned
@@ -77,6 +78,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         Path(args.output).mkdir(parents=True, exist_ok=True)  # better known before the training than after
     except OSError as error:
         raise unwritable(error, f"--output {args.output}: cannot be a folder ({error.strerror})") from error
+    for table in tables:
+        refuse_loss(_place(table, args, ".json"), Path(choice.runs), _shown(table, choice))
     return [row for table in tables for row in _filled(table, choice, args)]
 
 
@@ -88,16 +91,27 @@ def _chosen(table: Table, labels: Sequence[str]) -> Table:
     return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))
 
 
+def _place(table: Table, args: argparse.Namespace, kind: str) -> Path:
+    return Path(args.output) / ((f"{table.name}-{args.backbone}" if args.backbone else table.name) + kind)
+
+
+def _shown(table: Table, choice: Choice) -> dict[str, bool]:
+    """Name of each run's folder -> whether its figures are known from `--known`."""
+    cells = [cell for row in table.rows if isinstance(cell := planned(table, row, choice), Cell)]
+    folders = [folder for cell in cells for folder in cell.folders(choice).values()]
+    return {folder.name: folder.name in choice.known for folder in folders}
+
+
 def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict]:
     if not args.collect:
         run(table, choice)
     rows = collect(table, choice)
     text = page(table, rows, choice)
-    base = Path(args.output) / (f"{table.name}-{args.backbone}" if args.backbone else table.name)
-    write_rows(base.with_suffix(".json"), rows)
-    base.with_suffix(".md").write_text(text, encoding="utf-8")
+    write_rows(_place(table, args, ".json"), rows)
+    with writing(_place(table, args, ".md")) as part:
+        part.write_text(text, encoding="utf-8")
     if table.figure:
-        draw(table, rows, base.with_suffix(".png"))
+        draw(table, rows, _place(table, args, ".png"))
     sys.stdout.write(text)
     return rows
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
 from errors import BadInput
 from eval.compare.scores import Key
-from tables.cells import FACTS
+from tables.cells import FACTS, finished
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,27 @@ class Known:
 
     facts: dict[str, Any]
     figures: dict[Key, float] = field(default_factory=dict)
+
+
+def refuse_loss(path: Path, runs: Path, shown: Mapping[str, bool]) -> None:
+    """Before anything is trained: what an earlier table at this place holds must be here, or be in the new one.
+
+    Args:
+        path: where the new TABLE.json goes.
+        runs: where the runs are.
+        shown: name of each run's folder of the new table -> whether its figures are known from `--known`.
+
+    Raises:
+        BadInput: figures would be lost; or the file there is no table.
+    """
+    if not path.is_file():
+        return
+    lost = [name for name in read_known([path]) if not shown.get(name) and finished(runs / name) is None]
+    if lost:
+        raise BadInput(
+            f"{path} has figures of {len(lost)} runs that are not in {runs} ({lost[0]}, ...) and would be lost: keep "
+            f"them by --known {path}, with all its rows and seeds, or give another --output"
+        )
 
 
 def read_known(paths: Sequence[Path]) -> dict[str, Known]:
@@ -47,11 +68,11 @@ def _rows(path: Path) -> list[dict]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"--known {path}: cannot be read ({error.strerror})") from error
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"--known {path}: is no JSON; give a TABLE.json that this command wrote") from error
+        raise BadInput(f"{path}: is no JSON; give a TABLE.json that this command wrote") from error
     if not isinstance(rows, list) or not all(map(_is_row, rows)):
-        raise BadInput(f"--known {path}: holds no rows of a table; give a TABLE.json that this command wrote")
+        raise BadInput(f"{path}: holds no rows of a table; give a TABLE.json that this command wrote")
     return rows
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from eval.kept import writing
 from report.pictures import looks
 from tables.specification import Table
 
@@ -21,7 +22,8 @@ def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
     axes.set_ylabel(table.figure.y, fontsize=11)
     draw_on = _heat_map if table.figure.kind == "heat map" else _curve
     draw_on(axes, table, rows)
-    figure.savefig(path, dpi=150)
+    with writing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     plt.close(figure)
 
 

@@ -38,7 +38,7 @@ def test_the_same_run_serves_another_table_and_another_precision_is_another_run(
     flags = ["--backbone=mini", "--model=m", f"--runs={tmp_path / 'r'}", f"--output={tmp_path}", "--seeds=0"]
     main(["infocse-4", *flags, f"--known={elsewhere}"])
     assert [asked.get("aux_init") for asked in runner.asked] == ["encoder_top"]
-    main(["infocse-4", *flags, f"--known={elsewhere}", "--float32", "--rows", "InfoCSE"])
+    main(["infocse-4", *flags, f"--known={elsewhere}", "--float32", "--rows", "InfoCSE", f"--output={tmp_path / 'o'}"])
     assert len(runner.asked) == 2
 
 
@@ -87,5 +87,25 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content, said):
     path = tmp_path / "known.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(BadInput, match=f"--known .*known.json: .*{said}"):
+    with pytest.raises(BadInput, match=f"known.json: .*{said}"):
         read_known([path])
+
+
+def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_path):
+    table = tmp_path / "results" / "infocse-5-mini.json"
+    filled("--seeds", "0", "1")
+    filled("--seeds", "0")  # nothing is lost: the runs are here
+    filled("--seeds", "0", "1")
+    shutil.rmtree(tmp_path / "runs")
+    held, asked = table.read_text(), len(runner.asked)
+    for flags in (["0"], ["0", "1", "--collect"], ["0", f"--known={table}"],
+                  ["0", "1", f"--known={table}", "--rows", "InfoCSE"]):  # fmt: skip
+        with pytest.raises(BadInput, match=r"has figures of \d runs that are not in .* and would be lost"):
+            filled("--seeds", *flags)
+        assert table.read_text() == held and len(runner.asked) == asked
+    filled("--seeds", "0", f"--output={tmp_path / 'elsewhere'}")
+    shutil.rmtree(tmp_path / "runs")
+    assert [row["ours"] for row in filled("--seeds", "0", "1", "2", f"--known={table}")] == [81.0] * 3
+    table.write_text("[1]")
+    with pytest.raises(BadInput, match="holds no rows"):
+        filled("--seeds", "0")
