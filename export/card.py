@@ -42,10 +42,13 @@ def _summary(model: Model, facts: Facts, citation: Citation | None) -> str:
         text += f" Trained by {citation.name}: {citation.about}"
     elif facts.method:
         text += f" Trained by the method {escape(facts.method)}."
-    kind, depth = escape(encoder.config.model_type), encoder.config.num_hidden_layers
+    depth = getattr(encoder.config, "num_hidden_layers", None)
+    size = [escape(encoder.config.model_type), *([f"{depth} layers"] if depth else []), f"{count:.1f} M parameters"]
+    head = f" and a head of {len(model.layers)} layers" if model.layers else ""
+    head += " and a flow" if model.has_flow else ""
     rows = [
-        ["backbone", f"{kind}, {depth} layers, {count:.1f} M parameters"],
-        ["pooling", f"`{encoder.pooling}`" + (f" and a head of {len(model.layers)} layers" if model.layers else "")],
+        ["backbone", ", ".join(size)],
+        ["pooling", f"`{encoder.pooling}`{head}"],
         ["longest text", f"{encoder.max_length} tokens; the rest is cut off"],
         ["similarity", "cosine"],
     ]

@@ -63,8 +63,10 @@ class Facts:
     @property
     def base_model(self) -> str | None:
         """The public name of the model that training began from; None for a local folder."""
-        name = str(self.trajectory.get("start") or "")
+        name, local = str(self.trajectory.get("start") or ""), self.trajectory.get("contents")
         if self.base_hash or name != self.settings.get("model_name_or_path"):
+            return None
+        if isinstance(local, dict) and "model_name_or_path" in local:  # whose weights are not in one safetensors file
             return None
         try:
             validate_repo_id(name)

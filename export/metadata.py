@@ -20,12 +20,14 @@ _TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classificati
 def metadata(model: Model, facts: Facts) -> ModelCardData:
     """Tags, base model and results; the licence is left out, since nothing states it."""
     method = plain(facts.method) if facts.method else None
+    library = None if model.only_here else "sentence-transformers" if model.has_modules else "transformers"
+    libraries = ["transformers"] if library else []
     return ModelCardData(
         model_name=plain(model.name),
         base_model=facts.base_model,
-        library_name="sentence-transformers" if model.has_modules else "transformers",
+        library_name=library,
         pipeline_tag="sentence-similarity",
-        tags=["feature-extraction", "sentence-similarity", "transformers", *([method] if method else [])],
+        tags=["feature-extraction", "sentence-similarity", *libraries, *([method] if method else [])],
         eval_results=[_result(row) for row in headline(facts.rows) if row["task"] != AVERAGE] or None,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from export.text import fenced, plain
 from models.encoder import SentenceEncoder
 from models.heads import Dense
-from models.pooling import POOLINGS
+from models.word_vectors import WordVectors
 
 _SENTENCES = 'sentences = ["A child plays in the garden.", "A girl is playing outside in the sun.", "Stocks fell."]'
 _TOKENS = {  # the token vectors that are averaged, in terms of a transformers output; other poolings take [CLS]
@@ -52,8 +52,20 @@ class Model:
 
     @property
     def has_modules(self) -> bool:
-        """Whether sentence-transformers has this pooling."""
-        return POOLINGS[self.encoder.pooling].module is not None
+        """Whether sentence-transformers has a module for every part."""
+        return self.encoder.has_modules
+
+    @property
+    def only_here(self) -> str | None:
+        """The part that no other library computes, in words; None for most models."""
+        if isinstance(self.encoder.backbone, WordVectors):
+            return "the splitting of a text into words of its table"
+        return "the flow behind its pooling (`flow.safetensors`)" if self.has_flow else None
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether a flow stands behind pooling and layers."""
+        return getattr(self.encoder.head, "flow", None) is not None
 
     @property
     def address(self) -> str:
@@ -63,11 +75,14 @@ class Model:
     def usage(self) -> str:
         """The section on how to use it."""
         parts = ["## How to use it"]
-        if self.has_modules:
+        if self.only_here:
+            parts += [f"Neither sentence-transformers nor transformers has {self.only_here}: they give other vectors."]
+        elif self.has_modules:
             parts += ["With sentence-transformers:", fenced(self._sentence_transformers(), "python")]
         else:
             parts += [f"sentence-transformers has no pooling `{self.encoder.pooling}`: use one of the others."]
-        parts += ["With transformers alone:", fenced(self._transformers(), "python")]
+        if not self.only_here:
+            parts += ["With transformers alone:", fenced(self._transformers(), "python")]
         parts += ["In the repository that trained it, from its root:", fenced(self._repository(), "python")]
         parts += ["Compare vectors by their cosine."]
         if self.onnx:

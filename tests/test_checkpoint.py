@@ -1,10 +1,12 @@
 import json
 
 import pytest
+import torch
 
 from errors import BadInput, CheckpointRefused
 from training.checkpoint import RUN_FILE, Start, checkpoint_problem, last_valid, open_run, read_run, write_run
 from training.manifest import publish
+from training.provenance import provenance
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -183,3 +185,9 @@ def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_re
     write_run(tmp_path, record | {"status": "running"})
     with pytest.raises(CheckpointRefused, match="older version"):
         open_run(str(tmp_path), SETTINGS)
+
+
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]

@@ -75,7 +75,7 @@ class Run:
             "settings": settings,
             "trajectory": self.trajectory,
             "text_files": [path.name for path in files],
-            **provenance(),
+            **provenance(self.args.device.type == "cuda"),
         }
         self._began = time.time()
 

@@ -23,13 +23,14 @@ def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str,
     rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     steps = steps_of(args, count)
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
     if args.bf16:
         warn_of_slow_bf16(args.device.type)
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()),
         "text": f"{count:,} examples, {steps:,} steps of {batch}",
-        "processes": f"{args.world_size} on {args.device.type}, {'bf16' if args.bf16 else 'float32'}",
+        "processes": f"{args.world_size} on {args.device.type}, {precision}",
         **facts,
     }
     return "\n".join(f"{name:>10}: {value}" for name, value in lines.items())

@@ -22,15 +22,16 @@ _MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_toke
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, commit and machine, as far as they bear on numbers."""
+def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
+    """Versions, commit and machine, as far as they bear on numbers; `on_gpu` where not decided by there being one."""
+    on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         "commit": _git("rev-parse", "HEAD"),
         "changed_files": len((_git("status", "--porcelain") or "").splitlines()),
         "hardware": {
             "machine": platform.machine(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
             "threads": torch.get_num_threads(),
         },
     }

@@ -84,6 +84,9 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     for folder in ("/home/someone/base", "../base", "~/base", "runs/deep/base"):
         facts = Facts({"settings": {"model_name_or_path": folder}, "trajectory": {"start": folder}})
         assert facts.base_model is None
+    # a folder's weights in several files, or in a pickle: it has a name like that of a hub, and no single hash
+    run["trajectory"]["contents"] = {"model_name_or_path": {"config.json": "ab" * 32}}
+    assert Facts(run).base_model is None
 
 
 @pytest.mark.parametrize(
