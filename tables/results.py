@@ -132,11 +132,14 @@ def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
     said: dict[Key, str] = {}
     for line in compare(mine, printed, record=published):
         if line.key not in said or isinstance(line.found, Found):
-            said[line.key] = _words(line)
+            said[line.key] = _words(line, theirs.note)
     return said
 
 
-def _words(line: Line) -> str:
+def _words(line: Line, note: str | None) -> str:
+    """The verdict, and what it was judged by where that is not the figure the page shows."""
     if isinstance(line.found, str):
         return line.found
-    return _WORDS[line.verdict] + (f" (spread of {line.against})" if line.against else "")
+    if line.against:
+        return f"{_WORDS[line.verdict]} {line.b} of {line.against}"
+    return _WORDS[line.verdict] + (f" ({note})" if note else "")

@@ -94,9 +94,15 @@ def test_verdicts_by_hand():
 
 
 def test_a_published_single_run_is_judged_by_its_method_s_spread():
-    assert verdict("simcse-bert-base", AVERAGE, 75.0) == "inside (spread of simcse-bert-base-50-seeds)"
-    assert verdict("simcse-bert-base", AVERAGE, 73.0, 73.1) == "below (spread of simcse-bert-base-50-seeds)"
+    record = "75.11 ± 0.84 (n = 50, 73.16 to 76.70) of simcse-bert-base-50-seeds"
+    assert verdict("simcse-bert-base", AVERAGE, 75.0) == f"inside {record}"
+    assert verdict("simcse-bert-base", AVERAGE, 73.0, 73.1) == f"below {record}"
+    # the printed 78.41 itself, three times: its own method's 50 seeds lie lower, and the words say so
+    words = verdict("simcse-bert-large", AVERAGE, 78.41, 78.41, 78.41)
+    assert words.startswith("above 74.95 ± 1.74 (n = 50") and words.endswith("of simcse-bert-large-50-seeds")
     assert verdict("infocse-bert-base", AVERAGE, 78.0, 79.0) == "cannot say from one run"
+    assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == (
+        "below (the best 3 of 7 seeds: the mean is too high and the std too small for the method)")  # fmt: skip
 
 
 def test_what_is_not_comparable_or_not_printed_is_not_judged():
