@@ -28,7 +28,7 @@ from training.stopping import run_to_its_end
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
-FACTS = ("steps", "commit", "versions", "hardware")
+FACTS = ("steps", "commit", "versions", "hardware", "text", "start")
 
 
 def _module(method: str | None) -> ModuleType:
@@ -143,8 +143,12 @@ def _launch(flags: Sequence[str]) -> None:
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row of results says of where it comes from."""
-    return {name: record.get(name) for name in FACTS}
+    """What a row of results says of where it comes from; text and start by sha256, a start on the hub by its name."""
+    read = record["trajectory"]
+    files = read.get("contents", {}).get("model_name_or_path", {})
+    start = read.get("start", files.get("model.safetensors"))
+    found = record | {"text": read.get("text", {}).get("sha256"), "start": start}
+    return {name: found.get(name) for name in FACTS}
 
 
 def read_rows(path: Path) -> list[dict]:

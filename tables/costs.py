@@ -27,7 +27,7 @@ def overview(tables: Sequence[Table], choice: Choice) -> str:
     for table in tables:
         plans = [planned(table, row, choice) for row in table.rows]
         runnable = [plan for plan in plans if isinstance(plan, Cell)]
-        missing = {folder for cell in runnable for folder in _missing(cell, choice, table.columns).values()}
+        missing = {folder for cell in runnable for _, _, folder in _to_run(cell, choice, table.columns)}
         body.append([table.name, table.title, str(len(plans)), str(len(runnable)), str(len(missing))])
     return markdown(body)
 
@@ -44,9 +44,10 @@ def listing(tables: Sequence[Table], choice: Choice, commands: bool) -> str:
                 continue
             missing = _missing(plan, choice, table.columns)
             each, source = expected_hours(plan, choice)
-            hours |= dict.fromkeys(missing.values(), each)
             body.append([row.label, _state(plan, missing, choice), _shown(each, len(missing), source)])
-            asked += [_command(plan, choice, seed) for seed in missing if plan.flags]
+            lacking = _to_run(plan, choice, table.columns)
+            hours |= {folder: each if cell is plan else expected_hours(cell, choice)[0] for cell, _, folder in lacking}
+            asked += [_command(cell, choice, seed) for cell, seed, _ in lacking if cell.flags]
         known = [each for each in hours.values() if each is not None]
         parts_of = [f"about {sum(known):.1f} hours of training"] if known or not hours else []
         parts_of += [f"{len(hours) - len(known)} of unknown length"] if len(known) < len(hours) else []
@@ -89,6 +90,14 @@ def _steps(cell: Cell, choice: Choice) -> int | None:
 def _missing(cell: Cell, choice: Choice, columns: Sequence[Column]) -> dict[int, Path]:
     here = cell.folders(choice).items()
     return {s: one for s, one in here if cells.finished(one) is None and not is_known(one, choice, columns)}
+
+
+def _to_run(cell: Cell, choice: Choice, columns: Sequence[Column]) -> list[tuple[Cell, int, Path]]:
+    """The runs that a row lacks, with their seeds and folders; what they start from before them."""
+    missing = _missing(cell, choice, columns)
+    starts = [(cell.first, seed, cell.first.folder(choice, seed)) for seed in missing] if cell.first else []
+    lacking = [one for one in starts if cells.finished(one[2]) is None]
+    return [*lacking, *((cell, seed, folder) for seed, folder in missing.items())]
 
 
 def _state(cell: Cell, missing: dict[int, Path], choice: Choice) -> str:

@@ -59,9 +59,14 @@ def read_known(paths: Sequence[Path]) -> dict[str, Known]:
                 facts = row["provenance"][seed]
                 name = PurePath(facts["run"]).name
                 run = known.setdefault(name, Known({fact: facts.get(fact) for fact in FACTS}))
-                if run.figures.setdefault(key, value) != value or any(run.facts[n] != facts.get(n) for n in FACTS):
+                if run.figures.setdefault(key, value) != value or _differ(run.facts, facts):
                     raise BadInput(f"{path}: {name}, {key}: another file has it otherwise; give one of the two")
     return known
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two files say something else of a run; older files say less."""
+    return any(one[name] is not None and other.get(name) not in (None, one[name]) for name in FACTS)
 
 
 def _rows(path: Path) -> list[dict]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from eval.report import markdown
+from tables.cells import FACTS
 from tables.plans import Choice
 from tables.specification import Table
 
 MISSING = "missing"
+_TITLES = {"hardware": "machine", "text": "sha256 of the text", "start": "sha256 of the start, or its name on the hub"}
 _MEANING = """Two lines a row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
 the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of what is known to
 differ from seed to seed; other backbones, texts or budgets are not compared."""
@@ -63,9 +65,9 @@ def _sources(rows: list[dict[str, Any]]) -> str:
     if not records:
         return "Nothing was run."
     lines = []
-    for title, name in (("steps", "steps"), ("commit", "commit"), ("versions", "versions"), ("machine", "hardware")):
-        found = dict.fromkeys(_plain(record[name]) for record in records)
-        lines.append(f"- {title}: {'; '.join(found)}")
+    for name in FACTS:
+        found = dict.fromkeys(_plain(record[name]) for record in records if record.get(name) is not None)
+        lines += [f"- {_TITLES.get(name, name)}: {'; '.join(found)}"] if found else []
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import read_config
-from tables import cells
+from tables import cells, differences
 from tables.cells import CONFIGS
 from tables.known import Known
 from tables.same import check_model, check_run
@@ -46,7 +46,7 @@ class Cell:
         flags: of its script, seed and paths of data and output aside; none for an untrained model.
         first: the cell whose run, with the same seed, this one starts from.
         model, pooling: of an untrained model.
-        differs: what sets the runs apart from the paper's: other backbone, text, budget.
+        differs: what sets the runs apart from the paper's: other backbone, start, text, budget.
     """
 
     name: str
@@ -108,11 +108,11 @@ def planned(table: Table, row: Row, choice: Choice) -> Cell | str:
     backbone = choice.backbone or row.backbone
     if backbone != row.backbone and backbone in {other.backbone for other in table.rows}:
         return f"not asked for: the row is of {row.backbone}"
-    other = ("other backbone",) if backbone != row.backbone else ()
     model = choice.model or _plain_model(backbone)
     if row.evaluate:
-        name = f"untrained-{backbone}-{row.evaluate}"
-        return Cell(name, {}, None, model, row.evaluate, other) if model else _no_model(backbone)
+        differs = differences.of_start(model, _plain_model(backbone), backbone, row.backbone)
+        name, words = f"untrained-{backbone}-{row.evaluate}", (differs,) if differs else ()
+        return Cell(name, {}, None, model, row.evaluate, words) if model else _no_model(backbone)
     first = None
     if row.after:
         first = _trained(row.after, {}, backbone, row.backbone, model, choice, None)
@@ -140,8 +140,8 @@ def _trained(
         return _no_model(backbone)
     if "train_file" not in own | flags:
         return f"no text: configs/{config.name} names none; give --train_file"
-    other = ("other backbone",) if backbone != papers else ()
-    differs = (*other, *_differences(own | flags, config_path(method, papers)))
+    differs = differences.of_run(own | flags, config_path(method, papers), backbone, papers)
+    differs = tuple(dict.fromkeys((*(first.differs if first else ()), *differs)))
     return Cell(config.stem, flags | {"config": str(config)}, first, None, None, differs)
 
 
@@ -150,17 +150,6 @@ def config_path(method: str, backbone: str) -> Path:
     last, first = method.rpartition("-")[2], backbone.partition("-")[0]
     method = method.removesuffix(f"-{last}") if last == first else method
     return CONFIGS / f"{method}-{backbone}.yaml"
-
-
-def _differences(flags: dict, paper: Path) -> list[str]:
-    """What of a run is not the paper's besides the backbone, as far as the paper's configuration tells."""
-    theirs = read_config(str(paper)) if paper.is_file() else {}
-    found = [] if theirs else ["text not compared"]
-    if theirs.get("train_file", flags["train_file"]) != flags["train_file"]:
-        found.append("other text")
-    if flags.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
-        found.append("other budget")
-    return found
 
 
 def _plain_model(backbone: str) -> str | None:

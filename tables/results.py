@@ -14,7 +14,7 @@ from eval.compare.scores import Key, Score, Side
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Found, Line, compare
 from tables import cells
 from tables.plans import Cell, Choice, planned
-from tables.scoring import averaged, values
+from tables.scoring import averaged, can_be_filled, values
 from tables.specification import Column, Row, Table
 
 NOT_RUN, NOT_PRINTED = "not run", "not printed"
@@ -81,10 +81,11 @@ def _figures(folder: Path, columns: Sequence[Column], choice: Choice) -> dict[Ke
 
 
 def is_known(folder: Path, choice: Choice, columns: Sequence[Column]) -> bool:
-    """Whether a run that is not here need not be: every figure of the columns is known."""
+    """Whether a run that is not here need not be: every figure that it could get here is known."""
     if folder.name not in choice.known or cells.finished(folder):
         return False
-    return {column.key for column in columns} <= choice.known[folder.name].figures.keys()
+    asked = {column.key for column in columns if can_be_filled(column.key, choice.data_dir)}
+    return asked <= choice.known[folder.name].figures.keys()
 
 
 def _summary(figures: dict[int, dict[Key, float]], column: Column) -> Score | None:

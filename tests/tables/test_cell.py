@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import run_unsup
+from data.reader import content_hash
 from errors import BadInput, CheckpointRefused
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
@@ -19,6 +20,7 @@ from tables import cells, frequent, same
 from tables.__main__ import main
 from tables.frequent import FrequentTokens, count_of
 from tables.plans import Cell, Choice
+from training.manifest import sha256
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def test_a_cell_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_
     assert row["ours_runs"] == 1 and -100 <= row["ours"] <= 100
     assert row["verdict"] == "not comparable: other backbone, other text, other budget"
     facts = row["provenance"][4]
+    assert facts["text"] == content_hash([text_file]) and facts["start"] == sha256(tiny_bert / "model.safetensors")
     assert facts["steps"] == 2 and set(facts["versions"]) >= {"torch", "transformers"}
     folder = tmp_path / facts["run"]
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)

@@ -65,6 +65,21 @@ def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
     assert not runner.asked
 
 
+def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys):
+    flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m", "--seeds", "0", "1",
+             "--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]  # fmt: skip
+    main([*flags, "--dry_run"])
+    *_, summary, one, other, third, fourth = capsys.readouterr().out.splitlines()
+    assert summary.startswith("4 runs are missing")
+    assert "sbert-nli-mini.yaml" in one and "sbert-nli-mini.yaml" in other
+    start = next(word for word in one.split() if "sbert-nli-mini_" in word)
+    assert f"--model_name_or_path {start}" in third and "consert-sup-unsup-mini.yaml" in third and "--seed 1" in fourth
+    main([*flags, "--seeds", "0"])
+    capsys.readouterr()
+    main([*flags, "--list"])
+    assert "2 runs are missing" in capsys.readouterr().out
+
+
 def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, capsys):
     filled("--seeds", "0", "1", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()

@@ -7,8 +7,11 @@ import pytest
 
 from errors import BadInput
 from eval.compare.scores import Key
+from tables import specification
 from tables.__main__ import main
-from tables.known import read_known
+from tables.known import Known, read_known
+from tables.plans import Choice
+from tables.results import is_known
 
 DEV = Key("STS-B", "dev", "test", "spearman")
 
@@ -89,6 +92,28 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content, said):
         path.write_text(content)
     with pytest.raises(BadInput, match=f"known.json: .*{said}"):
         read_known([path])
+
+
+def test_sets_that_are_not_here_need_not_be_known(tmp_path):
+    """InfoCSE's BEIR table, filled elsewhere with the sets that were there."""
+    table = specification.read("infocse-3")
+    keys = [column.key for column in table.columns]
+    run = Known({}, {key: 1.0 for key in keys if key.task == "scifact"})
+    choice = Choice(data_dir=str(tmp_path), known={"a": run})
+    assert is_known(tmp_path / "a", choice, table.columns)
+    for name, known in (("scifact", True), ("nfcorpus", False)):
+        (tmp_path / "beir" / name).mkdir(parents=True)
+        assert is_known(tmp_path / "a", choice, table.columns) is known
+
+
+def test_an_older_file_that_says_less_of_a_run_agrees(elsewhere, tmp_path):
+    rows = json.loads(elsewhere.read_text())
+    for text in ("ab", "cd"):
+        facts = {"0": rows[0]["provenance"]["0"] | {"text": text}}
+        (tmp_path / f"{text}.json").write_text(json.dumps([rows[0] | {"provenance": facts}]))
+    assert read_known([tmp_path / "ab.json", elsewhere]) and read_known([elsewhere, tmp_path / "ab.json"])
+    with pytest.raises(BadInput, match="another file has it otherwise"):
+        read_known([tmp_path / "ab.json", tmp_path / "cd.json"])
 
 
 def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_path):

@@ -1,0 +1,60 @@
+"""Which runs are judged beside a paper's figure, and which are said to be something else."""
+
+import json
+
+import pytest
+
+from tables.differences import of_start
+from tables.plans import Cell, Choice, planned
+from tables.specification import Row, Table
+
+BASE = {"model_type": "bert", "num_hidden_layers": 12, "hidden_size": 768, "vocab_size": 30522}
+
+
+@pytest.fixture
+def start(tmp_path):
+    def make(**sizes):
+        (tmp_path / "config.json").write_text(json.dumps(BASE | sizes))
+        return str(tmp_path)
+
+    return make
+
+
+def differs(row, **choice):
+    cell = planned(Table("t-1", "A title", "A paper", "table 1", (), (row,)), row, Choice(**choice))
+    assert isinstance(cell, Cell)
+    return cell.differs
+
+
+SIMCSE = Row("SimCSE", "bert-base", config="simcse")
+UNTRAINED = Row("[CLS]", "bert-base", evaluate="cls_before_pooler")
+CHAINED = Row("sup-unsup", "bert-base", config="consert-sup-unsup", after="sbert-nli")
+
+
+@pytest.mark.parametrize("row", [SIMCSE, UNTRAINED, CHAINED], ids=lambda row: row.label)
+def test_the_start_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(row, start):
+    assert differs(row) == differs(row, model="bert-base-uncased") == ()
+    assert differs(row, model="somebody/bert") == ("start not compared",)
+    assert differs(row, model=start()) == ()
+    assert differs(row, model=start(hidden_size=384)) == ("other start",)
+    assert differs(row, model=start(model_type="roberta", vocab_size=50265)) == ("other start",)
+    assert differs(row, model=start(), backbone="mini")[0] == "other backbone"
+
+
+def test_a_stage_one_of_another_size_is_another_start(start):
+    row = Row("InfoCSE", "bert-base", config="infocse")
+    assert differs(row) == () and differs(row, stage_one="runs/mine") == ("start not compared",)
+    assert differs(row, stage_one=start(num_hidden_layers=6)) == ("other start",)
+    assert differs(row, stage_one=start()) == ()
+
+
+def test_text_and_budget_are_compared_and_a_paper_without_configuration_says_so(start):
+    assert differs(SIMCSE, train_file="mine.txt", steps=9) == ("other text", "other budget")
+    large = Row("SBERT-large", "bert-large", config="sbert-nli")
+    assert differs(large, backbone="mini", model="m")[:2] == ("other backbone", "text not compared")
+
+
+def test_a_roberta_is_one(start):
+    roberta = start(model_type="roberta", vocab_size=50265)
+    assert of_start(roberta, None, "roberta-base", "roberta-base") is None
+    assert of_start(roberta, None, "bert-base", "bert-base") == "other start"
