@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from transformers import TrainingArguments
-
-from errors import BadInput
-
 
 @dataclass
 class ModelArguments:
@@ -121,81 +117,3 @@ class SentenceArguments(ScoredArguments):
     """Training text without labels."""
 
     columns: int = field(default=1, metadata={"help": "sentences in a row; 2 or 3 for tab-separated rows"})
-
-
-@dataclass
-class RunArguments(TrainingArguments):
-    """TrainingArguments with the defaults of this family.
-
-    Sources: the SimCSE and InfoCSE scripts (AdamW without decay and warm-up, linear schedule, clipping at 1, seed
-    42, batch 64, evaluation every 125 steps).
-    """
-
-    _argument_group_name = "training (transformers.TrainingArguments)"
-
-    per_device_train_batch_size: int = field(default=64, metadata={"help": "sentences a step and process"})
-    learning_rate: float = field(default=3e-5, metadata={"help": "peak learning rate"})
-    num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
-    eval_strategy: str = field(default="steps", metadata={"help": "always by steps"})
-    eval_steps: float = field(default=125, metadata={"help": "evaluate every so many steps, and at the last one"})
-    save_steps: float = field(default=1000, metadata={"help": "full resumable state every so many steps"})
-    save_total_limit: int | None = field(default=2, metadata={"help": "resumable states that are kept"})
-    logging_steps: float = field(default=25, metadata={"help": "log the mean of the terms every so many steps"})
-    remove_unused_columns: bool = field(default=False, metadata={"help": "the collator makes the columns"})
-    dataloader_drop_last: bool = field(
-        default=True, metadata={"help": "the last batch would be smaller: fewer negatives, or repeated sentences"}
-    )
-    ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "buffers agree by construction"})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
-    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
-
-    def __post_init__(self) -> None:
-        """Refuse what could only fail later, or silently train something else.
-
-        Raises:
-            BadInput: a value out of its range, or a flag that goes against how runs are kept.
-        """
-        _check_ranges(self)
-        if self.max_steps == 0 or self.max_steps < -1:
-            raise BadInput(f"--max_steps {self.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
-        for name, reason in _REFUSED.items():
-            if getattr(self, name):
-                raise BadInput(f"--{name}: {reason}")
-        if self.eval_strategy != "steps":
-            raise BadInput(f"--eval_strategy {self.eval_strategy}: is always steps; --dev none keeps the last model")
-        try:
-            super().__post_init__()
-        except (ImportError, OSError) as error:
-            raise BadInput(f"a flag names a file or package that is not here: {error}") from error
-
-
-def _check_ranges(args: RunArguments) -> None:
-    for names, (low, high) in _RANGES.items():
-        for name in names.split():
-            value = getattr(args, name)
-            if value is not None and not low <= value <= high:  # NaN is in no range
-                raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
-
-
-_TINY, _HUGE = 1e-45, 1e30
-_RANGES = {
-    "per_device_train_batch_size gradient_accumulation_steps save_total_limit": (1, 1e9),
-    "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay": (0, _HUGE),
-    "num_train_epochs save_steps eval_steps logging_steps adam_epsilon": (_TINY, _HUGE),
-    "adam_beta1 adam_beta2": (0, 1),
-    "seed": (0, 2**32 - 1),
-}
-_REFUSED = {
-    "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
-    "gradient_checkpointing": "use --chunk_size: the same batch in less memory",
-    "load_best_model_at_end": "the best model is kept apart, and is the result, without it",
-    "metric_for_best_model": "--dev and --dev_file choose what the best model is the best at",
-    "neftune_noise_alpha": "is for language models",
-    "enable_jit_checkpoint": "signals are answered here, after the step",
-    "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",
-    "resume_from_checkpoint": "the same command goes on by itself, from the newest whole checkpoint",
-    "push_to_hub": "would upload the run's folder, pickles and paths included; use `python -m export --push_to_hub`",
-    "hub_token": "would be written into run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",
-    "save_only_model": "a run could not go on from such a checkpoint",
-    "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
-}

@@ -13,7 +13,7 @@ import sys
 
 from transformers import AutoModelForMaskedLM, set_seed
 
-from arguments import DataArguments, PretrainArguments, RunArguments
+from arguments import DataArguments, PretrainArguments
 from command_line import find_files, parse
 from data.blocks import packed
 from data.collator import Frame, MaskedCollator
@@ -27,6 +27,7 @@ from models.masked_lm import AuxiliaryMaskedLM
 from training.lifecycle import Run, set_dropout
 from training.plan import dry_run, plan
 from training.provenance import contents, weights_hash
+from training.run_arguments import RunArguments
 from training.stopping import stoppable
 from training.trainer import EmbeddingTrainer
 from views import Masking
@@ -98,6 +99,8 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     """Model, collator and Trainer, and the plan in words."""
     model_args, data_args, args = groups
     set_seed(args.seed)
+    if not 0 < model_args.mask_rate < 1:
+        raise BadInput(f"--mask_rate {model_args.mask_rate}: a share between 0 and 1 is needed")
     masking = Masking(model_args.mask_rate, whole_words=model_args.whole_words)
     model = build_model(model_args, tokenizer)
     longest = usable_length(model.config, tokenizer)

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from transformers import BertTokenizer, IntervalStrategy, PrinterCallback, Trainer
 
-from arguments import RunArguments
 from bench import plain_loop
 from bench.inputs import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
 from data.collator import Collator, Frame
 from data.corpus import Corpus, write_corpus
 from models.training import TrainingOutput
+from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 from views import Masking, View
 

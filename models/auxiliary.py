@@ -147,7 +147,9 @@ def masked_token_loss(output: Callable[[Tensor], Tensor], states: Tensor, labels
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
-    """`count` transformer layers of the backbone's own kind, drawn as the backbone draws its layers."""
+    """`count` transformer layers of the backbone's own kind, drawn as it draws its layers; BadInput below one."""
+    if count < 1:
+        raise BadInput(f"--head_layers {count}: at least one layer is needed")
     kind = type(backbone.encoder.layer[0])
     layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
     layers.apply(backbone._init_weights)

@@ -6,6 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from errors import BadInput
+
+NO_NEGATIVES = (
+    "a batch of one sentence has no negatives, so that nothing would be learned: --per_device_train_batch_size must be "
+    "at least 2 (--gradient_accumulation_steps adds none; --chunk_size makes a larger batch fit)"
+)
+
 
 def info_nce(
     query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None, own_negative_weight: float = 0.0
@@ -28,6 +35,8 @@ def info_nce(
     """
     with torch.autocast(query.device.type, enabled=False):
         candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
+        if len(candidates) < 2:
+            raise BadInput(NO_NEGATIVES)
         query, candidates = F.normalize(query.float(), dim=-1), F.normalize(candidates.float(), dim=-1)
         logits = query @ candidates.T / temperature  # (N, N + M)
         if own_negative_weight:
@@ -51,6 +60,8 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     Source: SimCLR (Chen et al. 2020, arXiv 2002.05709) equation 1; ConSERT (arXiv 2105.11741) equation 1; Mirror-BERT
     (arXiv 2104.08027) equation 1.
     """
+    if len(first) < 2:
+        raise BadInput(NO_NEGATIVES)
     with torch.autocast(first.device.type, enabled=False):
         both = F.normalize(torch.cat([first, second]).float(), dim=-1)  # (2N, D)
         logits = both @ both.T / temperature

@@ -7,13 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arguments import ModelArguments, RunArguments
+from arguments import ModelArguments
 from command_line import find_files, parse, peek
 from data.reader import content_hash
 from errors import BadInput, CheckpointRefused
 from training.lifecycle import Run
 from training.provenance import contents
 from training.registry import SCRIPTS, load_method, script_of
+from training.run_arguments import RunArguments
 
 
 def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:

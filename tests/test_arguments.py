@@ -4,9 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arguments import DataArguments, ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
 from command_line import find_files, parse, peek, read_config
 from errors import BadInput
+from training.run_arguments import RunArguments
 from training.trajectory import is_longer
 
 TYPES = (ModelArguments, SentenceArguments, RunArguments)
@@ -296,5 +297,8 @@ def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
     assert is_longer(old, old | {"max_steps": 11})
     for other in ({"max_steps": 9}, {"max_steps": 10}, {"max_steps": -1}, {"lr_scheduler_type": "linear"}):
         assert not is_longer(old, old | {"max_steps": 11} | other)
+    for every, same in ((5, True), (2, True), (3, False), (0.5, False)):
+        selecting = old | {"dev": "stsb", "eval_steps": every}
+        assert is_longer(selecting, selecting | {"max_steps": 20}) is same
     linear = old | {"lr_scheduler_type": "linear"}
     assert not is_longer(linear, linear | {"max_steps": 11})

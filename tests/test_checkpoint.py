@@ -31,6 +31,8 @@ def run(tmp_path):
 
 
 def refused(kind, folder, settings=SETTINGS):
+    if (folder / RUN_FILE).is_file():
+        (folder / "best").mkdir(exist_ok=True)  # something that was trained
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(kind) as caught:
         open_run(str(folder), settings)
@@ -58,6 +60,13 @@ def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
 
 def test_a_run_without_a_checkpoint_starts_again(run):
     assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
+
+
+def test_a_run_that_ended_before_it_saved_anything_gives_way_to_other_settings(run):
+    other = SETTINGS | {"seed": 43}
+    assert open_run(str(run), other) == Start(False, None)
+    checkpoint(run, "checkpoint-5")
+    assert "seed: 42 there, 43 now" in refused(CheckpointRefused, run, other)
 
 
 def test_settings_survive_being_written(run):
@@ -183,6 +192,7 @@ def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_re
     write_run(tmp_path, record)
     assert open_run(str(tmp_path), SETTINGS) == Start(True, None)
     write_run(tmp_path, record | {"status": "running"})
+    (tmp_path / "best").mkdir()
     with pytest.raises(CheckpointRefused, match="older version"):
         open_run(str(tmp_path), SETTINGS)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from arguments import ModelArguments, RunArguments, ScoredArguments
+from arguments import ModelArguments, ScoredArguments
 from data.collator import Collator
 from errors import BadInput
 from eval.encode import Encode
@@ -30,6 +30,7 @@ from training.cached_trainer import CachedTrainer
 from training.checkpoint import BEST, best_of
 from training.lifecycle import Run, set_dropout
 from training.manifest import MANIFEST
+from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def make_trainer(
     model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0
 ) -> EmbeddingTrainer:
     """The Trainer with its dev score and what to do when it improves."""
-    if args.gradient_accumulation_steps > 1 and not chunk_size:
+    if args.gradient_accumulation_steps > 1:
         logger.warning(
             "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "
             "for more, raise --per_device_train_batch_size and give --chunk_size",

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import torch
-from accelerate.utils import DistributedType
 
 from errors import BadInput
 from models.caching import GradientCache
 from models.objectives.base import Batch
 from training.trainer import EmbeddingTrainer
 
-_KNOWN = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
-
 
 class CachedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer that holds the graph of `chunk_size` sentences at a time, see `models.caching`.
 
     Raises:
-        BadInput: a chunk size below 1; fp16, whose loss scaling is not known to the cache; a sharded model.
+        BadInput: a chunk size below 1; fp16, whose loss scaling is not known to the cache.
     """
 
     def __init__(self, model, args, *others, chunk_size: int, **named) -> None:
@@ -25,9 +22,6 @@ class CachedTrainer(EmbeddingTrainer):
             raise BadInput("--chunk_size and --fp16 do not go together: use --bf16")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
         super().__init__(model, args, *others, **named)
-        kind = self.accelerator.distributed_type
-        if kind not in _KNOWN:
-            raise BadInput(f"--chunk_size needs whole models, one a process; {kind.value} shards them")
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         """Forward and backward by chunks. The wrapped `model` is not called: the cache averages the gradients, once."""

@@ -18,6 +18,11 @@ class Steps(TrainerCallback):
     def __init__(self, sampler: KeyedSampler, model) -> None:
         self.sampler, self.model = sampler, model
 
+    def on_train_begin(self, args, state, control, **kwargs):
+        # A checkpoint brings the intervals it was written with; --save_steps and --logging_steps may have changed.
+        state.compute_steps(args, state.max_steps)
+        state.best_global_step = state.best_model_checkpoint = None  # the best model is no checkpoint
+
     def on_epoch_begin(self, args, state, control, **kwargs):
         # A resumed loader hides the sampler behind several wrappers that do not pass the epoch on.
         self.sampler.set_epoch(int(state.epoch or 0))

@@ -60,6 +60,8 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     if not (root / RUN_FILE).is_file():
         raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
     run = read_run(root)
+    if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
+        return "new"  # it ended before it saved anything: other settings lose nothing
     longer = is_longer(run["trajectory"], trajectory)
     _compare(root, run["trajectory"], trajectory | ({"max_steps": run["trajectory"]["max_steps"]} if longer else {}))
     return "finished" if run["status"] == "finished" and not longer else "running"

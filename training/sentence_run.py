@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from transformers import set_seed
 
-from arguments import ModelArguments, RunArguments, ScoredArguments
+from arguments import ModelArguments, ScoredArguments
 from command_line import find_files, parse, peek
 from data.corpus import Corpus, load_corpus
 from data.duplicates import false_negatives
@@ -22,6 +22,7 @@ from training.lifecycle import Run
 from training.plan import dry_run, plan
 from training.provenance import contents, digest, weights_hash
 from training.registry import SCRIPTS, hint, load_method
+from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -12,6 +13,9 @@ from functools import wraps
 from errors import Stopped
 from training.storage import storage_errors
 
+ONE_REQUEST = (
+    2.0  # seconds within which a signal to a whole process tree reaches a process directly and through parents
+)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -24,6 +28,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.name: str | None = None
+        self._asked = 0.0  # when, on the monotonic clock
         self._held = False
 
     @contextmanager
@@ -35,6 +40,14 @@ class Stopping:
         finally:
             self._held = False
 
+    def _receive(self, number: int) -> None:
+        if self.name is None:
+            self.name, self._asked = signal.Signals(number).name, time.monotonic()
+            if not self._held:
+                raise Stopped(f"stopped by {self.name}; the same command goes on")
+        elif time.monotonic() - self._asked > ONE_REQUEST:
+            os._exit(128 + number)
+
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Answer the signals; a signal this process was started to ignore (nohup) stays ignored."""
@@ -45,11 +58,7 @@ class Stopping:
                 if number == signal.SIGTERM:
                     os._exit(128 + number)
                 return
-            if self.name is not None:
-                os._exit(128 + number)
-            self.name = signal.Signals(number).name
-            if not self._held:
-                raise Stopped(f"stopped by {self.name}; the same command goes on")
+            self._receive(number)
 
         before = {number: signal.getsignal(number) for number in SIGNALS}
         answered = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
@@ -69,7 +78,7 @@ def stoppable(main: Callable[..., None]) -> Callable[..., None]:
     """A command's `main` that answers signals while it runs, and says in plain words what a disk does to it.
 
     Raises:
-        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one ends the process at once.
+        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; another, over two seconds later, ends it at once.
         StorageError: a disk is full, read-only or failing.
     """
 

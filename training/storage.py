@@ -65,9 +65,10 @@ def _room(folder: Path) -> tuple[float, float]:
 
 
 def steps_of(args: TrainingArguments, count: int) -> int:
-    """Optimizer steps of a run over `count` examples."""
-    batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    return args.max_steps if args.max_steps > 0 else int(count // batch * args.num_train_epochs)
+    """Optimizer steps of a run over `count` examples, as the Trainer counts: an epoch's last step may be smaller."""
+    batches = count // (args.per_device_train_batch_size * args.world_size)
+    updates = math.ceil(batches / args.gradient_accumulation_steps)
+    return args.max_steps if args.max_steps > 0 else math.ceil(updates * args.num_train_epochs)
 
 
 def saved_at_once(args: TrainingArguments, steps: int) -> int:
@@ -114,6 +115,7 @@ def memory_errors(batch: str) -> Iterator[None]:
         if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and not _MEMORY.search(str(error)):
             raise
         raise StorageError(
-            f"out of memory with {batch}: give --chunk_size (same batch, less memory), --bf16, a smaller --max_length "
-            "or --per_device_train_batch_size (fewer negatives: another experiment)"
+            f"out of memory with {batch}: give --bf16, a smaller --max_length, --chunk_size (on sentences: the same "
+            "batch in less memory; in stage 1 a smaller batch and --gradient_accumulation_steps is the same) or a "
+            "smaller --per_device_train_batch_size (fewer negatives: another experiment)"
         ) from error

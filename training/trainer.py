@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from accelerate.utils import broadcast_object_list, set_seed
+from accelerate.utils import DistributedType, broadcast_object_list, set_seed
 from transformers import Trainer, TrainerState
 from transformers.integrations import get_available_reporting_integrations
 
@@ -22,6 +22,7 @@ from training.finite import FirstBad, Found, not_finite
 from training.manifest import published, remove
 
 logger = logging.getLogger(__name__)
+_WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
@@ -68,6 +69,9 @@ class EmbeddingTrainer(Trainer):
         super().__init__(
             model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
         )
+        kind = self.accelerator.distributed_type
+        if kind not in _WHOLE:
+            raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
         self.add_callback(Steps(self.sampler, model))
         self.add_callback(StopWhenAsked())
@@ -159,6 +163,12 @@ class EmbeddingTrainer(Trainer):
                     facts = {"step": self.state.global_step, "value": value}
                     (folder / "best.json").write_text(json.dumps(facts), encoding="utf-8")
         return metrics
+
+    def _determine_best_metric(self, metrics, trial) -> bool:
+        """Stock, but no checkpoint is the best model, which lies apart: its path would be looked for at the end."""
+        is_best = super()._determine_best_metric(metrics, trial)
+        self.state.best_global_step = None
+        return is_best
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)

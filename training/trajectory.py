@@ -18,7 +18,15 @@ MAY_DIFFER = frozenset(
 
 
 def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether settings ask for more steps of a run whose learning rate does not depend on their number."""
+    """Whether settings ask for more steps of a run whose learning rate does not depend on their number.
+
+    The last step is always evaluated. Where that was no multiple of `eval_steps`, the longer run would not have looked
+    for its best model there, and is another one.
+    """
     constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
     steps = old.get("max_steps")  # read from a file
+    every = new.get("eval_steps", 1)
+    selects = new.get("dev", "none") != "none"
+    if selects and type(steps) is int and (every < 1 or steps % every):
+        return False
     return constant and type(steps) is int and 0 < steps < new.get("max_steps", 0)

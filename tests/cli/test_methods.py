@@ -11,12 +11,13 @@ from transformers import AutoModel
 
 import run_sup
 import run_unsup
-from arguments import ModelArguments, RunArguments, SentenceArguments
+from arguments import ModelArguments, SentenceArguments
 from command_line import parse
 from data.corpus import load_corpus
 from models.loading import load_tokenizer
 from training import assembly
 from training.registry import load_method, method_names, script_of
+from training.run_arguments import RunArguments
 
 UNLABELLED, LABELLED = map(method_names, ("run_unsup.py", "run_sup.py"))
 METHODS = UNLABELLED + LABELLED

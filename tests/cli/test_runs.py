@@ -223,6 +223,57 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
 
 
+def test_a_longer_run_is_another_one_where_the_shorter_looked_for_its_best_model_at_an_odd_step(unsup, tmp_path,
+                                                                                              dev_file):  # fmt: skip
+    flags = {"method": "simcse", "lr_scheduler_type": "constant", "eval_steps": 2}
+    run_unsup.main(unsup("run", **flags | {"max_steps": 3}))
+    with pytest.raises(CheckpointRefused, match="max_steps: 3 there, 6 now"):
+        run_unsup.main(unsup("run", **flags))
+
+
+def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
+    """Where a step that is saved is the best so far, the stock Trainer would look for its checkpoint at the end."""
+    run_unsup.main(unsup(method="simcse", save_total_limit=1, eval_steps=2, save_steps=2, max_steps=4))
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["status"] == "finished" and [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == [
+        "checkpoint-4"]  # fmt: skip
+    state = json.loads((tmp_path / "run" / "checkpoint-4" / "trainer_state.json").read_text())
+    assert state["best_metric"] == run["best"]["value"]
+    assert state["best_model_checkpoint"] is None
+
+
+def test_a_resumed_run_saves_and_logs_as_often_as_it_is_told_now(unsup, tmp_path):
+    flags = {"method": "simcse", "dev": "none", "save_total_limit": 9}
+    run_unsup.main(unsup(**flags, save_steps=2, logging_steps=100))
+    for step in (4, 6):
+        shutil.rmtree(tmp_path / "run" / f"checkpoint-{step}")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    run_unsup.main(unsup(**flags, save_steps=1, logging_steps=1))
+    assert sorted(path.name[-1] for path in (tmp_path / "run").glob("checkpoint-*")) == ["2", "3", "4", "5", "6"]
+    assert [line["step"] for line in history(tmp_path / "run") if "contrastive" in line] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("method", ["simcse", "consert"])
+def test_a_batch_of_one_is_refused(unsup, method):
+    with pytest.raises(BadInput, match="a batch of one sentence has no negatives"):
+        run_unsup.main(unsup(method=method, per_device_train_batch_size=1))
+
+
+def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    with pytest.raises(BadInput, match="the launcher asks for mixed precision 'bf16' and the flags for 'no'"):
+        run_unsup.main(unsup(method="simcse"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("flags", "said"), [({"mask_rate": 15}, "--mask_rate 15.0"), ({"mask_rate": "nan"}, "nan"),
+                                             ({"head_layers": 0}, "--head_layers 0")])  # fmt: skip
+def test_stage_one_refuses_what_stage_two_does(aux, flags, said):
+    with pytest.raises(BadInput, match=said):
+        run_pretrain_aux.main(aux(**flags))
+
+
 def test_evaluating_or_not_gives_the_same_weights(unsup, tmp_path):
     run_unsup.main(unsup("often", eval_steps=1))
     run_unsup.main(unsup("rare", eval_steps=100))
@@ -293,7 +344,20 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys,
         ({"eval_strategy": "no"}, "--eval_strategy no: "),
         ({"gradient_checkpointing": "true"}, "--gradient_checkpointing: use --chunk_size"),
         ({"metric_for_best_model": "loss"}, "--metric_for_best_model: "),
-        ({"accelerator_config": "nope.json"}, "not here: .*nope"),
+        ({"accelerator_config": "nope.json"}, "--accelerator_config: how batches are dealt"),
+        ({"activation_checkpointing": "true"}, "--activation_checkpointing: use --chunk_size"),
+        ({"data_seed": 7}, "--data_seed: --seed decides"),
+        ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: "),
+        ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy group_by_length: is always random"),
+        ({"dataloader_in_order": "false"}, "--dataloader_in_order False: is always true"),
+        ({"dataloader_num_workers": 1, "dataloader_persistent_workers": "true"}, "--dataloader_persistent_workers: "),
+        ({"save_strategy": "best"}, "--save_strategy best: "),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: would follow the dev score"),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
+        ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),
+        ({"optim_args": "foo"}, "--optim_args foo: name=value"),
+        ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
+        ({"fp16": "true"}, "--fp16: is not computed on a CPU"),
         ({"eval_on_start": "true"}, "--eval_on_start: "),
         ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be a folder"),

@@ -8,13 +8,14 @@ import pytest
 
 import eval.__main__
 import training.lifecycle
-from arguments import ModelArguments, PretrainArguments, RunArguments, SentenceArguments
+from arguments import ModelArguments, PretrainArguments, SentenceArguments
 from data import toy
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.registry import SCRIPTS, load_method, method_names
+from training.run_arguments import RunArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "RELIABILITY.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arguments import ModelArguments, RunArguments
+from arguments import ModelArguments
 from command_line import parse, read_config
 from errors import BadInput
 from eval.compare.published import records
@@ -13,6 +13,7 @@ from tables.plans import config_path
 from tables.scoring import needed
 from tables.specification import names, read
 from training.registry import SCRIPTS, load_method, script_of
+from training.run_arguments import RunArguments
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]

@@ -1,0 +1,137 @@
+"""The flags of training itself: transformers' TrainingArguments with this family's defaults, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers import SchedulerType, TrainingArguments, get_scheduler
+from transformers.training_args import OptimizerNames
+
+from errors import BadInput
+
+
+@dataclass
+class RunArguments(TrainingArguments):
+    """TrainingArguments with the defaults of this family.
+
+    Sources: the SimCSE and InfoCSE scripts (AdamW without decay and warm-up, linear schedule, clipping at 1, seed
+    42, batch 64, evaluation every 125 steps).
+    """
+
+    _argument_group_name = "training (transformers.TrainingArguments)"
+
+    per_device_train_batch_size: int = field(default=64, metadata={"help": "sentences a step and process"})
+    learning_rate: float = field(default=3e-5, metadata={"help": "peak learning rate"})
+    num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
+    eval_strategy: str = field(default="steps", metadata={"help": "always by steps"})
+    eval_steps: float = field(default=125, metadata={"help": "evaluate every so many steps, and at the last one"})
+    save_steps: float = field(default=1000, metadata={"help": "full resumable state every so many steps"})
+    save_total_limit: int | None = field(default=2, metadata={"help": "resumable states that are kept"})
+    logging_steps: float = field(default=25, metadata={"help": "log the mean of the terms every so many steps"})
+    remove_unused_columns: bool = field(default=False, metadata={"help": "the collator makes the columns"})
+    dataloader_drop_last: bool = field(
+        default=True, metadata={"help": "the last batch would be smaller: fewer negatives, or repeated sentences"}
+    )
+    ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "buffers agree by construction"})
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, or silently train something else.
+
+        Raises:
+            BadInput: a value out of its range, or a flag that goes against how runs are kept.
+        """
+        _check_ranges(self)
+        if self.save_strategy == "best":
+            raise BadInput(
+                "--save_strategy best: the best model is kept in best/ anyway; a checkpoint is to go on from"
+            )
+        if self.max_steps == 0 or self.max_steps < -1:
+            raise BadInput(f"--max_steps {self.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
+        for name, reason in _REFUSED.items():
+            if getattr(self, name):
+                raise BadInput(f"--{name}: {reason}")
+        for name, (value, reason) in _ONLY.items():
+            if getattr(self, name) != value:
+                raise BadInput(f"--{name} {getattr(self, name)}: is always {str(value).lower()}; {reason}")
+        try:
+            super().__post_init__()
+        except (ImportError, OSError) as error:
+            raise BadInput(f"a flag names a file or package that is not here: {error}") from error
+        _check_precision(self)
+        _check_schedule(self)
+
+
+def _check_ranges(args: RunArguments) -> None:
+    for names, (low, high) in _RANGES.items():
+        for name in names.split():
+            value = getattr(args, name)
+            if value is not None and not low <= value <= high:  # NaN is in no range
+                raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
+
+
+def _check_precision(args: RunArguments) -> None:
+    """What is computed must be what plan and record say, and what evaluation computes in."""
+    said = "fp16" if args.fp16 else "bf16" if args.bf16 else "no"
+    if args.mixed_precision != said:
+        raise BadInput(
+            f"the launcher asks for mixed precision '{args.mixed_precision}' and the flags for '{said}': say it by "
+            "--bf16 or --fp16, true or false, and leave it out of accelerate's configuration"
+        )
+    if args.fp16 and args.device.type == "cpu":
+        raise BadInput("--fp16: is not computed on a CPU; use --bf16, or neither")
+
+
+def _check_schedule(args: RunArguments) -> None:
+    """Refuse now what would end in the libraries' own words when the training has begun."""
+    name, optim = SchedulerType(args.lr_scheduler_type).value, OptimizerNames(args.optim).value
+    if name in ("reduce_lr_on_plateau", "greedy"):
+        raise BadInput(f"--lr_scheduler_type {name}: would follow the dev score, which chooses the best model already")
+    if optim.startswith("schedule_free"):
+        raise BadInput(f"--optim {optim}: its averaged weights would have to be put in place for every evaluation")
+    if any(part.count("=") != 1 for part in (args.optim_args or "a=1").split(",")):
+        raise BadInput(f"--optim_args {args.optim_args}: name=value, separated by commas, is needed")
+    try:
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        get_scheduler(name, optimizer, 1, 10, args.lr_scheduler_kwargs)
+    except (TypeError, ValueError, KeyError) as error:
+        raise BadInput(
+            f"--lr_scheduler_type {name} --lr_scheduler_kwargs {args.lr_scheduler_kwargs}: {error}"
+        ) from error
+
+
+_TINY, _HUGE = 1e-45, 1e30
+_RANGES = {
+    "per_device_train_batch_size gradient_accumulation_steps save_total_limit": (1, 1e9),
+    "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay": (0, _HUGE),
+    "num_train_epochs save_steps eval_steps logging_steps adam_epsilon": (_TINY, _HUGE),
+    "adam_beta1 adam_beta2": (0, 1),
+    "seed": (0, 2**32 - 1),
+}
+_ONLY = {
+    "eval_strategy": ("steps", "--dev none keeps the last model"),
+    "train_sampling_strategy": ("random", "which sentences share a batch decides what they are told from"),
+    "dataloader_in_order": (True, "batches in another order are another run"),
+}
+_CHUNKS = "use --chunk_size: the same batch in less memory (stage 1: --gradient_accumulation_steps)"
+_REFUSED = {
+    "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
+    "gradient_checkpointing": _CHUNKS,
+    "activation_checkpointing": _CHUNKS,
+    "accelerator_config": "how batches are dealt to processes is fixed here",
+    "data_seed": "--seed decides the order of the text too",
+    "label_smoothing_factor": "the losses are the papers'",
+    "dataloader_persistent_workers": "a resumed run would draw other dropout than the uninterrupted one",
+    "load_best_model_at_end": "the best model is kept apart, and is the result, without it",
+    "metric_for_best_model": "--dev and --dev_file choose what the best model is the best at",
+    "neftune_noise_alpha": "is for language models",
+    "enable_jit_checkpoint": "signals are answered here, after the step",
+    "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",
+    "resume_from_checkpoint": "the same command goes on by itself, from the newest whole checkpoint",
+    "push_to_hub": "would upload the run's folder, pickles and paths included; use `python -m export --push_to_hub`",
+    "hub_token": "would be written into run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",
+    "save_only_model": "a run could not go on from such a checkpoint",
+    "ignore_data_skip": "a resumed run would see other batches than the uninterrupted one",
+}
