@@ -50,14 +50,16 @@ class View:
         edit: a pure function (token ids without special tokens, which of them start a word, generator) -> token ids,
             applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone. MASK
             among the ids it returns becomes the tokenizer's mask token.
+        words: whether `edit` looks at words, which not every tokenizer tells; it gets None otherwise.
         perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
             called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
     """
 
-    edit: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray] | None = None
+    edit: Callable[[np.ndarray, np.ndarray | None, np.random.Generator], np.ndarray] | None = None
     perturb: Callable[[int, int, np.random.Generator], Perturbed] | None = None
     dropout: Rates | None = None
+    words: bool = False
 
 
 @dataclass(frozen=True)

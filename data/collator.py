@@ -89,7 +89,7 @@ class Collator:
         self.masking = tuple(masking)
         self.width = width
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        words = any(view.edit for view in self.views) or any(each.whole_words for each in self.masking)
+        words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
         self._starts = word_starts(tokenizer) if words else None
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
@@ -117,7 +117,8 @@ class Collator:
             if view.edit is not None:
                 keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
                 pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
-                edited = [view.edit(ids, self._starts[ids], draws.generator(key))[:longest] for ids, key in pairs]
+                edited = [view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
+                          for ids, key in pairs]  # fmt: skip
                 flat, lengths = self._with_mask_tokens(np.concatenate(edited)), np.array([len(ids) for ids in edited])
             parts.append((flat, lengths))
         flat, lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -176,7 +177,7 @@ class Collator:
             streams = [f"{stream}{purpose} {view}" for purpose in purposes]
             keyed = draws.keys(self.seed, epochs, indices, streams)
             select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
-            numbers += [drawn.astype(np.float32) for drawn in free]
+            numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
             maskable = self._maskable(mask[view])
             if masking.whole_words:
                 chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)

@@ -67,6 +67,8 @@ class BatchNormMLP(nn.Module):
             nn.init.normal_(linear.weight, std=init_std)
 
     def forward(self, pooled: Tensor) -> Tensor:
+        if self.training and len(pooled) < 2:
+            raise BadInput("--projection batch_norm: a batch of one vector has no statistics; use another or more rows")
         return self.outer_norm(self.outer(torch.relu(self.inner_norm(self.inner(pooled)))))
 
     def dense_layers(self) -> list[Dense]:
@@ -117,6 +119,14 @@ class WideMLP(nn.Module):
 
     def dense_layers(self) -> list[Dense]:
         return [Dense(self.inner, "GELU"), Dense(self.outer, "GELU")]
+
+
+def check_width(head: nn.Module | None, width: int) -> None:
+    """BadInput for a head whose vectors are wider than the encoder's, where both stand beside each other."""
+    if isinstance(head, WideMLP):
+        raise BadInput(
+            f"--projection wide_mlp: this method needs vectors of the encoder's width, {width}; choose another"
+        )
 
 
 PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp": WideMLP}

@@ -63,9 +63,12 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
         raise BadInput(f"'{path}': a model of type '{config.model_type}' is no encoder of sentences here")
     known = MODEL_MAPPING[type(config)]
     known = known[0] if isinstance(known, tuple) else known
-    # A pooler nobody reads would be random weights in the file, and unused parameters under DDP.
-    extra = {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(known).parameters else {}
-    return load_strictly(AutoModel, path, config, **extra)
+    return load_strictly(AutoModel, path, config, **without_pooler(known))
+
+
+def without_pooler(kind: type) -> dict[str, bool]:
+    """What a model class is told, if it can be: a pooler nobody reads would be random weights, unused under DDP."""
+    return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:

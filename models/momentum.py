@@ -6,9 +6,9 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel
 
 from errors import BadInput
+from models.loading import without_pooler
 
 
 class MomentumEncoder(nn.Module):
@@ -29,7 +29,8 @@ class MomentumEncoder(nn.Module):
         self.encoder = copy.deepcopy(encoder)
         self.projection = copy.deepcopy(projection)
         if init == "random":
-            fresh = AutoModel.from_config(encoder.backbone.config, add_pooling_layer=False)
+            kind = type(encoder.backbone)
+            fresh = kind(encoder.backbone.config, **without_pooler(kind))
             self.encoder.backbone.load_state_dict(fresh.state_dict())
         self.requires_grad_(False)
         self.momentum, self.mode = momentum, mode

@@ -28,10 +28,11 @@ from models.pooling import pooling_named
 from models.training import EncoderForTraining
 from training.cached_trainer import CachedTrainer
 from training.checkpoint import BEST, best_of
-from training.lifecycle import Run, set_dropout
+from training.lifecycle import DROPOUT, Run, set_dropout
 from training.manifest import MANIFEST
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
+from views import View
 
 logger = logging.getLogger(__name__)
 
@@ -100,13 +101,21 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views(method_args)
     if corpus.labels is None and corpus.columns > len(views):
-        if method.masking(method_args) or any(view.edit or view.perturb for view in views):
-            raise BadInput(
-                f"--columns {corpus.columns}: this method has {len(views)} views, each of one column at most"
-            )
+        made = method.masking(method_args) or any(view.edit or view.perturb for view in views)
+        most = len(views) if made else max(len(views), getattr(method, "COLUMNS", 1))
+        if corpus.columns > most:
+            raise BadInput(f"--columns {corpus.columns}: this method reads {most} of a row, with these flags")
         views = views[:1] * corpus.columns
+    if corpus.labels is None and corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
+        logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)
+
+
+def _drops(config) -> bool:
+    """Whether a backbone has dropout; taken for granted where its configuration does not say so."""
+    rates = [getattr(config, name) for name in DROPOUT if hasattr(config, name)]
+    return any(rates) or not rates
 
 
 def make_trainer(

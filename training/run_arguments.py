@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 from transformers import SchedulerType, TrainingArguments, get_scheduler
+from transformers.integrations import get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
 from errors import BadInput
@@ -100,6 +101,19 @@ def _check_schedule(args: RunArguments) -> None:
         raise BadInput(
             f"--lr_scheduler_type {name} --lr_scheduler_kwargs {args.lr_scheduler_kwargs}: {error}"
         ) from error
+
+
+def check_machine(args: TrainingArguments, count: int) -> None:
+    """Refuse what only the processes, the `count` examples and the packages that are here can tell."""
+    if args.n_gpu > 1:
+        raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
+    if count < args.per_device_train_batch_size * args.world_size:
+        raise BadInput(
+            f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
+        )
+    absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
+    if absent:
+        raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
 
 
 _TINY, _HUGE = 1e-45, 1e30

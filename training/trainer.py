@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, set_seed
 from transformers import Trainer, TrainerState
-from transformers.integrations import get_available_reporting_integrations
 
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput, CheckpointRefused, NonFinite
@@ -20,6 +19,7 @@ from training.callbacks import Steps, StopWhenAsked
 from training.checkpoint import BEST, STAGING, publish_checkpoint
 from training.finite import FirstBad, Found, not_finite
 from training.manifest import published, remove
+from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
@@ -50,15 +50,7 @@ class EmbeddingTrainer(Trainer):
         dev: Callable[[], tuple[str, float]] | None = None,
         keep_best: Callable[[Path], None] | None = None,
     ) -> None:
-        if args.n_gpu > 1:
-            raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
-        if count < args.per_device_train_batch_size * args.world_size:
-            raise BadInput(
-                f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
-            )
-        absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
-        if absent:
-            raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
+        check_machine(args, count)
         self.sampler = KeyedSampler(args.seed, count, args.per_device_train_batch_size * args.world_size)
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
@@ -69,8 +61,7 @@ class EmbeddingTrainer(Trainer):
         super().__init__(
             model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
         )
-        kind = self.accelerator.distributed_type
-        if kind not in _WHOLE:
+        if (kind := self.accelerator.distributed_type) not in _WHOLE:
             raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
         self.add_callback(Steps(self.sampler, model))
@@ -166,9 +157,8 @@ class EmbeddingTrainer(Trainer):
 
     def _determine_best_metric(self, metrics, trial) -> bool:
         """Stock, but no checkpoint is the best model, which lies apart: its path would be looked for at the end."""
-        is_best = super()._determine_best_metric(metrics, trial)
-        self.state.best_global_step = None
-        return is_best
+        found, self.state.best_global_step = super()._determine_best_metric(metrics, trial), None
+        return found
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)

@@ -21,6 +21,7 @@ from errors import BadInput
 from models.auxiliary import backbone_of, family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
+from models.heads import check_width
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
@@ -173,11 +174,14 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     """A token from each distribution by inversion: (..., V) logits and (...) numbers in [0, 1) -> (...) ids."""
     cumulative = logits.float().softmax(-1).cumsum(-1)
     # Scaled by the last sum, which is 1 but for rounding, so that the last token is not drawn too often.
-    return torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
+    drawn = torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
+    return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
-def detector(args: Arguments, encoder: SentenceEncoder) -> ReplacedTokens:
-    """The detection objective with its generator loaded; BadInput where vocabularies differ."""
+def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None) -> ReplacedTokens:
+    """The detection objective with its generator loaded; BadInput where vocabularies or widths differ."""
+    if args.rtd_condition == "projected":
+        check_width(projection, encoder.config.hidden_size)
     config = load_config(args.generator)
     if config.vocab_size != encoder.config.vocab_size:
         raise BadInput(
@@ -190,4 +194,4 @@ def detector(args: Arguments, encoder: SentenceEncoder) -> ReplacedTokens:
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """SimCSE's loss and the detection loss."""
-    return [*simcse.build(args, encoder, projection, source), detector(args, encoder)]
+    return [*simcse.build(args, encoder, projection, source), detector(args, encoder, projection)]

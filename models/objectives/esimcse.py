@@ -72,7 +72,7 @@ def views(args: Arguments) -> list[View]:
     if not 0 <= args.repeat_rate < 1:
         raise BadInput(f"--repeat_rate {args.repeat_rate}: from 0 to below 1")
     edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
-    return [View(), View(edit)]
+    return [View(), View(edit, words=args.repeat_unit == "word")]
 
 
 def masking(args: Arguments) -> tuple[Masking, ...]:

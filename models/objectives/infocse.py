@@ -26,6 +26,8 @@ from models.packed import Packing, make_packable
 from models.vocabulary_loss import packed_token_loss
 from views import IGNORED, Masking, View
 
+COLUMNS = 3  # sentences of a row that are read: as SimCSE, without the auxiliary loss
+
 
 @dataclass
 class Arguments(simcse.Arguments):

@@ -34,4 +34,4 @@ def masking(args: Arguments) -> tuple[Masking, ...]:
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """InfoCSE's objectives and the detection loss."""
-    return [*infocse.build(args, encoder, projection, source), diffcse.detector(args, encoder)]
+    return [*infocse.build(args, encoder, projection, source), diffcse.detector(args, encoder, projection)]

@@ -20,7 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from errors import BadInput
 from models.collectives import gather_with_gradient, local_rows, mean_over_tokens
+from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
 from models.pooling import masked_mean
@@ -85,10 +87,12 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor)
 
     Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
     """
+    if len(vectors) < 2:
+        raise BadInput(NO_NEGATIVES)
     with torch.autocast(features.device.type, enabled=False):
         scores = features.float() @ vectors.float().T  # (T, L, N)
     right = scores.gather(2, own.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
-    wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / max(len(vectors) - 1, 1)
+    wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / (len(vectors) - 1)
     return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
 
 

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
-from models.heads import project
+from models.heads import check_width, project
 from models.momentum import MomentumEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.queue import VectorQueue
 from views import Masking, View
+
+COLUMNS = 2  # sentences of a row that are read: a sentence and its positive
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Memory(nn.Module):
         super().__init__()
         owned = projection if args.queue_head == "momentum" else None
         self.keys = MomentumEncoder(encoder, owned, args.momentum, args.momentum_mode, args.momentum_init)
+        check_width(projection, encoder.config.hidden_size)
         self.queue = VectorQueue(args.queue_size, encoder.config.hidden_size)
         self.head = args.queue_head
 

@@ -22,6 +22,8 @@ from models.objectives import simcse
 from models.objectives.base import Objective
 from views import Masking, Rates, View
 
+COLUMNS = 3  # sentences of a row that are read: as SimCSE
+
 
 @dataclass
 class Arguments(simcse.Arguments):

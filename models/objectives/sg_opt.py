@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from errors import BadInput
 from models.collectives import gather_with_gradient
+from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective, Term
@@ -64,6 +65,8 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
 
     Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
     """
+    if len(query) < 2:
+        raise BadInput(NO_NEGATIVES)
     with torch.autocast(query.device.type, enabled=False):
         query, guides = F.normalize(query.float(), dim=-1), F.normalize(guides.float(), dim=-1)
         logits = torch.einsum("nd,kmd->nkm", query, guides) / temperature  # (N, K, N)

@@ -15,6 +15,8 @@ from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
 from views import Masking, View
 
+COLUMNS = 3  # sentences of a row that are read: a sentence, its positive and a hard negative
+
 
 @dataclass
 class Arguments:

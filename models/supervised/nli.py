@@ -49,6 +49,8 @@ class Arguments(consert.Arguments):
 def views(args: Arguments) -> list[View]:
     """Premise and hypothesis as they are, then each changed copy of both that is not made of a gradient."""
     changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
+    if args.view_1 == args.view_2 == "none":
+        changes = ["none"]  # a second plain copy: one and the same vector would be its own positive
     copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
     return [View(), View(), *(copy for copy in copies for _ in range(2))]
 
@@ -92,6 +94,8 @@ class Classified(Objective):
         copies = iter(encoded.projected[2:].split(2))
         made = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
         pair = [made.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
+        if self.args.view_1 == self.args.view_2 == "none":
+            pair[1] = next(copies)
         # As coded: premises among premises and hypotheses among hypotheses, (2, N, D) each, and the sum of the two.
         parts = [self.contrast.compare(*texts) for texts in zip(*pair, strict=True)]
         return terms | {"contrastive": Term(sum(part.value for part in parts), parts[0].weight)}

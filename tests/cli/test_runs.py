@@ -194,12 +194,30 @@ def test_a_record_keeps_what_the_run_was_trained_with_before_it_was_resumed(unsu
     assert "the run was begun with torch 1.0" in caplog.text
 
 
-@pytest.mark.parametrize("method", ["infocse", "esimcse", "mirror_bert"])
-def test_more_columns_than_a_method_has_views_are_refused(unsup, tmp_path, sentences, method):
-    path = tmp_path / "rows.tsv"
-    path.write_text("".join("\t".join(sentences[i : i + 3]) + "\n" for i in range(60)), encoding="utf-8")
-    with pytest.raises(BadInput, match="--columns 3: this method has 2 views"):
-        run_unsup.main(unsup(method=method, train_file=path, columns=3))
+@pytest.mark.parametrize(
+    ("method", "flags", "most"),
+    [("infocse", {}, 2), ("esimcse", {}, 2), ("mirror_bert", {}, 2), ("mirror_bert", {"span_tokens": 0}, 2),
+     ("consert", {"view_1": "none", "view_2": "none"}, 2), ("moco", {}, 2), ("sg_opt", {}, 1), ("ct", {}, 1),
+     ("is_bert", {}, 1)],
+)  # fmt: skip
+def test_more_columns_than_a_method_reads_are_refused(unsup, tmp_path, sentences, method, flags, most):
+    path, columns = tmp_path / "rows.tsv", most + 1
+    path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(60)), encoding="utf-8")
+    with pytest.raises(BadInput, match=f"--columns {columns}: this method reads {most} of a row"):
+        run_unsup.main(unsup(method=method, train_file=path, columns=columns, **flags))
+
+
+@pytest.mark.parametrize("method", ["moco", "esimcse", "diffcse", "infocse_rtd"])
+def test_a_head_wider_than_the_encoder_is_refused_where_both_meet(unsup, method):
+    with pytest.raises(BadInput, match="--projection wide_mlp: this method needs vectors of the encoder's width"):
+        run_unsup.main(unsup(method=method, projection="wide_mlp"))
+
+
+def test_equal_views_without_dropout_are_said(unsup, caplog):
+    for dropout, said in ((0.1, False), (0, True)):
+        caplog.clear()
+        run_unsup.main(unsup(f"run-{dropout}", method="simcse", dropout=dropout, max_steps=1, dev="none"))
+        assert ("equal views give one and the same vector" in caplog.text) is said
 
 
 def test_the_second_column_is_shown_as_the_second_view_is(unsup, tmp_path, sentences):
@@ -254,10 +272,13 @@ def test_a_resumed_run_saves_and_logs_as_often_as_it_is_told_now(unsup, tmp_path
     assert [line["step"] for line in history(tmp_path / "run") if "contrastive" in line] == [3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("method", ["simcse", "consert"])
+@pytest.mark.parametrize("method", ["simcse", "consert", "sg_opt", "is_bert"])
 def test_a_batch_of_one_is_refused(unsup, method):
     with pytest.raises(BadInput, match="a batch of one sentence has no negatives"):
-        run_unsup.main(unsup(method=method, per_device_train_batch_size=1))
+        run_unsup.main(unsup(method=method, per_device_train_batch_size=1, projection="none"))
+    if method == "sg_opt":
+        with pytest.raises(BadInput, match="batch_norm: a batch of one vector has no statistics"):
+            run_unsup.main(unsup(method=method, per_device_train_batch_size=1, projection="batch_norm"))
 
 
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):

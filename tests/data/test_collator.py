@@ -1,6 +1,9 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
+from tokenizers import decoders
 from torch.utils.data import DataLoader
 
 from data import draws
@@ -370,3 +373,21 @@ def test_an_edit_s_mask_is_refused_without_a_mask_token(corpus, tokenizer):
     made.frame = made.frame._replace(mask=None)
     with pytest.raises(BadInput, match="no mask token"):
         made(batch_of(1, 2))
+
+
+def test_an_edit_that_looks_at_no_words_needs_none(corpus, tokenizer):
+    other = copy.deepcopy(tokenizer)
+    other.backend_tokenizer.decoder = decoders.Metaspace()  # of SentencePiece: word starts are not known
+    made = collator(corpus, other, [View(), View(reverse)])(batch_of(3, 4))
+    assert equal(made, collator(corpus, tokenizer, [View(), View(reverse)])(batch_of(3, 4)))
+    with pytest.raises(BadInput, match="'Metaspace'"):
+        collator(corpus, other, [View(), View(reverse, words=True)])
+
+
+def test_numbers_for_drawing_stay_below_one(corpus, tokenizer, monkeypatch):
+    def almost_one(keyed, count):
+        return np.full((*keyed.shape, count), np.nextafter(1.0, 0.0))
+
+    monkeypatch.setattr(draws, "uniforms", almost_one)
+    made = collator(corpus, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(batch_of(3, 4))
+    assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1

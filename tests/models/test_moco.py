@@ -5,11 +5,13 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from transformers import AutoModel, BertConfig, DistilBertConfig
 
 from errors import BadInput
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
+from models.momentum import MomentumEncoder
 from models.objectives import esimcse, moco
 from models.training import EncoderForTraining
 from training.lifecycle import set_dropout
@@ -97,3 +99,16 @@ def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
 def test_a_queue_of_unprojected_keys_is_refused_beside_projected_queries(tiny_bert):
     with pytest.raises(BadInput, match="--queue_head none"):
         build(tiny_bert, "esimcse", "none")
+
+
+@pytest.mark.parametrize("kind", ["distilbert", "bert"])
+def test_new_keys_are_drawn_for_every_kind_of_backbone(kind):
+    sizes = {"distilbert": DistilBertConfig(dim=32, hidden_dim=64, n_layers=2, n_heads=4, vocab_size=90),
+             "bert": BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                vocab_size=90)}  # fmt: skip
+    backbone = AutoModel.from_config(sizes[kind], **({"add_pooling_layer": False} if kind == "bert" else {}))
+    encoder = SentenceEncoder(backbone, "avg")
+    keys = MomentumEncoder(encoder, None, 0.9, "eval", "random").encoder.state_dict()
+    assert keys.keys() == encoder.state_dict().keys()
+    word = next(name for name in keys if name.endswith("word_embeddings.weight"))
+    assert not torch.equal(keys[word], encoder.state_dict()[word])

@@ -1,6 +1,7 @@
 """The NLI classifier and the adversarial view against slow computations."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from models.loading import load_backbone, load_config
 from models.objectives.base import Batch, Encoded
 from models.perturb import Perturbation
 from models.supervised import nli
+from views import View
 
 
 def slow_cross_entropy(first, second, labels, weight, bias, squares):
@@ -125,3 +127,19 @@ def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(e
 def test_a_negative_weight_or_size_is_refused(encoder, name):
     with pytest.raises(BadInput, match=f"--{name} -1"):
         nli.build(nli.Arguments(**{name: -1.0}), encoder, None, "")
+
+
+def test_two_plain_views_are_two_copies():
+    args = nli.Arguments(view_1="none", view_2="none")
+    assert nli.views(args) == [View()] * 4
+    assert nli.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
+
+
+def test_the_contrast_of_two_plain_views_is_between_the_copies(encoder):
+    made = objective(encoder, view_1="none", view_2="none")
+    rows = batch(4)
+    encoded = encode(encoder, rows)
+    encoded = replace(encoded, projected=torch.randn(4, 4, 32, generator=torch.Generator().manual_seed(1)))
+    first, second = encoded.projected[:2], encoded.projected[2:]
+    expected = sum(made.contrast.compare(*texts).value for texts in zip(first, second, strict=True))
+    torch.testing.assert_close(made(encoded, rows)["contrastive"].value, expected)
