@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
-from baselines.encoders import add_arguments, fitted, refuse_existing, save_encoder, write_record
+from baselines.encoders import add_arguments, fitted, save_encoder, write_record
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
 from baselines.word_file import read_word_vectors
 from baselines.words import STOP_WORDS, save_words
 from data.reader import content_hash
 from errors import run_command
+from export.folder import new_folder
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL
 
@@ -91,17 +92,17 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
                             help=f"{about[field.name]} (default: {field.default})")  # fmt: skip
 
 
-def run_whitening(args: argparse.Namespace) -> None:
+def run_whitening(args: argparse.Namespace, folder: str) -> None:
     """Fit the covariance, write the encoder with one more linear layer."""
     source = fitted(args)
     found = moments(source.vectors)
     matrix = kernel(found, args.dimensions)
     logger.info("whitening: %d to %d dimensions", *matrix.shape)
     record = {"command": "whitening", "dimensions": matrix.shape[1]}
-    save_encoder(args.output, source, linear_map(matrix, found.mean), record)
+    save_encoder(folder, source, linear_map(matrix, found.mean), record)
 
 
-def run_flow(args: argparse.Namespace) -> None:
+def run_flow(args: argparse.Namespace, folder: str) -> None:
     """Train the flow, write the encoder with it."""
     source = fitted(args)
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
@@ -109,26 +110,26 @@ def run_flow(args: argparse.Namespace) -> None:
     flow, before, after = fit(vectors, settings, progress=sys.stderr.isatty())
     sys.stdout.write(f"mean negative log likelihood: {before:.3f} at the start, {after:.3f} nats a sentence now\n")
     record = {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
-    save_encoder(args.output, source, flow, record)
+    save_encoder(folder, source, flow, record)
 
 
-def run_word_vectors(args: argparse.Namespace) -> None:
+def run_word_vectors(args: argparse.Namespace, folder: str) -> None:
     """Turn a text file of word vectors into a folder."""
-    refuse_existing(args.output)
     words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
     logger.info("%s: %d words, %d dimensions", args.file, len(words.words), words.table.shape[1])
-    save_words(args.output, words, args.lower_case, STOP_WORDS[args.stop_words]())
-    write_record(args.output, {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
-                               "words": len(words.words), "lower_case": args.lower_case,
-                               "stop_words": args.stop_words})  # fmt: skip
-    logger.info("%s: written (no modules.json: sentence-transformers cannot read it); next: python -m eval %s --tasks "
-                "sts", args.output, args.output)  # fmt: skip
+    save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
+    write_record(folder, {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
+                          "words": len(words.words), "lower_case": args.lower_case,
+                          "stop_words": args.stop_words})  # fmt: skip
+    logger.info("no modules.json: sentence-transformers cannot read word vectors; load_encoder can")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one command."""
+    """Run one command; its folder is whole or not there."""
     args = parser().parse_args(argv)
-    args.run(args)
+    with new_folder(Path(args.output)) as folder:
+        args.run(args, str(folder))
+    logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
 
 
 if __name__ == "__main__":

@@ -50,9 +50,8 @@ def fitted(args: argparse.Namespace) -> Fitted:
     """Load the encoder and encode every sentence of the text once, without gradient.
 
     Raises:
-        BadInput: the output is there already, the text or the model cannot be read, or the model ends in a flow.
+        BadInput: the text or the model cannot be read, or the model ends in a flow.
     """
-    refuse_existing(args.output)
     texts = [cell for row in Reader(args.train_file, args.columns) for cell in row]
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if getattr(encoder.head, "flow", None) is not None:
@@ -75,16 +74,8 @@ def save_encoder(folder: str, source: Fitted, part: nn.Module, record: dict[str,
     source.encoder.cpu().save(folder, source.tokenizer)
     write_record(folder, source.record | record)
     if not source.encoder.has_modules:
-        logger.info("%s: no modules.json: sentence-transformers has no module for a part of this model; "
-                    "`python -m eval` and load_encoder read it", folder)  # fmt: skip
-    logger.info("%s: written; next: python -m eval %s --tasks sts", folder, folder)
-
-
-def refuse_existing(folder: str) -> None:
-    """BadInput unless the folder is new or empty: files of another model would be read as parts of this one."""
-    path = Path(folder)
-    if path.is_file() or (path.is_dir() and next(path.iterdir(), None) is not None):
-        raise BadInput(f"--output {folder}: is there already; choose another folder or remove it")
+        logger.info("no modules.json: sentence-transformers has no module for a part of this model; "
+                    "`python -m eval` and load_encoder read it")  # fmt: skip
 
 
 def write_record(folder: str, record: dict[str, Any]) -> None:

@@ -59,7 +59,8 @@ def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
 
     Args:
         documents: size of the corpus; every text is a query's at most once, so that nDCG@10 must be 100.
-        folder: holds the set (`beir/generated`) and its shards (`embeddings`) and is kept; None for a temporary one.
+        folder: holds, for each size, the set (`beir/generated`) and its shards (`embeddings`), and is kept; None for a
+            temporary one.
 
     Returns:
         A row: documents, seconds, peak resident memory of the process in MiB, nDCG@10 x 100.
@@ -67,7 +68,7 @@ def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
     if folder is None:
         with TemporaryDirectory() as temporary:
             return run(documents, temporary)
-    folder = Path(folder)
+    folder = Path(folder) / f"{documents}"
     if not (folder / "beir" / NAME / "qrels" / "test.tsv").is_file():
         generate(folder / "beir" / NAME, documents)
     start = time.perf_counter()

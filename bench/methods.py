@@ -45,7 +45,19 @@ def rows(args: argparse.Namespace) -> list[dict]:
     found = [row for method in ALL for row in _found(args, method)]
     if not found:
         raise BadInput(f"{args.folder}: no finished run of {args.steps} steps; leave --collect out to train")
+    _refuse_mixed(args, found)
     return found
+
+
+def _refuse_mixed(args: argparse.Namespace, found: list[dict]) -> None:
+    """Methods are compared from one start (InfoCSE's from one stage 1) and on one text."""
+    seen_at: dict[tuple[bool, str], dict] = {}
+    for row in found:
+        first = start_flags(CONFIGS / f"{row['method']}.yaml", {}, "", "stage 1").get("model_name_or_path") == "stage 1"
+        for part in ("start", "text"):
+            seen = seen_at.setdefault((first, part), row)
+            if seen[part] != row[part]:
+                raise BadInput(f"{args.folder}: {seen['name']} and {row['name']} have another {part}; use two folders")
 
 
 def table(rows: list[dict]) -> str:

@@ -90,7 +90,7 @@ def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> 
         one.fit(x[train], y[train])
         devs.append(dev)
         tests.append(round(100 * one.score(x[test], y[test]), 2))
-    return round(float(np.mean(devs)), 2), round(float(np.mean(tests)), 2)
+    return float(round(np.mean(devs), 2)), float(round(np.mean(tests), 2))
 
 
 def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray) -> tuple[float, float]:

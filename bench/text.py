@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import shutil
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -38,10 +39,13 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row; ProjectError where batches after a resume are not the ones of the run that was not stopped."""
     with TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
-        text = folder / "text"
+        text = folder / f"text-{args.sentences}"
         if not text.is_dir():
-            generate(text, args.sentences)
-        return [measured(text, folder / "cache", args.sentences, args.batches)]
+            partial = folder / f".{text.name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            generate(partial, args.sentences)
+            partial.rename(text)
+        return [measured(text, folder / f"cache-{args.sentences}", args.sentences, args.batches)]
 
 
 def generate(folder: Path, count: int) -> None:

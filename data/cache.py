@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from errors import BadInput
+from errors import unwritable
 
 
 @contextmanager
@@ -21,9 +21,9 @@ def whole_folder(folder: Path, marker: str) -> Iterator[Path]:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise BadInput(f"--cache_dir {folder.parent}: cannot be a folder ({error.strerror})") from error
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+    except OSError as error:
+        raise unwritable(error, f"--cache_dir {folder.parent}: cannot be a folder ({error.strerror})") from error
     try:
         yield partial
         partial.rename(folder)

@@ -136,13 +136,17 @@ def _tokenised(reader: Reader, tokenizer) -> Iterator[tuple[list[list[int]], int
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()  # both may be left from the tokenizer's last call
     backend.no_padding()
+    first = 1
     with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
             sentences = [sentence for row in chunk for sentence in row[:columns]]
             ids = [found.ids for found in backend.encode_batch_fast(sentences, add_special_tokens=False)]
             if [] in ids:
-                raise BadInput(f"{reader.paths[0]}: the tokenizer finds no token in '{sentences[ids.index([])][:40]}'")
+                found, row = ascii(sentences[ids.index([])][:40]), first + ids.index([]) // columns
+                where = f"row {row:,} of {reader.paths[0]}" + (" and the files after it" if reader.paths[1:] else "")
+                raise BadInput(f"{where}, empty lines not counted: the tokenizer finds no token in {found}; remove it")
             for number, row in enumerate(chunk):
                 label = NLI_LABELS.index(row[-1]) if labelled else None
                 yield ids[number * columns : (number + 1) * columns], label
+            first += len(chunk)
             bar.update(len(chunk))

@@ -47,11 +47,12 @@ def tables(rows_by_model: dict[str, list[dict]]) -> str:
 
 def table(rows_by_model: dict[str, list[dict]]) -> str:
     """A Markdown table, one line a model, one column a task, two decimals; missing cells are shown as such."""
-    tasks = list(dict.fromkeys(row["task"] for rows in rows_by_model.values() for row in rows))
-    body = [["model", *tasks]]
+    places = list(dict.fromkeys((row["task"], row["split"]) for rows in rows_by_model.values() for row in rows))
+    tasks = [task for task, _ in places]  # the split is said where it tells two columns apart
+    body = [["model", *(f"{task} {split}" if tasks.count(task) > 1 else task for task, split in places)]]
     for model, rows in rows_by_model.items():
-        values = {row["task"]: f"{row['value']:.2f}" for row in rows}
-        body.append([model.replace("|", "\\|"), *(values.get(task, "missing") for task in tasks)])
+        values = {(row["task"], row["split"]): f"{row['value']:.2f}" for row in rows}
+        body.append([model.replace("|", "\\|"), *(values.get(place, "missing") for place in places)])
     return markdown(body)
 
 

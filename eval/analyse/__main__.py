@@ -20,6 +20,7 @@ from eval.analyse.labels import labelled
 from eval.analyse.material import gather
 from eval.analyse.tokens import TokenAverages
 from eval.encode import Encode
+from eval.kept import writing
 from eval.report import markdown
 from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
@@ -108,7 +109,8 @@ def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str
 
 def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
     """`analyses.json` and a picture of each analysis."""
-    (folder / "analyses.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with writing(folder / "analyses.json") as part:
+        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in names:
         results = {label: model[name] for label, model in content["models"].items()}
         PICTURES[name](results, content["data"][name], folder / f"{name}.png")

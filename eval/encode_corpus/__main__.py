@@ -74,7 +74,8 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
-    make = partial(make_encode, args.model, args.pooling, args.max_length, args.bf16)
+    model = str(Path(args.model).absolute()) if Path(args.model).exists() else args.model  # workers may start elsewhere
+    make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
     job = Job(make, numbered_lines, Path(args.output).absolute(), args.format, args.dtype, args.column)
     return encode_corpus(job, args.inputs, args.processes, args.ray)
 

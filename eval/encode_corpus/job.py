@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -78,7 +79,21 @@ class Job:
         *outputs, record = self.outputs(path)
         if all(output.is_file() for output in (*outputs, record)):
             return {**self._checked(path, source, outputs[0], record), "new": False}
+        mine = self._begin(path, source, outputs, record)
         record.unlink(missing_ok=True)  # from here on the shard is not done, whatever happens
+        try:
+            rows, width = self._write(encode, path, outputs)
+        except BaseException:
+            if not any(output.exists() for output in outputs):
+                mine.unlink(missing_ok=True)
+            raise
+        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
+        write_json(record, facts)
+        mine.unlink(missing_ok=True)
+        return {**facts, "new": True}
+
+    def _write(self, encode: Encoder, path: Path, outputs: list[Path]) -> tuple[int, int]:
+        """The vectors of a shard into its files, each whole or not there; their number and width."""
         rows = width = 0
         with ExitStack() as stack:
             parts = [stack.enter_context(writing(output)) for output in outputs]
@@ -87,9 +102,31 @@ class Job:
                 vectors = encode(texts)
                 writer.append(stored(vectors, self.dtype))
                 rows, width = rows + len(vectors), vectors.shape[1]
-        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
-        write_json(record, facts)
-        return {**facts, "new": True}
+        return rows, width
+
+    def _begin(self, path: Path, source: str, outputs: list[Path], record: Path) -> Path:
+        """A file that says whose text a shard's outputs will be, until its record does.
+
+        Raises:
+            BadInput: another text of that name is being written, or was; or an output is nobody knows whose.
+        """
+        stem = stem_of(path)
+        known = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
+        mine = self.folder / f"{stem}.{source[:16]}.begun"
+        begun = mine.exists()
+        if not begun and not record.is_file() and (there := [output for output in outputs if output.exists()]):
+            raise BadInput(f"{there[0]}: is there already, and vectors would replace it; choose another --output")
+        if record.is_file() and read_json(record, "the record of a shard", _AGAIN).get("sha256") != source:
+            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
+        mine.touch()
+        others = [file for file in self.folder.iterdir() if known.fullmatch(file.name) and file != mine]
+        if others:
+            mine.unlink(missing_ok=True)
+            raise BadInput(
+                f"{path}: another text of that name is written to {outputs[0]}; rename one of the two, or, if no other "
+                f"command is at work, remove {others[0]}"
+            )
+        return mine
 
     def _checked(self, path: Path, source: str, entries: Path, record: Path) -> dict:
         facts = read_json(record, "the record of a shard", _AGAIN)

@@ -56,7 +56,7 @@ def run(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
                  runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}})  # fmt: skip
     ray.data.DataContext.get_current().enable_progress_bars = False
     gpus = 1 if ray.cluster_resources().get("GPU") else 0
-    made = ray.data.from_items([{"path": str(path.resolve())} for path in paths], override_num_blocks=len(paths))
+    made = ray.data.from_items([{"path": str(path.absolute())} for path in paths], override_num_blocks=len(paths))
     actors = ray.data.ActorPoolStrategy(size=processes)
     for row in made.map_batches(
         _Worker, fn_constructor_args=[job], batch_size=1, compute=actors, num_gpus=gpus

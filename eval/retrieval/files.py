@@ -6,6 +6,7 @@ gives a score. Of a corpus only ids and places of lines stay in memory; its text
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import logging
@@ -93,7 +94,8 @@ def read_queries(path: Path) -> dict[str, str]:
 def read_qrels(path: Path, queries: Mapping[str, str], corpus: Corpus) -> dict[str, dict[int, int]]:
     """Judgements: query id -> place of the document in the corpus -> grade.
 
-    The last line must end in a line feed: `q1 d7 1` could be the beginning of `q1 d7 10`.
+    The last line must end in a line feed: `q1 d7 1` could be the beginning of `q1 d7 10`. Judged documents that are
+    not in the corpus count, as in BEIR, as ones that were not found: their places are negative, so no ranking has them.
     """
     lines = _lines(path)
     where, raw = next(lines)
@@ -110,12 +112,22 @@ def read_qrels(path: Path, queries: Mapping[str, str], corpus: Corpus) -> dict[s
     if not found:
         raise BadInput(f"{path}:1: no judgements after the header; fetch the file again")
     qrels: dict[str, dict[int, int]] = {}
-    places = corpus.index_of([document for _, document in found])
-    for ((query, document), (where, grade)), place in zip(found.items(), places, strict=True):
-        if place is None:
-            raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; they must be of one set")
+    for ((query, _), (_, grade)), place in zip(found.items(), _places(path, found, corpus), strict=True):
         qrels.setdefault(query, {})[place] = grade
     return qrels
+
+
+def _places(path: Path, found: Mapping[tuple[str, str], tuple[str, int]], corpus: Corpus) -> list[int]:
+    """Where each judged document stands in the corpus; negative, and different, where it does not."""
+    places = corpus.index_of([document for _, document in found])
+    absent = [at for at, place in enumerate(places) if place is None]
+    if 2 * len(absent) > len(places):
+        (_, document), (where, _) = [*found.items()][absent[0]]
+        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; they must be of one set")
+    if absent:  # as in the published ArguAna
+        logger.warning("%s: %d of %d judged documents are not in the corpus, and count as never found",
+                       path, len(absent), len(places))  # fmt: skip
+    return [-1 - at if place is None else place for at, place in enumerate(places)]
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -171,7 +183,8 @@ def _document(where: str, raw: bytes) -> tuple[str, str]:
 def _columns(where: str, raw: bytes) -> list[str]:
     if not raw.endswith(b"\n"):
         raise BadInput(f"{where}: the line does not end, the file may be cut; fetch it again or end it by a line feed")
-    return _decoded(where, raw).rstrip("\r\n").split("\t")
+    line = _decoded(where, raw).rstrip("\r\n")
+    return next(csv.reader([line], delimiter="\t")) or [""]  # an id with a quotation mark is quoted, as BEIR writes it
 
 
 def _judgement(where: str, raw: bytes) -> tuple[str, str, int]:

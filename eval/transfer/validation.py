@@ -6,6 +6,7 @@ fit. Folds are stratified, shuffled with SentEval's seed, over the rows in SentE
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,7 @@ class Judge:
         inner = [self._folds(train) for train, _ in outer]
         fitted = iter(self._fit([Fit(train, dev, PENALTIES) for folds in inner for train, dev in folds], "dev"))
         scores = np.array([_mean([next(fitted) for _ in folds]) for folds in inner])  # (outer, L)
-        dev = _rounded(scores.max(1).mean())
+        dev = _rounded_mean(scores.max(1))
         if self.mode == "dev":
             return Outcome(dev, None, None)
         final = [self._final(train, PENALTIES[s.argmax()]) for (train, _), s in zip(outer, scores, strict=True)]
@@ -80,7 +81,7 @@ class Judge:
         for (_, test), model in zip(outer, self._fit(final, "test"), strict=True):
             predicted[test] = self._predict(model, test)
             accuracies.append(_rounded(100 * (predicted[test] == self.classes[test]).mean()))
-        return Outcome(dev, _rounded(np.mean(accuracies)), predicted)
+        return Outcome(dev, _rounded_mean(accuracies), predicted)
 
     def crossed(self, train: np.ndarray, test: np.ndarray) -> Outcome:
         """TREC, MRPC: a cross-validation of the training rows for dev, the official test rows."""
@@ -124,6 +125,12 @@ def _rounded(value: float) -> float:
     return round(float(value), 2)
 
 
+def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
+    """As numpy rounds, because SentEval rounds the scalar that numpy's mean is: 80.035 becomes 80.04, not 80.03."""
+    return float(np.round(scale * np.mean(values), 2))
+
+
 def _mean(fitted: list[Fitted]) -> np.ndarray:
     """Mean dev accuracy of each penalty in percent, rounded as SentEval rounds before it compares."""
-    return np.array([_rounded(100 * np.mean(column)) for column in zip(*(one.accuracy for one in fitted), strict=True)])
+    columns = zip(*(one.accuracy for one in fitted), strict=True)
+    return np.array([_rounded_mean(one, 100) if len(one) > 1 else _rounded(100 * one[0]) for one in columns])

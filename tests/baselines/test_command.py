@@ -64,6 +64,25 @@ def test_word_vectors_from_file_to_scores(tmp_path, capsys):
     assert record(out)["words"] == 3 and record(out)["stop_words"] == "english"
 
 
+def test_a_folder_that_was_cut_short_is_not_there(tmp_path, monkeypatch):
+    (tmp_path / "vectors.txt").write_text("dog 1 2\n")
+
+    def killed(folder, record):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "write_record", killed)
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["word_vectors", str(tmp_path / "vectors.txt"), f"--output={tmp_path / 'words'}"])
+    assert not (tmp_path / "words").exists()
+
+
+def test_a_place_that_cannot_be_a_folder_is_known_before_the_work(tiny_bert, text_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "fitted", lambda args: pytest.fail("encoded"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"--output .*file/x: cannot be written"):
+        command.main(["whitening", str(tiny_bert), f"--train_file={text_file}", f"--output={tmp_path / 'file' / 'x'}"])
+
+
 def test_what_is_there_already_is_not_overwritten(tiny_bert, text_file, tmp_path):
     (tmp_path / "kept.txt").write_text("mine")
     for argv in (["whitening", str(tiny_bert), f"--train_file={text_file}"], ["word_vectors", str(text_file)]):

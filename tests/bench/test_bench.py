@@ -31,7 +31,7 @@ def test_transfer_refuses_accuracies_that_differ(monkeypatch):
 def test_a_generated_corpus_is_found_whole_and_goes_on_in_its_folder(tmp_path):
     [row] = main(["corpus", "--documents=3000", f"--folder={tmp_path}"])
     assert (row["documents"], row["ndcg@10"]) == (3000, 100.0)
-    shard = next((tmp_path / "embeddings").rglob("shard-*.npy"))
+    shard = next((tmp_path / "3000" / "embeddings").rglob("shard-*.npy"))
     before = shard.stat().st_mtime_ns
     assert corpus.run(3000, tmp_path)["ndcg@10"] == 100.0
     assert shard.stat().st_mtime_ns == before

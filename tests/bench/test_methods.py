@@ -22,7 +22,8 @@ def made(tmp_path, monkeypatch):
         value = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}[flags["learning_rate"]] + int(flags["seed"])
         record = {"status": "finished", "steps": int(flags["max_steps"]), "best": {"value": value, "step": 5},
                   "commit": "c", "versions": {}, "hardware": {},
-                  "trajectory": {"model_name_or_path": flags["model_name_or_path"]}}  # fmt: skip
+                  "trajectory": {"model_name_or_path": flags["model_name_or_path"],
+                                 "start": flags["model_name_or_path"], "text": {"sha256": "t"}}}  # fmt: skip
         (folder / "run.json").write_text(json.dumps(record))
 
     def score(folder, name, tasks, data_dir):
@@ -55,6 +56,14 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     assert len(asked) == 10
     with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
         main([*argv, "--model=other"])
+
+
+def test_methods_from_two_starts_are_no_comparison(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--stage_one=s"]
+    assert len(main([*argv, "--model=m", "--methods", "simcse-mini", "infocse-mini"])) == 10
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another start; use two folders"):
+        main([*argv, "--model=other", "--methods", "esimcse-mini"])
 
 
 def test_nothing_to_collect_is_said(tmp_path):

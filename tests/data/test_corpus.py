@@ -186,7 +186,7 @@ def test_of_two_builders_at_once_the_second_takes_the_first_one_s(text, bert_tok
 def test_a_sentence_without_a_token_is_refused(bert_tokenizer, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a dog\n\u200b\n", encoding="utf-8")  # a blank of no width: no white space, and no token
-    with pytest.raises(BadInput, match=r"text\.txt: the tokenizer finds no token"):
+    with pytest.raises(BadInput, match=r"row 2 of \S+text\.txt, empty .*: the tokenizer finds no token in '\\u200b'"):
         load_corpus([path], bert_tokenizer, 1, tmp_path / "cache")
 
 

@@ -18,8 +18,8 @@ class One:
     split: str = "test"
 
 
-def row(task, value):
-    return {"task": task, "value": value}
+def row(task, value, split="test"):
+    return {"task": task, "value": value, "split": split}
 
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
@@ -32,6 +32,12 @@ def test_a_table_has_a_line_a_model_and_a_column_a_task():
         "| first         | 70.13  | 7.50    | missing |",
         "| a longer name | 100.00 | missing | -1.00   |",
     ]
+
+
+def test_a_task_with_two_splits_has_two_columns():
+    found = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
+    assert found.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
+    assert found.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
 
 
 def result(task, *metrics, value=70.0, n=10):

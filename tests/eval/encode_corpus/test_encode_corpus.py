@@ -182,6 +182,45 @@ def test_no_file_that_is_not_ours_is_replaced(tmp_path, shard):
     assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
 
 
+def test_a_later_shard_does_not_replace_a_stranger_s_file_either(tmp_path):
+    texts, out = tmp_path / "in", tmp_path / "out"
+    texts.mkdir()
+    for name in ("first", "mine"):
+        (texts / f"{name}.txt").write_text("a\n")
+    encode_corpus(job(out), [str(texts / "first.txt")], 1)
+    (out / "mine.parquet").write_bytes(table_of(["a", "b"]))
+    before = (out / "mine.parquet").read_bytes()
+    said = refused(encode_corpus, job(out), [str(texts / "mine.txt")], 1)
+    assert said == f"{out / 'mine.parquet'}: is there already, and vectors would replace it; choose another --output"
+    assert (out / "mine.parquet").read_bytes() == before
+
+
+def test_two_commands_do_not_write_two_texts_of_one_name(tmp_path):
+    """While the first is at work the second is refused; after a kill of the first, its own text goes on."""
+    out = tmp_path / "out"
+    for folder, text in (("wiki", "a tale\n"), ("books", "it is\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "part-0.txt").write_text(text)
+    mine, other = tmp_path / "wiki" / "part-0.txt", tmp_path / "books" / "part-0.txt"
+
+    class Meets(Letters):
+        def __call__(self, texts):
+            said = refused(encode_corpus, job(out), [str(other)], 1)
+            assert said.startswith(f"{other}: another text of that name is written to {out / 'part-0.parquet'}; ")
+            return super().__call__(texts)
+
+    [record] = encode_corpus(job(out, Meets), [str(mine)], 1)
+    assert record["new"] and names(out) == ["manifest.json", "part-0.done.json", "part-0.parquet"]
+    assert "its text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
+    (out / "part-0.parquet").unlink()
+    assert "its text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
+
+    (out / "part-0.done.json").unlink()
+    (out / f"part-0.{record['sha256'][:16]}.begun").touch()  # as a kill leaves it
+    assert "if no other command is at work, remove " in refused(encode_corpus, job(out), [str(other)], 1)
+    assert encode_corpus(job(out), [str(mine)], 1)[0]["new"]
+
+
 def test_vectors_of_another_column_are_not_taken_for_those_asked_for(tmp_path):
     path, out = tmp_path / "c.parquet", tmp_path / "out"
     pq.write_table(pa.table({"body": ["a"], "title": ["b"]}), path)

@@ -7,7 +7,7 @@ import eval.retrieval.beir
 from errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
-from eval.retrieval.files import read_corpus, read_queries
+from eval.retrieval.files import read_corpus, read_qrels, read_queries
 from eval.task import Options
 from eval.tasks import tasks_named
 
@@ -227,7 +227,6 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
         ("q0\td1\t1000000000", "'1000000000' is not an integer score from -999 to 999"),
         ("q0\td1\t\u0661", "'\u0661' is not an integer score"),
         ("q9\td1\t1", "query 'q9' is not among the queries"),
-        ("q0\td99\t1", "document 'd99' is not in "),
         ("q0\td0\t1", "query 'q0' and document 'd0' are judged twice"),
         (b"q0\td\xf6\t1", "not UTF-8"),
     ],
@@ -238,6 +237,27 @@ def test_a_bad_judgement_is_refused_with_its_line(beir, line, said):
     lines[3] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
     path.write_bytes(b"".join(lines))
     assert refused(beir).startswith(f"{path}:4: {said}")
+
+
+def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, caplog):
+    path = beir.folder / "qrels" / "test.tsv"
+    before = [row["value"] for row in BeirTask("small").score(encode, beir.root).rows]
+    with path.open("a") as file:
+        file.write("q0\tgone\t2\nq0\talso gone\t1\n")
+    beir.grades["q0"] |= {"gone": 2, "also gone": 1}
+    rows = BeirTask("small").score(encode, beir.root).rows
+    assert [row["value"] for row in rows] == pytest.approx(expected(beir).mean(0).tolist(), abs=1e-9)
+    assert rows[1]["value"] < before[1] and "judged documents are not in the corpus" in caplog.text
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line}\n" for line in [lines[0], *(f"q0\tx{i}\t1" for i in range(9)), lines[1]]))
+    assert refused(beir).startswith(f"{path}:2: document 'x0' is not in ")
+
+
+def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "say \\"d\\"", "text": "a"}\n')
+    (tmp_path / "test.tsv").write_text('query-id\tcorpus-id\tscore\nq0\t"say ""d"""\t1\n')
+    corpus = read_corpus(tmp_path / "corpus.jsonl")
+    assert read_qrels(tmp_path / "test.tsv", {"q0": "x"}, corpus) == {"q0": {0: 1}}
 
 
 def test_bad_headers_and_judgements_without_content_are_refused(beir):

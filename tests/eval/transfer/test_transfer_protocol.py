@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from bench import plain_transfer
+from eval.transfer import validation
 from eval.transfer.descent import OPTIMIZERS
-from eval.transfer.logistic import Fit, Settings, fit_all, with_ones
+from eval.transfer.logistic import Fit, Fitted, Settings, fit_all, with_ones
 from eval.transfer.validation import MODES, Judge
 
 
@@ -86,3 +87,11 @@ def test_optimizers_equal_torch_s(name, theirs):
         optimizer.step()
         ours.step(weights, gradient)
     torch.testing.assert_close(weights, parameter.data, atol=1e-6, rtol=1e-6)
+
+
+def test_means_are_rounded_as_senteval_rounds_them():
+    """`round` of what `np.mean` gives is numpy's rounding, which differs from that of Python's own numbers."""
+    folds = [80.03, 80.04]
+    assert validation._rounded_mean(folds) == float(round(np.mean(folds), 2)) != round(float(np.mean(folds)), 2)
+    fitted = [Fitted(torch.zeros(1), np.array([accuracy])) for accuracy in (0.8003, 0.8004)]
+    assert validation._mean(fitted).tolist() == [float(round(100 * np.mean([0.8003, 0.8004]), 2))]
