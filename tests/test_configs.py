@@ -9,10 +9,10 @@ from arguments import (
     DataArguments,
     ModelArguments,
     PretrainArguments,
-    RunArguments,
 )
 from command_line import parse, peek, read_config
 from training.registry import SCRIPTS, load_method, script_of
+from training.run_arguments import RunArguments
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))

@@ -106,6 +106,10 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
         if corpus.columns > most:
             raise BadInput(f"--columns {corpus.columns}: this method reads {most} of a row, with these flags")
         views = views[:1] * corpus.columns
+    if getattr(method_args, "hard_negative_weight", 0) and corpus.columns < 3:
+        raise BadInput(
+            "--hard_negative_weight: hard negatives are the third of --columns 3, with a method that reads it"
+        )
     if corpus.labels is None and corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
