@@ -6,7 +6,8 @@ from threading import Thread
 
 import pytest
 
-from training.stopping import SIGNALS, run_to_its_end
+from training import stopping
+from training.stopping import SIGNALS, Stopping, run_to_its_end
 
 CHILD = """
 import os, signal, sys, time
@@ -48,3 +49,17 @@ def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number,
 
 def test_the_exit_code_is_the_childs():
     assert run_to_its_end([sys.executable, "-c", "import sys; sys.exit(3)"]) == 3
+
+
+def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monkeypatch):
+    ended = []
+    monkeypatch.setattr(stopping.os, "_exit", ended.append)
+    asked = Stopping()
+    with asked.handled(), asked.held():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert (asked.name, ended) == ("SIGTERM", [])
+        monkeypatch.setattr(stopping, "ONE_REQUEST", 0.0)
+        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])

@@ -115,7 +115,7 @@ def memory_errors(batch: str) -> Iterator[None]:
         if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and not _MEMORY.search(str(error)):
             raise
         raise StorageError(
-            f"out of memory with {batch}: give --bf16, a smaller --max_length, --chunk_size (on sentences: the same "
-            "batch in less memory; in stage 1 a smaller batch and --gradient_accumulation_steps is the same) or a "
-            "smaller --per_device_train_batch_size (fewer negatives: another experiment)"
+            f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1 a smaller batch with "
+            "--gradient_accumulation_steps is the same), --bf16, a smaller --max_length or "
+            "--per_device_train_batch_size (fewer negatives: another experiment)"
         ) from error

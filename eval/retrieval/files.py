@@ -184,7 +184,12 @@ def _columns(where: str, raw: bytes) -> list[str]:
     if not raw.endswith(b"\n"):
         raise BadInput(f"{where}: the line does not end, the file may be cut; fetch it again or end it by a line feed")
     line = _decoded(where, raw).rstrip("\r\n")
-    return next(csv.reader([line], delimiter="\t")) or [""]  # an id with a quotation mark is quoted, as BEIR writes it
+    if '"' not in line:
+        return line.split("\t")
+    try:
+        return next(csv.reader([line], delimiter="\t"))  # an id with a quotation mark is quoted, as BEIR writes it
+    except csv.Error as error:
+        raise BadInput(f"{where}: its quotation marks cannot be read ({error}); repair the line") from error
 
 
 def _judgement(where: str, raw: bytes) -> tuple[str, str, int]:

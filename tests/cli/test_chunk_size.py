@@ -30,5 +30,5 @@ def test_accumulation_is_said_to_add_no_negatives(unsup, caplog):
     with caplog.at_level(logging.WARNING):
         run_unsup.main(unsup("plain", **short))
         run_unsup.main(unsup("chunks", chunk_size=2, **short))
-    [said] = [record.message for record in caplog.records if "negatives" in record.message]
-    assert "--gradient_accumulation_steps 2" in said and "--chunk_size" in said
+    said = [record.message for record in caplog.records if "negatives" in record.message]
+    assert len(said) == 2 and all("--gradient_accumulation_steps 2" in one and "--chunk_size" in one for one in said)

@@ -79,15 +79,16 @@ def test_before_the_first_step_there_is_nothing_to_save(server, number):
     assert not list((server.folder / output).glob("checkpoint-*"))
 
 
-def test_a_second_signal_ends_the_process_at_once(server):
+def test_two_signals_that_arrive_together_are_one_request(server):
+    """A scheduler that signals a whole process tree reaches a run directly, and once more through its parents."""
     pid = server.start("impatient", max_steps=2000, eval_steps=2000, save_steps=2000)
     wait_for(server.folder / "impatient" / "log.jsonl")
     os.kill(pid, signal.SIGSTOP)  # so that both arrive before the step ends
     os.kill(pid, signal.SIGINT)
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGCONT)
-    assert server.wait(pid) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
-    assert newest_step(server.folder / "impatient") == 0
+    assert server.wait(pid) == 75
+    assert newest_step(server.folder / "impatient") > 0
 
 
 @pytest.mark.parametrize(("fault", "words"), [("full", "No space left"), ("readonly", "read-only")])

@@ -121,6 +121,13 @@ def test_queries_are_read_or_refused(tmp_path, content):
     assert queries is None or (queries and all(name and isinstance(text, str) for name, text in queries.items()))
 
 
+def _placed(qrels):
+    """Judgements by place, those of documents that are nowhere without an order."""
+    return {
+        query: sorted((max(place, -1), grade) for place, grade in grades.items()) for query, grades in qrels.items()
+    }
+
+
 @MANY
 @given(damaged(_QRELS, [b"q1", b"d1\t2\n", b"-7", b"1000", b"1.5"]), st.randoms(use_true_random=False))
 def test_judgements_are_read_or_refused_in_any_order(tmp_path, content, rng):
@@ -131,9 +138,10 @@ def test_judgements_are_read_or_refused_in_any_order(tmp_path, content, rng):
     if found is None:
         return
     for grades in found.values():
-        assert all(place in range(3) and -999 <= grade <= 999 for place, grade in grades.items())
+        assert all(place < 3 and -999 <= grade <= 999 for place, grade in grades.items())
     header, *rows = content.splitlines(keepends=True) if content.count(b"\r") == 0 else [content]
     rng.shuffle(rows)
     path.write_bytes(header + b"".join(rows))
     if rows:
-        assert read_qrels(path, {query["_id"]: "" for query in _QUERIES}, corpus) == found
+        again = read_qrels(path, {query["_id"]: "" for query in _QUERIES}, corpus)
+        assert _placed(again) == _placed(found)
