@@ -9,9 +9,10 @@ from pathlib import Path
 
 import torch
 
-from errors import BadInput, run_command, unwritable
+from errors import BadInput, run_command
 from eval.analyse.labels import labelled
 from eval.encode import Encode
+from eval.kept import writing
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
@@ -73,10 +74,8 @@ def main(argv: list[str] | None = None) -> Path:
             encoders[number] = (label, encode)
     measured = measure(encoders, texts)
     content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise unwritable(error, f"--output {output}: cannot be written ({error.strerror})") from error
+    with writing(output, "choose another --output") as part:
+        part.write_bytes(content)
     logger.info("%s: %d runs, %.1f MB", output, len(runs), len(content) / 1e6)
     return output
 

@@ -1,8 +1,10 @@
 """`python -m report`: what stands on the page, in whatever state the runs are."""
 
+import errno
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -156,9 +158,19 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(tmp_path, w
         main([str(write_run(tmp_path / "a")), "--output", str(tmp_path / name)])
 
 
-def test_a_full_disk_is_storage_and_not_the_users_mistake(tmp_path, write_run):
-    with pytest.raises(StorageError, match="--output /dev/full: cannot be written"):
-        main([str(write_run(tmp_path / "one")), "--output", "/dev/full"])
+def test_a_full_disk_is_storage_and_leaves_the_older_page_whole(tmp_path, write_run, monkeypatch):
+    def half(path, content):
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    output = tmp_path / "r.html"
+    output.write_text("the older page")
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(StorageError, match=r"r\.html: cannot be written \(No space left on device\)"):
+        main([str(write_run(tmp_path / "one")), "--output", str(output)])
+    assert output.read_text() == "the older page"
+    assert [path.name for path in tmp_path.glob("r.html*")] == ["r.html"]
 
 
 def test_files_that_the_user_names_must_be_there(tmp_path, write_run):
