@@ -31,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
     parser.add_argument("--steps", type=int, default=500, help="of every run")
     parser.add_argument("--folder", default="runs/methods", help="where the runs go")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
+                        "instructions for it runs slower; give each precision a --folder of its own")  # fmt: skip
     parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
 
 
@@ -41,7 +43,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         best = max(rates, key=lambda rate: rates[rate]["best"]["value"])
         for seed in args.seeds:
             _trained(args, method, best, seed)
-            cells.score(_folder(args, method, best, seed), "sts", STS_TEST, args.data_dir)
+            folder = _folder(args, method, best, seed)
+            cells.score(folder, "sts", STS_TEST, args.data_dir, bf16=not args.float32)
     found = [row for method in ALL for row in _found(args, method)]
     if not found:
         raise BadInput(f"{args.folder}: no finished run of {args.steps} steps; leave --collect out to train")
@@ -50,12 +53,12 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def _refuse_mixed(args: argparse.Namespace, found: list[dict]) -> None:
-    """Methods are compared from one start (InfoCSE's from one stage 1) and on one text."""
+    """Methods are compared from one start (InfoCSE's from one stage 1), on one text and in one precision."""
     seen_at: dict[tuple[bool, str], dict] = {}
     for row in found:
         first = start_flags(CONFIGS / f"{row['method']}.yaml", {}, "", "stage 1").get("model_name_or_path") == "stage 1"
-        for part in ("start", "text"):
-            seen = seen_at.setdefault((first, part), row)
+        for part in ("start", "text", "precision"):
+            seen = seen_at.setdefault((first and part == "start", part), row)
             if seen[part] != row[part]:
                 raise BadInput(f"{args.folder}: {seen['name']} and {row['name']} have another {part}; use two folders")
 
@@ -91,7 +94,7 @@ def _trained(args: argparse.Namespace, method: str, rate: str, seed: int) -> dic
         "seed": str(seed),
         "max_steps": str(args.steps),
         "save_steps": str(args.steps),
-        "bf16": "true",
+        "bf16": str(not args.float32).lower(),
     }
     return cells.trained(_folder(args, method, rate, seed), flags)
 
@@ -113,7 +116,7 @@ def _found(args: argparse.Namespace, method: str) -> list[dict]:
                 "dev": record["best"]["value"],
                 "best_step": record["best"]["step"],
                 "sts_average": next((row["value"] for row in scores if row["task"] == "Avg."), None),
-                "precision": "bf16",
+                "precision": "bf16" if record["trajectory"]["bf16"] else "float32",
                 **facts_of(record),
             }
         )

@@ -23,10 +23,12 @@ def made(tmp_path, monkeypatch):
         record = {"status": "finished", "steps": int(flags["max_steps"]), "best": {"value": value, "step": 5},
                   "commit": "c", "versions": {}, "hardware": {},
                   "trajectory": {"model_name_or_path": flags["model_name_or_path"],
-                                 "start": flags["model_name_or_path"], "text": {"sha256": "t"}}}  # fmt: skip
+                                 "start": flags["model_name_or_path"], "text": {"sha256": "t"},
+                                 "bf16": flags["bf16"] == "true"}}  # fmt: skip
         (folder / "run.json").write_text(json.dumps(record))
 
-    def score(folder, name, tasks, data_dir):
+    def score(folder, name, tasks, data_dir, bf16):
+        assert bf16 == json.loads((folder / "run.json").read_text())["trajectory"]["bf16"], "scored as it was trained"
         (folder / f"{name}.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
 
     monkeypatch.setattr(cells, "_launch", train)
@@ -48,7 +50,9 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
     assert "81.00 ± 1.00" in line and "61.00 ± 1.00" in line and "1e-5: 70.00" in line
     assert "| diffcse" in printed and "not run" in printed
-    cells.score(folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0", "sts", [], "")  # another rate, scored by hand
+    cells.score(
+        folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0", "sts", [], "", bf16=True
+    )  # another rate, scored by hand
     main([*argv, "--collect"])
     assert "| 61.00 ± 1.00 | 3 |" in next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| simcse "))
     (folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0" / "sts.json").unlink()
@@ -64,6 +68,25 @@ def test_methods_from_two_starts_are_no_comparison(made):
     assert len(main([*argv, "--model=m", "--methods", "simcse-mini", "infocse-mini"])) == 10
     with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another start; use two folders"):
         main([*argv, "--model=other", "--methods", "esimcse-mini"])
+
+
+def test_the_precision_is_that_of_the_runs_and_one_for_all(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--methods"]
+    assert {row["precision"] for row in main([*argv, "simcse-mini", "--float32"])} == {"float32"}
+    with pytest.raises(CheckpointRefused, match="bf16: False there, True now"):
+        main([*argv, "simcse-mini"])
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another precision; use two folders"):
+        main([*argv, "esimcse-mini"])
+
+
+def test_another_start_excuses_no_other_precision(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--stage_one=s", "--methods"]
+    main([*argv, "simcse-mini", "--float32"])
+    with pytest.raises(BadInput, match=r"infocse-mini .* and simcse-mini .* have another precision|simcse-mini .* and "
+                                       r"infocse-mini .* have another precision"):  # fmt: skip
+        main([*argv, "infocse-mini"])
 
 
 def test_nothing_to_collect_is_said(tmp_path):
