@@ -16,8 +16,9 @@ from transformers import AutoModelForMaskedLM, set_seed
 from arguments import DataArguments, PretrainArguments
 from command_line import find_files, parse
 from data.blocks import packed
-from data.collator import Frame, MaskedCollator
+from data.collator import MaskedCollator
 from data.corpus import load_corpus
+from data.frame import Frame
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command

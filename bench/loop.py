@@ -21,8 +21,9 @@ from transformers import BertTokenizer, IntervalStrategy, PrinterCallback, Train
 from bench import plain_loop
 from bench.inputs import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
-from data.collator import Collator, Frame
+from data.collator import Collator
 from data.corpus import Corpus, write_corpus
+from data.frame import Frame
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer

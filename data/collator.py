@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from data import draws
 from data.corpus import Corpus
+from data.frame import Frame
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
 from data.sampler import Key
 from errors import BadInput
 from views import MASK, Masking, View
-
-
-class Frame(NamedTuple):
-    """What a tokenizer puts around a sentence, and its special ids."""
-
-    prefix: list[int]
-    suffix: list[int]
-    pad: int
-    mask: int | None
-    vocabulary: int
-
-    @property
-    def size(self) -> int:
-        return len(self.prefix) + len(self.suffix)
-
-    @classmethod
-    def of(cls, tokenizer) -> Frame:
-        """Read off the tokenizer by framing one word."""
-        word = tokenizer("a", add_special_tokens=False)["input_ids"]
-        framed = tokenizer("a")["input_ids"]
-        start = next(i for i in range(len(framed)) if framed[i : i + len(word)] == word)
-        return cls(
-            framed[:start],
-            framed[start + len(word) :],
-            tokenizer.pad_token_id,
-            tokenizer.mask_token_id,
-            len(tokenizer),
-        )
 
 
 class Collator:
@@ -87,6 +59,8 @@ class Collator:
         self.max_length, self.longest = max_length, longest or max_length
         self.seed = seed
         self.masking = tuple(masking)
+        if self.masking and self.frame.mask is None:
+            raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.width = width
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
         words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)

@@ -15,7 +15,7 @@ from models import layout
 from models.described import Described, read_modules
 from models.dropout import exchange_dropout, rates_of
 from models.heads import Head
-from models.loading import load_backbone, load_config, load_tokenizer, quiet, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, load_tokenizer, quiet, usable_length
 from models.packed import FAMILIES, Packing, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
@@ -200,7 +200,7 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length is not None and max_length < least:
         raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
-    length = min(max_length or described.max_length or 10**9, usable_length(config, tokenizer))
+    length = min(max_length or described.max_length or NO_LIMIT, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
     packed = use_packing(config, True)
     return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed), tokenizer

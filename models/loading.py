@@ -19,6 +19,8 @@ from errors import BadInput
 _BEHIND_PADDING = """camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta
     xlm-roberta-xl xmod""".split()
 MOST_LAYERS = 1000
+NO_LIMIT = 10**9  # tokens of a sentence
+_UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabulary has
 
 
 @contextmanager
@@ -101,16 +103,35 @@ def load_config(path: str):
 
 
 def load_tokenizer(path: str):
-    """The fast tokenizer of a folder or hub id; BadInput when there is none."""
+    """The fast tokenizer of a folder or hub id; BadInput when there is none, or none that its model can read."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without the token for what is not in it fails only there
     except Exception as error:  # as above
         raise _unreadable("tokenizer", path, error) from error
-    if not tokenizer.is_fast and not hasattr(tokenizer, "rules"):  # that of word vectors is our own
+    if hasattr(tokenizer, "rules"):  # that of word vectors is our own
+        return tokenizer
+    if not tokenizer.is_fast:
         raise BadInput(
             f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"
         )
+    _check_fit(path, tokenizer, load_config(path))
     return tokenizer
+
+
+def _check_fit(path: str, tokenizer, config) -> None:
+    """BadInput where a batch would end in an index error, or in one of the library's."""
+    if tokenizer.pad_token_id is None:
+        raise BadInput(f"'{path}': its tokenizer has no padding token, so sentences cannot share a batch")
+    limit, least = tokenizer.model_max_length, tokenizer.num_special_tokens_to_add() + 1
+    if not limit >= least:  # so that NaN is refused too
+        raise BadInput(f"'{path}': model_max_length {limit} in its tokenizer_config.json; at least {least} is needed")
+    rows, last = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
+    if rows is not None and last >= rows:
+        raise BadInput(
+            f"'{path}': its tokenizer counts to {last}, its model has {rows} token embeddings; use the tokenizer it "
+            "was trained with, or save the model after resize_token_embeddings"
+        )
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
@@ -127,4 +148,4 @@ def usable_length(config, tokenizer) -> int:
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     if config.model_type in _BEHIND_PADDING:
         positions -= config.pad_token_id + 1
-    return min(positions, tokenizer.model_max_length)
+    return int(min(positions, tokenizer.model_max_length, NO_LIMIT))

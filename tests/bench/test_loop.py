@@ -4,7 +4,7 @@ import pytest
 
 from bench import loop, plain_loop
 from bench.__main__ import main
-from data.collator import Frame
+from data.frame import Frame
 
 
 def test_both_loops_run_and_give_a_row():

@@ -7,8 +7,9 @@ from tokenizers import decoders
 from torch.utils.data import DataLoader
 
 from data import draws
-from data.collator import Collator, Frame, MaskedCollator
+from data.collator import Collator, MaskedCollator
 from data.corpus import load_corpus
+from data.frame import Frame
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput
 from views import IGNORED, MASK, Masking, Perturbed, Rates, View
@@ -373,6 +374,13 @@ def test_an_edit_s_mask_is_refused_without_a_mask_token(corpus, tokenizer):
     made.frame = made.frame._replace(mask=None)
     with pytest.raises(BadInput, match="no mask token"):
         made(batch_of(1, 2))
+
+
+def test_masking_is_refused_without_a_mask_token(corpus, tokenizer):
+    other = copy.deepcopy(tokenizer)
+    other.mask_token = None
+    with pytest.raises(BadInput, match="no mask token"):
+        MaskedCollator(corpus, other, 16, 0, Masking(0.15))
 
 
 def test_an_edit_that_looks_at_no_words_needs_none(corpus, tokenizer):

@@ -171,6 +171,34 @@ def test_a_tokenizer_without_a_fast_version_is_refused(tiny_bert, tmp_path):
         load_tokenizer(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda made: made.add_tokens(["zyx"]), r"counts to 160, its model has 160 token embeddings; .*resize_token"),
+        (lambda made: setattr(made, "pad_token", None), "no padding token"),
+        (lambda made: setattr(made, "model_max_length", 2), "model_max_length 2 in its .*; at least 3 is needed"),
+        (lambda made: setattr(made, "model_max_length", float("nan")), "model_max_length nan in its"),
+        (lambda made: setattr(made, "model_max_length", "64"), "cannot read its tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_the_model_cannot_read_is_refused(tiny_bert, tmp_path, change, message):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    tokenizer = load_tokenizer(str(folder))
+    change(tokenizer)
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(BadInput, match=message):
+        load_tokenizer(str(folder))
+
+
+def test_added_tokens_are_read_after_the_embeddings_were_resized(tiny_bert, tmp_path):
+    tokenizer, model = load_tokenizer(str(tiny_bert)), AutoModel.from_pretrained(tiny_bert)
+    tokenizer.add_tokens(["zyx"])
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert np.isfinite(vectors(*load_encoder(str(tmp_path), pooling="avg"), ["a zyx"])).all()
+
+
 @pytest.mark.parametrize("length", [-5, 0, 2])
 def test_a_length_that_leaves_no_word_is_refused(tiny_bert, length):
     with pytest.raises(BadInput, match=f"--max_length {length}: at least 3"):
