@@ -17,7 +17,7 @@ from tables import cells
 from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 
 # No methods for unlabelled text from the common start: stage 1, and what is trained with labels first or only.
-OTHERS = {"aux", "simcse-sup", "sbert-nli", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
+OTHERS = {"aux", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
 ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.removesuffix("-mini") not in OTHERS)
 
 

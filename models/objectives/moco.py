@@ -74,7 +74,8 @@ class Memory(nn.Module):
         chunks = batch.split(encoded.chunk_size)
         pooled = gather_rows(torch.cat([self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]))
         head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
-        return project(head, pooled[None])[0].detach()
+        with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
+            return project(head, pooled[None])[0].detach()
 
 
 class MomentumContrast(Objective):

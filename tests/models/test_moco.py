@@ -96,6 +96,19 @@ def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
         torch.testing.assert_close(one, two)
 
 
+@pytest.mark.parametrize(("method", "head"), [("moco", "momentum"), ("esimcse", "online"), ("moco", "none")])
+def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method, head):
+    model = build(tiny_bert, method, head)
+    batch, memory = make_batch(0), model.objectives[0].memory
+    view = 0 if method == "esimcse" else 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(**batch)
+        pooled = memory.keys(batch["input_ids"][view], batch["attention_mask"][view])
+    slow = {"online": model.projection, "momentum": memory.keys.projection, "none": None}[head]
+    expected = pooled.float() if slow is None else slow(pooled.float())
+    assert torch.equal(memory.queue.contents(), expected)
+
+
 def test_a_queue_of_unprojected_keys_is_refused_beside_projected_queries(tiny_bert):
     with pytest.raises(BadInput, match="--queue_head none"):
         build(tiny_bert, "esimcse", "none")

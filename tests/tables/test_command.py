@@ -71,8 +71,8 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     main([*flags, "--dry_run"])
     *_, summary, one, other, third, fourth = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
-    assert "sbert-nli-mini.yaml" in one and "sbert-nli-mini.yaml" in other
-    start = next(word for word in one.split() if "sbert-nli-mini_" in word)
+    assert "consert-sup-mini.yaml" in one and "consert-sup-mini.yaml" in other
+    start = next(word for word in one.split() if "consert-sup-mini_" in word)
     assert f"--model_name_or_path {start}" in third and "consert-sup-unsup-mini.yaml" in third and "--seed 1" in fourth
     main([*flags, "--seeds", "0"])
     capsys.readouterr()

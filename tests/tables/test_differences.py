@@ -28,7 +28,7 @@ def differs(row, **choice):
 
 SIMCSE = Row("SimCSE", "bert-base", config="simcse")
 UNTRAINED = Row("[CLS]", "bert-base", evaluate="cls_before_pooler")
-CHAINED = Row("sup-unsup", "bert-base", config="consert-sup-unsup", after="sbert-nli")
+CHAINED = Row("sup-unsup", "bert-base", config="consert-sup-unsup", after="consert-sup")
 
 
 @pytest.mark.parametrize("row", [SIMCSE, UNTRAINED, CHAINED], ids=lambda row: row.label)
@@ -50,7 +50,7 @@ def test_a_stage_one_of_another_size_is_another_start(start):
 
 def test_text_and_budget_are_compared_and_a_paper_without_configuration_says_so(start):
     assert differs(SIMCSE, train_file="mine.txt", steps=9) == ("other text", "other budget")
-    large = Row("SBERT-large", "bert-large", config="sbert-nli")
+    large = Row("SBERT-large", "bert-large", config="consert-sup")
     assert differs(large, backbone="mini", model="m")[:2] == ("other backbone", "text not compared")
 
 

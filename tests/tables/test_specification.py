@@ -21,7 +21,7 @@ ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
 ABSENT = {
     "diffcse-bert-large": "its authors have none",
     **{f"{name}-bert-large": "what its authors changed for bert-large is not known" for name in
-       ("sbert-nli", "consert-joint", "consert-sup-unsup", "consert-joint-unsup", "ct", "sg-opt")},
+       ("consert-sup", "consert-joint", "consert-sup-unsup", "consert-joint-unsup", "ct", "sg-opt")},
 }  # fmt: skip
 TRAINED = [(name, row, backbone) for name, row in ROWS if row.config for backbone in ("mini", row.backbone)]
 PATHS = [(row.overrides, config_path(row.config, backbone)) for _, row, backbone in TRAINED]
