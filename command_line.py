@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -44,6 +45,7 @@ def parse(
         types, description=description, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
+    _refuse_repeated(argv)
     config, flags = split_config(argv)
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     defaults = config_flags(config, known) if config else []
@@ -58,7 +60,19 @@ def parse(
         near = difflib.get_close_matches(name, known, n=1)
         said = hint(name) or (f"did you mean '--{near[0]}'?" if near else "--help lists all flags")
         raise BadInput(f"unknown argument '{unknown[0]}'; {said}")
+    for name, value in ((name, value) for group in parsed for name, value in vars(group).items() if name in known):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"--{name} {value}: a finite number is needed")
     return tuple(parsed)
+
+
+def _refuse_repeated(argv: Sequence[str]) -> None:
+    names = [word.split("=")[0].replace("-", "_") for word in argv if word.startswith("--")]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(
+                f"--{name.lstrip('_')}: is given twice; only the last would count (several values follow one flag)"
+            )
 
 
 def peek(argv: Sequence[str], name: str) -> str | None:
@@ -71,10 +85,15 @@ def peek(argv: Sequence[str], name: str) -> str | None:
 
 def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     """The value of `--config`, and the other arguments; found first, because it decides what else is a flag."""
+    return split_flag(argv, "config")
+
+
+def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
+    """One flag's value, and the arguments without it."""
     finder = Parser(add_help=False, allow_abbrev=False)
-    finder.add_argument("--config")
+    finder.add_argument(f"--{name}")
     found, rest = finder.parse_known_args(list(argv))
-    return found.config, rest
+    return vars(found)[name], rest
 
 
 def config_flags(path: str, known: dict[str, str]) -> list[str]:

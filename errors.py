@@ -10,7 +10,9 @@ import errno
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from tqdm import tqdm
 
 
 class ProjectError(Exception):
@@ -76,15 +78,32 @@ def run_command(main: Callable[[], object]) -> None:
     """Call `main` and turn an expected error into one line and its exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
+        _check_given(sys.argv[1:])
         main()
     except ProjectError as error:
-        sys.stderr.write(f"error: {error}\n")
+        _say(f"error: {error}")
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in DISK:
             raise
-        sys.stderr.write(f"error: {unwritable(error, str(error))}\n")
+        _say(f"error: {unwritable(error, str(error))}")
         sys.exit(StorageError.exit_code)
     except Stopped as stop:
-        sys.stderr.write(f"{stop}\n")
+        _say(str(stop))
         sys.exit(stop.exit_code)
+
+
+def _check_given(argv: Sequence[str]) -> None:
+    """BadInput for an empty argument: it would stand for this folder, for no file or for the default."""
+    for before, word in zip(["the first argument", *argv], argv, strict=False):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise BadInput(
+                f"{word.rstrip('=') or before}: is followed by nothing; was a variable of the shell not set?"
+            )
+
+
+def _say(line: str) -> None:
+    """A line of its own, also where a progress bar stands."""
+    for bar in list(getattr(tqdm, "_instances", ())):
+        bar.close()
+    sys.stderr.write(f"{line}\n")

@@ -19,6 +19,7 @@ from accelerate import PartialState
 import run_pretrain_aux
 import run_sup
 import run_unsup
+from command_line import split_flag
 from errors import BadInput, ProjectError, run_command
 from training.checkpoint import RUN_FILE, read_run
 from training.manifest import sha256
@@ -56,7 +57,8 @@ def main(argv: list[str] | None = None) -> None:
     if new.resolve() == old.resolve():
         raise BadInput(f"--output {new}: is the run itself; give another folder")
     _check_new(new)
-    SCRIPTS[script]([*record["command"][2:], f"--output_dir={new}"])
+    _, others = split_flag(record["command"][2:], "output_dir")
+    SCRIPTS[script]([*others, f"--output_dir={new}"])
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))
 

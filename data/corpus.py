@@ -20,7 +20,8 @@ from tqdm.auto import tqdm
 
 from data import draws
 from data.cache import whole_folder
-from data.reader import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash, reader_of
+from data.labelled import NLI_LABELS, LabelledReader, reader_of
+from data.reader import VERSION, Reader, content_hash
 from errors import BadInput
 from growing import GrowingArray
 

@@ -1,4 +1,4 @@
-"""Streaming reader of training text: one sentence a line, or tab-separated rows of sentences, with a label or without.
+"""Streaming reader of training text: one sentence a line, or tab-separated rows of sentences.
 
 One line feed ends a line, nothing else does (not U+2028, not NEL). Plain, gzip, xz and zstd files are told apart
 by their first bytes, whatever they are called.
@@ -22,7 +22,6 @@ from errors import BadInput
 VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
 NLI_HEADER = ("premise", "hypothesis", "label")
-NLI_LABELS = ("contradiction", "entailment", "neutral")
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -65,54 +64,16 @@ class Reader:
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
         """The cells of a line; None for a line that is no row."""
         row = tuple(cell.strip() for cell in text.split("\t"))
+        if row == NLI_HEADER and type(self) is Reader:
+            raise BadInput(
+                f"{path}:{number}: the header of labelled pairs, which are no sentences; run_sup.py reads them"
+            )
         if len(row) != self.columns:
             hint = "; --columns 2 or 3 reads rows of sentences" if self.columns == 1 else ""
             raise BadInput(f"{path}:{number}: {len(row)} tab-separated columns, expected {self.columns}{hint}")
         if not all(row):
             raise BadInput(f"{path}:{number}: column {row.index('') + 1} is empty")
         return row
-
-
-class LabelledReader(Reader):
-    """Iterate over (premise, hypothesis, label) of natural language inference sets.
-
-    The first line of every file that is not empty is the header `premise hypothesis label`, tab-separated. Rows on
-    which the annotators did not agree, labelled `-` in SNLI, are left out and counted.
-
-    Raises:
-        BadInput: while iterating, with file and line: as `Reader`; another header; an unknown label.
-    """
-
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        super().__init__(paths, len(NLI_HEADER))
-        self.undecided = 0
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        self.undecided = 0
-        return super().__iter__()
-
-    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        self._header_due = True
-        return super()._rows(path)
-
-    def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
-        row = super()._row(text, path, number)
-        if self._header_due:
-            if row != NLI_HEADER:
-                raise BadInput(f"{path}:{number}: the header is not `{' '.join(NLI_HEADER)}`, tab-separated")
-            self._header_due = False
-            return None
-        if row[2] == "-":
-            self.undecided += 1
-            return None
-        if row[2] not in NLI_LABELS:
-            raise BadInput(f"{path}:{number}: label '{row[2][:40]}' is not one of {', '.join(NLI_LABELS)}")
-        return row
-
-
-def reader_of(paths: Sequence[str | Path], columns: int | None) -> Reader:
-    """A Reader of rows of so many sentences, or, for None, a LabelledReader."""
-    return LabelledReader(paths) if columns is None else Reader(paths, columns)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -12,6 +12,7 @@ import torch
 
 from errors import BadInput, run_command
 from eval.encode import Encode
+from eval.kept import check_output
 from eval.report import details, rows_of, score_all, tables, write_scores
 from eval.sts.tasks import own_pairs
 from eval.task import Options, row
@@ -82,10 +83,13 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser().parse_args(argv)
     if (args.beir or args.embeddings) and "beir" not in args.tasks:
         raise BadInput("--beir and --embeddings are for --tasks beir, which is not given")
+    check_output(args.output, [args.dev_file], b"[")
     options = options_of(args)
     tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
+    for task in tasks:
+        task.load(args.data_dir)  # a missing file is better known now than when the others are scored
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)

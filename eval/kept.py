@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -34,6 +34,27 @@ def writing(path: Path, remedy: str = "choose another folder") -> Iterator[Path]
     finally:
         if part.exists():
             part.unlink()
+
+
+def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
+    """BadInput, before any work, for an `--output` that takes no file, is one of the inputs, or holds something else.
+
+    Args:
+        output: the file to write; None where none is asked for.
+        inputs: files the command reads, None for those not given.
+        first: what the files begin with that the command writes there.
+    """
+    path = Path(output or "")
+    if output is None or not path.exists():
+        return
+    if path.is_dir():
+        raise BadInput(f"--output {output}: is a folder; name a file")
+    if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
+        raise BadInput(f"--output {output}: is read by this command, and would be replaced; name another file")
+    with path.open("rb") as file:
+        begins = file.read(len(first))
+    if path.is_file() and begins and begins.lower() != first:
+        raise BadInput(f"--output {output}: holds something else than is written there; name another file")
 
 
 def _place(part: Path, path: Path) -> None:

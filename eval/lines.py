@@ -12,7 +12,9 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); see `python -m data.prepare --help`") from error
+        raise BadInput(
+            f"{path}: cannot be read ({error.strerror}); test sets come by `python -m data.prepare`"
+        ) from error
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

@@ -55,6 +55,7 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
             f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "
             f"{sorted(info['missing_keys'])[0]}; weights are never drawn at random in their place"
         )
+    check_finite(path, dict(model.named_parameters()))
     return model
 
 
@@ -83,7 +84,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def check_finite(file: Path, tensors: dict[str, Tensor]) -> None:
+def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
     """BadInput with the first tensor that holds NaN or infinity."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.float().isfinite().all():
@@ -121,6 +122,8 @@ def load_tokenizer(path: str):
 
 def _check_fit(path: str, tokenizer, config) -> None:
     """BadInput where a batch would end in an index error, or in one of the library's."""
+    if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
+        raise BadInput(f"'{path}': its tokenizer knows no word; the files of one (tokenizer.json) are missing there")
     if tokenizer.pad_token_id is None:
         raise BadInput(f"'{path}': its tokenizer has no padding token, so sentences cannot share a batch")
     limit, least = tokenizer.model_max_length, tokenizer.num_special_tokens_to_add() + 1
@@ -135,6 +138,8 @@ def _check_fit(path: str, tokenizer, config) -> None:
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
+    if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
+        return BadInput(f"'{path}': a run that has not finished; finish it by its command, or name its best/ folder")
     if not Path(path).exists():
         return BadInput(
             f"'{path}': no such folder here, and the hub could not be asked for its {what} or has none; name a folder "

@@ -12,7 +12,7 @@ import torch
 from errors import BadInput, run_command
 from eval.analyse.labels import labelled
 from eval.encode import Encode
-from eval.kept import writing
+from eval.kept import check_output, writing
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
@@ -64,6 +64,7 @@ def main(argv: list[str] | None = None) -> Path:
     folders = labelled(args.runs)
     runs = [read_run_folder(label, Path(path), args.scores) for label, path in folders.items()]
     output = _writable(args.output)
+    check_output(args.output, [args.sentences, args.dev_file], b"<!doctype html>")
     own = [own_pairs(args.dev_file)] if args.dev_file else []
     stsb = [tasks_named(["STS-B"], Options(split))[0] for split in ("test", "dev")]
     texts = read_texts(own or stsb, args.data_dir, args.sentences)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from command_line import find_files
-from data.reader import reader_of
+from data.labelled import reader_of
 from errors import BadInput
 from eval.report import markdown
 from tables import cells

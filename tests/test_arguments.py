@@ -274,6 +274,7 @@ def test_any_file_is_read_or_refused(config, content):
         ("weight_decay", "nan"),
         ("max_grad_norm", "-1"),
         ("adam_beta1", "1.5"),
+        ("adam_beta2", "1"),
         ("num_train_epochs", "0"),
         ("max_steps", "0"),
         ("max_steps", "-7"),
@@ -290,6 +291,16 @@ def test_any_file_is_read_or_refused(config, content):
 def test_training_arguments_out_of_range_are_refused_by_name(name, value):
     with pytest.raises(BadInput, match=f"^--{name}"):
         parse(["--use_cpu", f"--{name}={value}"], (RunArguments,), "a test")
+
+
+def test_a_number_that_is_none_is_refused_in_every_group(config):
+    for value in ("nan", "inf"):
+        assert refused("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: a finite number is needed"
+
+
+def test_a_flag_given_twice_is_refused(config):
+    assert "--max_length: is given twice" in refused("seed: 1", "--max_length=3", "--max-length", "4", config=config)
+    assert "--config: is given twice" in refused("seed: 1", "--config", "other.yaml", config=config)
 
 
 def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():

@@ -91,6 +91,15 @@ def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value,
     assert f"({said})" in message, "this one and no other"
 
 
+def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
+    first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
+    write_run(run, RECORD | {"trajectory": first})
+    checkpoint(run, "checkpoint-5")
+    open_run(str(run), first | {"model": "./bert/"})
+    other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
+    assert "model: bert there, ./bert/ now" in refused(CheckpointRefused, run, other)
+
+
 def test_all_other_settings_are_named(run):
     message = refused(CheckpointRefused, run, SETTINGS | {"seed": 1, "method": "x"})
     assert "method: simcse there, x now; seed: 42 there, 1 now" in message

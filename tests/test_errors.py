@@ -3,6 +3,7 @@ import os
 import pickle
 
 import pytest
+from tqdm import tqdm
 
 from errors import BadInput, StorageError, run_command, unwritable
 
@@ -54,3 +55,24 @@ def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_
 
     with pytest.raises(OSError, match=os.strerror(number)):
         run_command(main)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [(["--output", ""], "--output"), (["--output="], "--output"), ([""], "first")]
+)
+def test_an_argument_that_is_empty_is_refused_before_anything_is_done(words, name, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["python -m eval", *words])
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: pytest.fail("was begun"))
+    assert leaving.value.code == 2
+    assert name in capsys.readouterr().err
+
+
+def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
+    def main():
+        for _ in tqdm(range(2)):
+            raise BadInput("what")
+
+    with pytest.raises(SystemExit):
+        run_command(main)
+    assert capsys.readouterr().err.splitlines()[-1] == "error: what"

@@ -19,6 +19,7 @@ from eval.seen import in_words, marked, seen_texts
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
+from models.described import read_modules
 from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
@@ -44,6 +45,7 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
     length = usable_length(config, tokenizer)
+    _say_what_is_left_behind(source, config, model_args.pooling)
     kept = pooling_named(model_args.pooling).keeps_head
     packed = use_packing(config, model_args.packed)
     if kept and model_args.train_pooling:
@@ -61,9 +63,24 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
+def _say_what_is_left_behind(source: str, config, pooling: str) -> None:
+    """A folder that says how it is pooled is trained as `--pooling` says, from its backbone alone."""
+    try:
+        described = read_modules(source, config) if Path(source).is_dir() else None
+    except BadInput as error:
+        logger.warning("%s; only its backbone is trained on, with --pooling %s", error, pooling)
+        return
+    if described and (described.head or described.pooling != pooling):
+        head = f" and a head of {len(described.head)} modules" if described.head else ""
+        logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
+                       described.pooling, head, pooling)  # fmt: skip
+
+
 def selection(data_args: ScoredArguments) -> tuple[str, object] | None:
     """Name of the dev metric and its pairs, or None for `--dev none`."""
     if data_args.dev == "none":
+        if data_args.dev_file:
+            raise BadInput("--dev none --dev_file: no dev score is taken, so the file would do nothing; leave one out")
         return None
     if data_args.dev_file:
         return "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))

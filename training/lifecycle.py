@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import time
 import uuid
@@ -64,6 +65,9 @@ class Run:
         files: Sequence[Path] = (),
     ) -> None:
         self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        if started > self.args.world_size:
+            raise BadInput(f"{started} processes were started and this one is alone; on a CPU add --use_cpu true")
         settings = {name: value for group in groups for name, value in _settings(group).items()}
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
@@ -183,6 +187,8 @@ def _settings(group: Any) -> dict[str, Any]:
 
 def set_dropout(config, rate: float | None) -> None:
     """Give every dropout rate of a configuration one value; None leaves the checkpoint's own."""
+    if rate is not None and not 0 <= rate < 1:
+        raise BadInput(f"--dropout {rate}: from 0 to below 1")
     for name in DROPOUT:
         if rate is not None and hasattr(config, name):
             setattr(config, name, rate)

@@ -121,7 +121,7 @@ _RANGES = {
     "per_device_train_batch_size gradient_accumulation_steps save_total_limit": (1, 1e9),
     "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay": (0, _HUGE),
     "num_train_epochs save_steps eval_steps logging_steps adam_epsilon": (_TINY, _HUGE),
-    "adam_beta1 adam_beta2": (0, 1),
+    "adam_beta1 adam_beta2": (0, 1 - 1e-7),
     "seed": (0, 2**32 - 1),
 }
 _ONLY = {

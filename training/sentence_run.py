@@ -14,7 +14,7 @@ from arguments import ModelArguments, ScoredArguments
 from command_line import find_files, parse, peek
 from data.corpus import Corpus, load_corpus
 from data.duplicates import false_negatives
-from data.reader import reader_of
+from data.labelled import reader_of
 from errors import BadInput
 from models.loading import load_tokenizer
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection

@@ -11,6 +11,7 @@ from eval.compare.examples import NO_EXAMPLES
 from eval.compare.published import PREFIX, load, published
 from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
+from eval.kept import check_output
 from eval.report import markdown, write_rows
 
 MEANING = {
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         raise BadInput("two sides are needed: python -m eval.compare A B (--help says what they can be)")
     if args.resamples < 100 or args.seed < 0:
         raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: at least 100 resamples, a seed from 0")
+    check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed, published)
     sys.stdout.write(report(a, b, lines, args.resamples, args.seed) + "\n")

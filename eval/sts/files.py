@@ -79,4 +79,6 @@ def read_columns(path: Path, score: int | str, left: int | str, right: int | str
         pairs.right.append(_tidy(columns[wanted[2]]))
     if len(pairs.gold) < 2:
         raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
+    if len(set(pairs.gold)) == 1:
+        raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different ones")
     return pairs

@@ -2,7 +2,8 @@
 
 import pytest
 
-from data.reader import NLI_HEADER, NLI_LABELS
+from data.labelled import NLI_LABELS
+from data.reader import NLI_HEADER
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
@@ -62,6 +63,8 @@ def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
             values |= {"queue_size": 20, "momentum": 0.9}
         if method in ("ct", "is_bert"):
             values |= {"projection": "none"}
+        if flags.get("dev") == "none":
+            del values["dev_file"]
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments

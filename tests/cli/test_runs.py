@@ -15,7 +15,9 @@ from errors import BadInput, CheckpointRefused
 from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
+from training.lifecycle import Run
 from training.registry import OLD_NAMES
+from training.run_arguments import RunArguments
 
 
 def same_weights(one, other):
@@ -435,7 +437,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_exports_nothing(unsup, tmp_
     broken = tmp_path / "broken"
     shutil.copytree(stage_one_folder, broken)
     tensors = load_file(broken / "model.safetensors")
-    tensors["bert.embeddings.word_embeddings.weight"][50:] = float("nan")
+    tensors["bert.embeddings.word_embeddings.weight"][50:] = 3e38  # a number, whose square is none
     save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(NonFinite):
         run_unsup.main(unsup(model_name_or_path=broken))
@@ -462,3 +464,31 @@ def test_a_tracker_that_is_not_there_is_refused_before_the_run_begins(unsup, tmp
     with pytest.raises(BadInput, match="--report_to clearml: not installed"):
         run_unsup.main(unsup(method="simcse", report_to="clearml"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dev_file_beside_no_dev_score_is_a_contradiction(unsup, dev_file):
+    with pytest.raises(BadInput, match="--dev none --dev_file"):
+        run_unsup.main([*unsup(dev="none"), f"--dev_file={dev_file}"])
+
+
+def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path, tiny_bert, caplog):
+    encoder, tokenizer = load_encoder(str(tiny_bert), pooling="avg")
+    encoder.save(str(tmp_path / "mean"), tokenizer)
+    for pooling, said in (("avg", False), ("cls_before_pooler", True)):
+        caplog.clear()
+        flags = {"method": "simcse", "model_name_or_path": tmp_path / "mean", "pooling": pooling, "dry_run": "true"}
+        run_unsup.main(unsup(**flags))
+        assert ("has pooling avg; only its backbone is trained on" in caplog.text) == said
+
+
+def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
+    args = RunArguments(output_dir="run", use_cpu=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
+    with pytest.raises(BadInput, match=r"2 processes were started and this one is alone; .*--use_cpu true"):
+        Run("run_unsup.py", [], [args], {})
+
+
+@pytest.mark.parametrize("rate", ["1.5", "-0.1", "1"])
+def test_a_dropout_rate_that_is_none_is_refused_by_its_flag(unsup, rate):
+    with pytest.raises(BadInput, match=f"--dropout {float(rate)}: from 0 to below 1"):
+        run_unsup.main(unsup(dropout=rate))

@@ -7,7 +7,7 @@ import pytest
 
 import data.cache
 import data.corpus
-import data.reader
+import data.labelled
 from data.corpus import Corpus, load_corpus, write_corpus
 from data.reader import Reader
 from errors import BadInput
@@ -23,7 +23,7 @@ def tokenised(monkeypatch):
             yield from super().__iter__()
             seen.append(self.rows)
 
-    monkeypatch.setattr(data.reader, "Reader", Watched)
+    monkeypatch.setattr(data.labelled, "Reader", Watched)
     return seen
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from data.collator import Collator
 from data.corpus import load_corpus
-from data.reader import LabelledReader
+from data.labelled import LabelledReader
+from data.reader import Reader
 from errors import BadInput
 from views import View
 
@@ -62,3 +63,10 @@ def test_an_empty_line_is_no_header(tmp_path):
     path.write_text("\npremise\thypothesis\tlabel\nA man sleeps.\tA man rests.\tentailment\n")
     reader = LabelledReader([path, path])
     assert len(list(reader)) == 2 and reader.empty_lines == 2
+
+
+def test_labelled_pairs_are_no_rows_of_three_sentences(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(HEADER + ROWS)
+    with pytest.raises(BadInput, match=r"pairs\.tsv:1: the header of labelled pairs.*run_sup\.py"):
+        list(Reader([path], 3))

@@ -57,6 +57,25 @@ def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said):
         command.main([str(tiny_bert), "--pooling=avg", f"--data_dir={tmp_path}", *flags])
 
 
+def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    argv = [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", "--tasks", "MR", f"--data_dir={tmp_path}"]
+    with pytest.raises(BadInput, match=r"rt-polarity\.pos"):
+        command.main(argv)
+
+
+def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_bert, dev_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to(dev_file)
+    before = dev_file.read_bytes()
+    for output, said in ((dev_file, "is read by this command"), (tmp_path / "link.json", "is read by this command"),
+                         (tmp_path / "run.json", "holds something else"), (tmp_path, "is a folder")):  # fmt: skip
+        with pytest.raises(BadInput, match=f"--output .*{said}"):
+            command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
+    assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
+
+
 def test_the_identity_of_an_encoder_is_that_of_its_vectors(tiny_bert, tiny_roberta):
     def identity(folder, pooling="avg", bf16=False, change=False, use=False):
         encoder, tokenizer = load_encoder(str(folder), pooling)

@@ -120,6 +120,12 @@ def test_own_pairs_have_a_name_and_any_size(dev_file):
     assert same == [5.0] * 5
 
 
+def test_own_pairs_of_one_score_are_refused(tmp_path):
+    (tmp_path / "own.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t3\nc\td\t3.0\n")
+    with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different ones"):
+        own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
+
+
 def test_tasks_are_chosen_by_group_or_name():
     assert [task.name for task in tasks_named(["sts"], Options())] == list(PUBLISHED)
     assert [(task.name, task.split) for task in tasks_named(["sts"], Options("dev"))] == [

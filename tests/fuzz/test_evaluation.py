@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eval.retrieval.files import read_corpus, read_qrels, read_queries
@@ -39,6 +39,7 @@ def test_columns_are_read_or_refused(tmp_path, form, data):
 @MANY
 @given(st.lists(st.tuples(_CELL, _CELL, st.floats(0, 5)), min_size=2, max_size=5), st.permutations([0, 1, 2]))
 def test_pairs_that_were_written_are_read(tmp_path, rows, order):
+    assume(len({gold for _, _, gold in rows}) > 1)
     path = tmp_path / "pairs.tsv"
     lines = [("left", "right", "gold"), *((left, right, repr(gold)) for left, right, gold in rows)]
     path.write_bytes("".join("\t".join(line[i] for i in order) + "\n" for line in lines).encode())

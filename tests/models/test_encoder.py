@@ -199,6 +199,31 @@ def test_added_tokens_are_read_after_the_embeddings_were_resized(tiny_bert, tmp_
     assert np.isfinite(vectors(*load_encoder(str(tmp_path), pooling="avg"), ["a zyx"])).all()
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_a_folder_without_tokenizer_files_is_refused(tiny_bert, tiny_roberta, tmp_path, name):
+    source = {"bert": tiny_bert, "roberta": tiny_roberta}[name]
+    for file in ("config.json", "model.safetensors"):
+        shutil.copy(source / file, tmp_path)
+    with pytest.raises(BadInput, match="tokenizer"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_run_that_has_not_finished_is_no_model_and_its_message_says_what_is(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"a run that has not finished; .*best/"):
+        load_encoder(str(tmp_path))
+
+
+def test_weights_that_are_no_numbers_are_refused_when_they_are_read(tiny_bert, tmp_path):
+    model = AutoModel.from_pretrained(tiny_bert)
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight[5, 2] = float("nan")
+    model.save_pretrained(tmp_path)
+    load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match=r"embeddings\.word_embeddings\.weight' is not finite"):
+        load_encoder(str(tmp_path), pooling="avg")
+
+
 @pytest.mark.parametrize("length", [-5, 0, 2])
 def test_a_length_that_leaves_no_word_is_refused(tiny_bert, length):
     with pytest.raises(BadInput, match=f"--max_length {length}: at least 3"):

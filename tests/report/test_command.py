@@ -165,11 +165,11 @@ def test_a_full_disk_is_storage_and_leaves_the_older_page_whole(tmp_path, write_
         raise OSError(errno.ENOSPC, "No space left on device")
 
     output = tmp_path / "r.html"
-    output.write_text("the older page")
+    output.write_text("<!doctype html>the older page")
     monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(StorageError, match=r"r\.html: cannot be written \(No space left on device\)"):
         main([str(write_run(tmp_path / "one")), "--output", str(output)])
-    assert output.read_text() == "the older page"
+    assert output.read_text() == "<!doctype html>the older page"
     assert [path.name for path in tmp_path.glob("r.html*")] == ["r.html"]
 
 
