@@ -19,6 +19,7 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start})") from error
+        packed = "; it is compressed, unpack it first" if content.startswith(b"\x1f\x8b") else ""
+        raise BadInput(f"{path}:{line}: not UTF-8 (byte {error.start}){packed}") from error
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines

@@ -26,6 +26,7 @@ from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
+_MUCH = 0.1  # of the tokens; English Wikipedia has below 0.001 to BERT
 _LOOKED_AT = 100_000  # rows whose lengths the plan counts
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
@@ -40,6 +41,8 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     files, columns = find_files(data_args.train_file, data_args.data_dir), getattr(data_args, "columns", None)
+    if columns is not None and not 1 <= columns <= 3:
+        raise BadInput(f"--columns {columns}: from 1 to 3")
     with args.main_process_first(desc="tokenise"):
         corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
     rows = None if data_args.max_rows is None else corpus.sample_rows(data_args.max_rows, args.seed)
@@ -77,6 +80,7 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
     facts = {
         "method": model_args.method,
         "cut": f"{longer.mean():.1%} of the sentences, at --max_length {data_args.max_length} tokens",
+        "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
         "packed": model.encoder.packed,
         "views": len(collator.views),
         "masking": collator.masking,
@@ -88,3 +92,14 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
         logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
                        equal, examined, size)  # fmt: skip
     return trainer, plan(model, args, len(corpus), facts)
+
+
+def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:
+    """The share of tokens that stand for what the tokenizer does not know; a large one is said."""
+    ids, _ = corpus.sentences(np.arange(min(len(corpus), _LOOKED_AT)), 0, longest)
+    share = float((ids == tokenizer.unk_token_id).mean())
+    if share > _MUCH:
+        logger.warning(
+            "%.1f %% of the text's tokens are unknown to the tokenizer: is it of another language?", 100 * share
+        )
+    return share

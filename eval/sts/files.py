@@ -67,7 +67,8 @@ def read_columns(path: Path, score: int | str, left: int | str, right: int | str
         header = lines[0].split("\t") if lines else []
         missing = [name for name in wanted if name not in header]
         if missing:
-            raise BadInput(f"{path}:1: no column '{missing[0]}' in the header; needed: {', '.join(map(str, wanted))}")
+            needed = ", ".join(map(str, wanted))
+            raise BadInput(f"{path}:1: no column '{missing[0]}' in the header; needed, with tabs between: {needed}")
         wanted, lines, first = [header.index(name) for name in wanted], lines[1:], 2
     pairs = Pairs([], [], [])
     for number, line in enumerate(lines, start=first):

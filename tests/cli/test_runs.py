@@ -492,3 +492,19 @@ def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
 def test_a_dropout_rate_that_is_none_is_refused_by_its_flag(unsup, rate):
     with pytest.raises(BadInput, match=f"--dropout {float(rate)}: from 0 to below 1"):
         run_unsup.main(unsup(dropout=rate))
+
+
+@pytest.mark.parametrize("columns", [0, 4])
+def test_a_number_of_columns_that_no_reader_has_is_refused_by_its_flag(unsup, columns):
+    with pytest.raises(BadInput, match=f"--columns {columns}: from 1 to 3"):
+        run_unsup.main(unsup(columns=columns))
+
+
+def test_text_that_the_tokenizer_does_not_know_is_said(unsup, tmp_path, caplog, capsys):
+    (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
+    run_unsup.main(unsup(method="simcse", train_file=tmp_path / "other.txt", dry_run="true"))
+    assert "are unknown to the tokenizer: is it of another language?" in caplog.text
+    assert "unknown: 100.0% of the tokens" in capsys.readouterr().out
+    caplog.clear()
+    run_unsup.main(unsup(method="simcse", dry_run="true"))
+    assert "unknown to the tokenizer" not in caplog.text

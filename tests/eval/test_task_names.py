@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 
@@ -124,6 +126,17 @@ def test_own_pairs_of_one_score_are_refused(tmp_path):
     (tmp_path / "own.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t3\nc\td\t3.0\n")
     with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different ones"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
+
+
+def test_own_pairs_in_another_form_are_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "own.tsv"
+    for content, said in (
+        (gzip.compress(b"sentence1\tsentence2\tscore\n"), "it is compressed, unpack it first"),
+        (b"sentence1,sentence2,score\na,b,1\n", "needed, with tabs between: score, sentence1, sentence2"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(BadInput, match=said):
+            own_pairs(str(path)).load("nowhere")
 
 
 def test_tasks_are_chosen_by_group_or_name():
