@@ -90,7 +90,10 @@ class Head(nn.Sequential):
         dense = list(self)[: -1 if self.flow else None]
         for module in dense:
             if not isinstance(module, Dense):
-                raise BadInput(f"a model with a module {type(module).__name__} behind its pooling cannot be saved")
+                raise BadInput(
+                    f"a model with a module {type(module).__name__} behind its pooling cannot be saved in this "
+                    "format; sentence-transformers, which has it, saves it as it is"
+                )
         return dense
 
 
