@@ -88,8 +88,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
-    for task in tasks:
-        task.load(args.data_dir)  # a missing file is better known now than when the others are scored
+    for task in tasks[1:]:
+        task.load(args.data_dir)  # a missing file is better known now than when the first is scored
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)

@@ -51,9 +51,14 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         raise BadInput(f"--output {output}: is a folder; name a file")
     if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
         raise BadInput(f"--output {output}: is read by this command, and would be replaced; name another file")
-    with path.open("rb") as file:
-        begins = file.read(len(first))
-    if path.is_file() and begins and begins.lower() != first:
+    if not path.is_file():  # a device or a pipe, which reading would wait for
+        return
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(first))
+    except OSError as error:
+        raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
+    if begins and begins.lower() != first:
         raise BadInput(f"--output {output}: holds something else than is written there; name another file")
 
 

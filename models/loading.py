@@ -139,7 +139,8 @@ def _check_fit(path: str, tokenizer, config) -> None:
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
-        return BadInput(f"'{path}': a run that has not finished; finish it by its command, or name its best/ folder")
+        best = f", or name {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
+        return BadInput(f"'{path}': a run that has not finished; finish it by its command{best}")
     if not Path(path).exists():
         return BadInput(
             f"'{path}': no such folder here, and the hub could not be asked for its {what} or has none; name a folder "

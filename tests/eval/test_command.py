@@ -1,6 +1,9 @@
 """`python -m eval` as a user types it."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 import eval.__main__ as command
 from errors import BadInput
 from eval.encode import Encode
+from eval.kept import check_output
 from models.encoder import load_encoder
 
 
@@ -57,20 +61,40 @@ def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said):
         command.main([str(tiny_bert), "--pooling=avg", f"--data_dir={tmp_path}", *flags])
 
 
-def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):
+def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, beir, monkeypatch):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
-    argv = [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", "--tasks", "MR", f"--data_dir={tmp_path}"]
+    argv = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "MR", "--beir=small", f"--data_dir={beir}"]
     with pytest.raises(BadInput, match=r"rt-polarity\.pos"):
         command.main(argv)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    check_output(str(tmp_path / "pipe"), [], b"[")
 
 
 def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_bert, dev_file, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
+    (tmp_path / "secret.json").write_text("[]")
+    opened = Path.open
+
+    def guarded(path, *args, **named):
+        if path.stem == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **named)
+
+    monkeypatch.setattr(Path, "open", guarded)
     before = dev_file.read_bytes()
-    for output, said in ((dev_file, "is read by this command"), (tmp_path / "link.json", "is read by this command"),
-                         (tmp_path / "run.json", "holds something else"), (tmp_path, "is a folder")):  # fmt: skip
+    refused = {
+        dev_file: "is read by this command",
+        tmp_path / "link.json": "is read by this command",
+        tmp_path / "secret.json": "cannot be read",
+        tmp_path / "run.json": "holds something else",
+        tmp_path: "is a folder",
+    }
+    for output, said in refused.items():
         with pytest.raises(BadInput, match=f"--output .*{said}"):
             command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"

@@ -210,7 +210,10 @@ def test_a_folder_without_tokenizer_files_is_refused(tiny_bert, tiny_roberta, tm
 
 def test_a_run_that_has_not_finished_is_no_model_and_its_message_says_what_is(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(BadInput, match=r"a run that has not finished; .*best/"):
+    with pytest.raises(BadInput, match=r"a run that has not finished; finish it by its command$"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "best").mkdir()
+    with pytest.raises(BadInput, match=r"by its command, or name .*/best$"):
         load_encoder(str(tmp_path))
 
 

@@ -173,6 +173,16 @@ def test_a_full_disk_is_storage_and_leaves_the_older_page_whole(tmp_path, write_
     assert [path.name for path in tmp_path.glob("r.html*")] == ["r.html"]
 
 
+def test_a_page_does_not_replace_what_it_is_made_of(tmp_path, write_run):
+    (tmp_path / "texts.txt").write_text("a\nb\n")
+    run = str(write_run(tmp_path / "one"))
+    for output in (tmp_path / "texts.txt", tmp_path / "one" / "run.json"):
+        before = output.read_bytes()
+        with pytest.raises(BadInput, match=r"--output .*(is read by this command|holds something else)"):
+            main([run, "--sentences", str(tmp_path / "texts.txt"), "--output", str(output)])
+        assert output.read_bytes() == before
+
+
 def test_files_that_the_user_names_must_be_there(tmp_path, write_run):
     for flag in ("--dev_file", "--sentences"):
         with pytest.raises(BadInput, match="nowhere"):
