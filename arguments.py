@@ -65,7 +65,26 @@ class PretrainArguments:
     )  # fmt: skip
     vocabulary_size: int = field(default=4000, metadata={"help": "with config_name: word pieces to learn"})
     skip_from: int = field(default=6, metadata={"help": "layer whose states the head sees (6 of 12: InfoCSE 3.1)"})
-    head_layers: int = field(default=2, metadata={"help": "layers of the auxiliary head (InfoCSE 3.1)"})
+    head_layers: int = field(
+        default=2,
+        metadata={"help": "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"},
+    )
+    head_init: Literal["new", "encoder_top"] = field(
+        default="new",
+        metadata={"help": "head layers of a checkpoint that has none: new (Condenser), or copies of its top layers"},
+    )
+    aux_cls: Literal["masked", "clean"] = field(
+        default="masked",
+        metadata={"help": "the head's [CLS] is of the masked text (InfoCSE 3.1), or of the clean one, as in stage 2"},
+    )
+    aux_mask_rate: float | None = field(
+        default=None,
+        metadata={"help": "the head gets masks of its own, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: none"},
+    )
+    bow_weight: float = field(
+        default=0.0,
+        metadata={"help": "weight of predicting the text's words from [CLS] alone (2401.11248); 0: not at all"},
+    )
     mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (Condenser)"})
     whole_words: bool = field(default=True, metadata={"help": "mask whole words (Condenser)"})
     dropout: float | None = field(
@@ -88,6 +107,11 @@ class DataArguments:
     max_length: int = field(default=32, metadata={"help": "tokens of a sentence or block, special ones included"})
     data_dir: str = field(default="corpora", metadata={"help": "where `python -m data.prepare` puts things"})
     cache_dir: str = field(default="corpora/cache", metadata={"help": "tokenised text, keyed by content"})
+    held_out: int = field(
+        default=128,
+        metadata={"help": "examples that are not trained on and show at every evaluation what the model does on new "
+                  "text; at most one in a hundred; 0: none"},
+    )  # fmt: skip
     dry_run: bool = field(
         default=False, metadata={"help": "build everything, compute one batch, print the plan, write no run"}
     )

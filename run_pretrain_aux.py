@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
 
 from arguments import DataArguments, PretrainArguments
@@ -22,7 +23,7 @@ from data.frame import Frame
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
 from errors import BadInput, run_command
-from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head
+from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head, top_layers
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.lifecycle import Run, set_dropout
@@ -42,17 +43,27 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
     config = load_config(source or model_args.config_name)
     family_of(config)
     set_dropout(config, model_args.dropout)
-    head = None
     if source:
         lm = load_masked_lm(source, config)
-        head = load_head(source, backbone_of(lm), model_args.head_layers)
     else:
         config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config)
+    head = build_head(model_args, backbone_of(lm))
+    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed, model_args.bow_weight)
+
+
+def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
+    """The auxiliary layers: the checkpoint's own, its top layers, or new ones, which is said."""
+    source, count = model_args.model_name_or_path, model_args.head_layers
+    if count == 0:
+        return nn.ModuleList()
+    if model_args.head_init == "encoder_top":
+        return top_layers(backbone, count)
+    head = load_head(source, backbone, count) if source else None
     if head is None:
-        logger.info("the %d layers of the auxiliary head are new", model_args.head_layers)
-        head = new_head(backbone_of(lm), model_args.head_layers)
-    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed)
+        logger.info("the %d layers of the auxiliary head are new", count)
+        head = new_head(backbone, count)
+    return head
 
 
 def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments):
@@ -100,16 +111,35 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     """Model, collator and Trainer, and the plan in words."""
     model_args, data_args, args = groups
     set_seed(args.seed)
-    if not 0 < model_args.mask_rate < 1:
-        raise BadInput(f"--mask_rate {model_args.mask_rate}: a share between 0 and 1 is needed")
-    masking = Masking(model_args.mask_rate, whole_words=model_args.whole_words)
+    masking, aux_masking = maskings(model_args)
     model = build_model(model_args, tokenizer)
     longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
-    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking)
-    trainer = EmbeddingTrainer(model, args, collator, len(blocks))
-    return trainer, plan(model, args, len(blocks), {"masking": masking, "packed": model.packed})
+    clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0
+    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking, aux_masking, clean, words)
+    trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
+    facts = {
+        "masking": ", ".join(f"{one.name} {one.rate:.0%}" for one in (masking, aux_masking) if one),
+        "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
+        "packed": model.packed,
+    }
+    return trainer, plan(model, args, trainer.sampler.count, facts)
+
+
+def maskings(model_args: PretrainArguments) -> tuple[Masking, Masking | None]:
+    """The masks of the encoder's text, and the head's own where it has some."""
+    for name in ("mask_rate", "aux_mask_rate"):
+        rate = getattr(model_args, name)
+        if rate is not None and not 0 < rate < 1:
+            raise BadInput(f"--{name} {rate}: a share between 0 and 1 is needed")
+    if model_args.head_layers == 0 and model_args.aux_mask_rate:
+        raise BadInput("--aux_mask_rate: with --head_layers 0 there is no head to mask for; leave one out")
+    if model_args.aux_cls == "clean" and not (model_args.head_layers or model_args.bow_weight):
+        raise BadInput("--aux_cls clean: with --head_layers 0 and no --bow_weight nothing reads [CLS]; leave it out")
+    words = model_args.whole_words
+    own = model_args.aux_mask_rate and Masking(model_args.aux_mask_rate, whole_words=words, name="aux")
+    return Masking(model_args.mask_rate, whole_words=words), own
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from data.frame import Frame
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
 from data.sampler import Key
 from errors import BadInput
-from views import MASK, Masking, View
+from views import IGNORED, MASK, Masking, View
 
 
 class Collator:
@@ -152,7 +152,7 @@ class Collator:
             keyed = draws.keys(self.seed, epochs, indices, streams)
             select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            maskable = self._maskable(mask[view])
+            maskable = self.maskable(mask[view])
             if masking.whole_words:
                 chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)
             else:
@@ -162,7 +162,7 @@ class Collator:
         found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
         return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
-    def _maskable(self, mask: np.ndarray) -> np.ndarray:
+    def maskable(self, mask: np.ndarray) -> np.ndarray:
         """Real tokens that are not special, (B, L)."""
         position = np.arange(mask.shape[1])
         end = mask.sum(1) - len(self.frame.suffix)
@@ -170,15 +170,38 @@ class Collator:
 
 
 class MaskedCollator:
-    """The masked twin alone, as one view: input_ids, attention_mask, labels (B, L), for masked language models."""
+    """The masked twin alone, as one view: input_ids, attention_mask, labels (B, L), for masked language models.
 
-    def __init__(self, corpus: Corpus, tokenizer, max_length: int, seed: int, masking: Masking) -> None:
-        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, [masking])
+    Args:
+        aux_masking: also draw `aux_input_ids` and `aux_labels`, masks of the auxiliary head's own.
+        clean: also give `clean_input_ids`, the text without masks.
+        words: also give `words`: each distinct token of the text once, where it first stands, IGNORED elsewhere.
+    """
+
+    def __init__(
+        self, corpus: Corpus, tokenizer, max_length: int, seed: int, masking: Masking,
+        aux_masking: Masking | None = None, clean: bool = False, words: bool = False,
+    ) -> None:  # fmt: skip
+        self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
+        self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
+        self._names |= {"input_ids": "clean_input_ids"} if clean else {}
+        self._words = words
+        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, [masking, *filter(None, [aux_masking])])
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         made = self._collate(batch)
-        return {
-            "input_ids": made["masked_input_ids"][0],
-            "attention_mask": made["attention_mask"][0],
-            "labels": made["masked_labels"][0],
-        }
+        found = {name: made[source][0] for source, name in self._names.items()}
+        if self._words:
+            ids, mask = made["input_ids"][0].numpy(), made["attention_mask"][0].numpy()
+            found["words"] = torch.from_numpy(first_occurrences(ids, self._collate.maskable(mask)))
+        return found
+
+
+def first_occurrences(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Ids (B, L) where a chosen one stands for the first time in its row, IGNORED elsewhere."""
+    found = np.full_like(ids, IGNORED)
+    for row, (each, keep) in enumerate(zip(ids, chosen, strict=True)):
+        places = np.flatnonzero(keep)
+        values, first = np.unique(each[places], return_index=True)
+        found[row, places[first]] = values
+    return found

@@ -8,23 +8,23 @@ import numpy as np
 
 from data import draws
 from data.corpus import Corpus
+from data.sampler import KeyedSampler
 
 EXAMINED = 1_000_000  # examples; a longer text takes no longer to start
 _ROWS_AT_ONCE = 50_000
 
 
-def false_negatives(corpus: Corpus, seed: int, batch_size: int, longest: int) -> tuple[int, int]:
+def false_negatives(corpus: Corpus, sampler: KeyedSampler, longest: int) -> tuple[int, int]:
     """How many of the first epoch's examples share their batch with an equal one, and how many were looked at.
 
     Args:
         corpus: rows of sentences; the first sentence of a row counts.
-        seed: of the order.
-        batch_size: examples in a forward, of all processes; a smaller last batch is not trained on.
+        sampler: of the batches; a smaller last batch is not trained on.
         longest: tokens of a sentence that are read.
     """
-    size = min(batch_size, len(corpus))
-    count = min(len(corpus), EXAMINED) // size * size
-    order = np.fromiter(islice(draws.order(seed, 0, len(corpus)), count), dtype=np.int64, count=count)
+    size = min(sampler.batch_size, sampler.count)
+    count = min(sampler.count, EXAMINED) // size * size
+    order = np.fromiter(islice(sampler.order(0), count), dtype=np.int64, count=count)
     rows = np.sort(_fingerprints(corpus, order, longest).reshape(-1, size), axis=1)
     same = rows[:, 1:] == rows[:, :-1]
     edge = np.zeros((len(rows), 1), dtype=bool)

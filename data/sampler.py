@@ -17,16 +17,23 @@ class KeyedSampler(Sampler):
 
     Args:
         seed: of the permutation.
-        count: examples.
+        total: examples, held-out ones included.
         batch_size: examples of all processes in one forward; counts the steps, so that what is drawn for a whole
             batch is the same in every process.
+        held_out: examples that are never yielded, evenly spread over the text.
+
+    Attributes:
+        count: examples of an epoch.
+        held: indices of the held-out ones, rising.
     """
 
-    def __init__(self, seed: int, count: int, batch_size: int) -> None:
+    def __init__(self, seed: int, total: int, batch_size: int, held_out: int = 0) -> None:
         self.seed = seed
-        self.count = count
+        self.count = total - held_out
         self.batch_size = batch_size
         self.epoch = 0
+        self._stride = total // held_out if held_out else 0
+        self.held = [(n + 1) * self._stride - 1 for n in range(held_out)]
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -35,13 +42,17 @@ class KeyedSampler(Sampler):
         return self.count
 
     def __iter__(self) -> Iterator[Key]:
-        for place, index in enumerate(draws.order(self.seed, self.epoch, self.count)):
+        for place, index in enumerate(self.order(self.epoch)):
             yield self.epoch, index, place // self.batch_size
 
     def rows(self, epoch: int, first: int, batches: int) -> list[int]:
         """Indices of the examples of `batches` batches of an epoch, from batch `first` on."""
-        order = draws.order(self.seed, epoch, self.count)
-        return list(islice(order, first * self.batch_size, (first + batches) * self.batch_size))
+        return list(islice(self.order(epoch), first * self.batch_size, (first + batches) * self.batch_size))
+
+    def order(self, epoch: int) -> Iterator[int]:
+        """Indices of an epoch's examples, in their order."""
+        for number in draws.order(self.seed, epoch, self.count):  # among those that are not held out
+            yield number + min(number // (self._stride - 1), len(self.held)) if self.held else number
 
 
 class Keys(Dataset):

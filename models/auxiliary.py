@@ -157,10 +157,10 @@ def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 
 def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
-    """Copies of the backbone's last `count` layers."""
+    """Copies of the backbone's last `count` layers, under its own configuration."""
     if not 0 < count <= len(backbone.encoder.layer):
         raise BadInput(f"--head_layers {count}: the backbone has {len(backbone.encoder.layer)} layers")
-    return copy.deepcopy(backbone.encoder.layer[-count:])
+    return copy.deepcopy(backbone.encoder.layer[-count:], {id(backbone.config): backbone.config})
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -20,6 +22,7 @@ from models.auxiliary import (
     masked_token_loss,
     run_layers,
 )
+from models.bag_of_words import bag_of_words
 from models.collectives import mean_over_tokens
 from models.dropout import lighten_dropout
 from models.loading import quiet
@@ -27,32 +30,52 @@ from models.packed import Packing, make_packable
 from models.recompute import exchange_activations, recomputing
 from models.training import TrainingOutput
 from models.vocabulary_loss import packed_token_loss
+from views import IGNORED
+
+
+class Sums(NamedTuple):
+    """One loss of stage 1 on a batch: the sum of its cross entropies, and over how many targets."""
+
+    total: Tensor
+    count: Tensor
 
 
 class AuxiliaryMaskedLM(PreTrainedModel):
     """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output matrix.
 
     Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's
-    pre-training with `late_mlm`.
+    pre-training with `late_mlm`. What a batch holds beside the published three tensors changes where the head's
+    input comes from:
+
+    - `clean_input_ids`: [CLS] is of the unmasked text, as in stage 2. Published: of the masked text, as the states
+      below it, so that it adds only what the upper layers compute.
+    - `aux_input_ids`, `aux_labels`: the head has masks of its own, usually more of them (RetroMAE, arXiv 2205.12035:
+      30 % for the encoder and 50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
+    - `words`: the loss also asks [CLS] for the words of the text, through the same output matrix, with no layer
+      between (bag-of-words prediction, arXiv 2401.11248).
 
     Args:
         lm: a `*ForMaskedLM` of a known family.
-        head: the auxiliary layers.
+        head: the auxiliary layers; none of them makes this a plain masked language model.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
         packed: compute real tokens only, and the last layers and the logits at masked ones, see `models.packed`.
+        bow_weight: of the bag-of-words loss.
     """
 
-    # `num_items_in_batch` normalises over accumulation steps and processes (Trainer's own mechanism).
+    # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
     accepts_loss_kwargs = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
-    def __init__(self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False) -> None:
+    def __init__(
+        self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False, bow_weight: float = 0.0
+    ) -> None:
         super().__init__(lm.config)
         check_depth(lm.config, skip_from)
         self.lm = lm
         self.c_head = head
         self.skip_from = skip_from
         self.packed = packed
+        self.bow_weight = bow_weight
         if packed:
             make_packable(lm)
         lighten_dropout(self)
@@ -63,78 +86,132 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, num_items_in_batch: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor,
+        aux_input_ids: Tensor | None = None,
+        aux_labels: Tensor | None = None,
+        clean_input_ids: Tensor | None = None,
+        words: Tensor | None = None,
+        num_items_in_batch: Tensor | None = None,
     ) -> TrainingOutput:
-        """Masked ids, mask and labels (-100 where unmasked), all (B, L).
+        """Masked ids, mask and labels (-100 where unmasked), all (B, L), as are the optional ones of the class.
 
-        Without `num_items_in_batch` the loss is the mean over the masked tokens of all processes; with it, the sum
-        of this process over that number, which the Trainer scales.
+        Without `num_items_in_batch` each loss is the mean over the targets of all processes; with it, (losses,) as
+        `count_targets` counts, the sum of this process over that number, which the Trainer scales.
         """
         with recomputing(input_ids.device):
-            mlm, aux, count = self._losses(input_ids, attention_mask, labels)
-        if num_items_in_batch is None:
-            loss = mean_over_tokens(mlm + aux, count)
-        else:
-            loss = (mlm + aux) / num_items_in_batch.clamp(min=1)
-        means = {"mlm": mlm.detach() / count.clamp(min=1), "aux_mlm": aux.detach() / count.clamp(min=1)}
-        return TrainingOutput(loss=loss, terms=means)
+            sums = self._losses(input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words)
+        loss = torch.zeros((), device=input_ids.device)
+        for number, (name, (total, count)) in enumerate(sums.items()):
+            weight = self.bow_weight if name == "bow" else 1.0
+            if num_items_in_batch is None:
+                loss = loss + weight * mean_over_tokens(total, count)
+            else:
+                loss = loss + weight * total / num_items_in_batch[number].clamp(min=1)
+        return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
+
+    def count_targets(self, batch: dict[str, Tensor]) -> Tensor:
+        """How many targets each loss of a batch is a sum over, in the order of the losses: (losses,)."""
+        aux = batch.get("aux_labels", batch["labels"])
+        targets = [batch["labels"], *([aux] if self.c_head else []), *([batch["words"]] if "words" in batch else [])]
+        return torch.stack([(each != IGNORED).sum() for each in targets])
 
     def _losses(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, shuffle_cls: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of the two losses, and the number of labelled tokens; `shuffle_cls` gives rows each other's [CLS]."""
-        if self.packed:
-            return self._packed_losses(input_ids, attention_mask, labels, shuffle_cls)
-        states = backbone_of(self.lm)(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True
-        ).hidden_states
-        cls = states[-1][:, 0].roll(1, 0) if shuffle_cls else states[-1][:, 0]
-        head = run_layers(self.c_head, head_input(cls, states[self.skip_from]), attention_mask, self.config)
+        self, input_ids, attention_mask, labels, aux_input_ids=None, aux_labels=None, clean_input_ids=None, words=None,
+        shuffle_cls: bool = False,
+    ) -> dict[str, Sums]:  # fmt: skip
+        """The losses by name; `shuffle_cls` gives rows each other's [CLS]."""
+        compute = self._packed_states if self.packed else self._padded_states
+        aux_labels = labels if aux_labels is None else aux_labels
+        late, cls, head = compute(
+            attention_mask, (input_ids, labels), (aux_input_ids, aux_labels), clean_input_ids, shuffle_cls
+        )
         output = self.lm.get_submodule(family_of(self.config).output)
-        mlm, count = masked_token_loss(output, states[-1], labels)
-        return mlm, masked_token_loss(output, head, labels)[0], count
+        transform, decoder = family_of(self.config).transform(output), output.decoder
+        token_loss = (
+            partial(packed_token_loss, transform, decoder) if self.packed else partial(masked_token_loss, output)
+        )
+        sums = {"mlm": Sums(*token_loss(*late))}
+        if head is not None:
+            sums["aux_mlm"] = Sums(*token_loss(*head))
+        if words is not None:
+            sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
+        return sums
 
-    def _packed_losses(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, shuffle_cls: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _padded_states(self, attention_mask, mlm, aux, clean_ids, shuffle_cls):
+        """What the losses read: (states, targets) of the MLM loss, [CLS] (B, H), and (states, targets) of the head."""
+
+        def encode(ids: Tensor) -> tuple[Tensor, ...]:
+            return backbone_of(self.lm)(
+                input_ids=ids, attention_mask=attention_mask, output_hidden_states=True
+            ).hidden_states
+
+        (ids, labels), (aux_ids, aux_labels) = mlm, aux
+        states = encode(ids)
+        cls = (states if clean_ids is None else encode(clean_ids))[-1][:, 0]
+        head = None
+        if self.c_head:
+            lower = (states if aux_ids is None else encode(aux_ids))[self.skip_from]
+            head = run_layers(
+                self.c_head, head_input(cls.roll(1, 0) if shuffle_cls else cls, lower), attention_mask, self.config
+            )
+            head = head, aux_labels
+        return (states[-1], labels), cls, head
+
+    def _packed_states(self, attention_mask, mlm, aux, clean_ids, shuffle_cls):
         """The same on real tokens; the last layers for the [CLS] and the labelled tokens, all that is read."""
-        packing, backbone, family = Packing.of(attention_mask), backbone_of(self.lm), family_of(self.config)
+        packing, backbone = Packing.of(attention_mask), backbone_of(self.lm)
+        layers = backbone.encoder.layer
+
+        def below(ids: Tensor) -> Tensor:
+            return packing.run(layers[: self.skip_from], packing.embed(backbone.embeddings, ids))
+
+        (ids, labels), (aux_ids, aux_labels) = mlm, aux
         tokens, targets = packing.labelled(labels)
-        lower = packing.embed(backbone.embeddings, input_ids)
-        lower = packing.run(backbone.encoder.layer[: self.skip_from], lower)
+        lower = below(ids)
         read = torch.cat([packing.first, tokens]).unique()  # rising
-        states = packing.run(backbone.encoder.layer[self.skip_from :], lower, read)
+        states = packing.run(layers[self.skip_from :], lower, read)
         cls, late = (packing.at(states, torch.searchsorted(read, part)) for part in (packing.first, tokens))
-        cls = cls[0]
-        head = packing.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
-        head = packing.run(self.c_head, head, tokens)
-        output = self.lm.get_submodule(family.output)
-        transform, decoder = family.transform(output), output.decoder
-        mlm, count = packed_token_loss(transform, decoder, late, targets)
-        return mlm, packed_token_loss(transform, decoder, head, targets)[0], count
+        if clean_ids is not None:
+            cls = packing.run(layers[self.skip_from :], below(clean_ids), packing.first)
+        cls, head = cls[0], None
+        if self.c_head:
+            tokens, aux_targets = packing.labelled(aux_labels)
+            lower = lower if aux_ids is None else below(aux_ids)
+            head = packing.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
+            head = packing.run(self.c_head, head, tokens), aux_targets
+        return (late, targets), cls, head
 
     @torch.no_grad()
-    def probe(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, float]:
+    def probe(self, **batch: Tensor) -> dict[str, float]:
         """Losses on one batch in evaluation mode, and the auxiliary loss when each row sees another row's [CLS]."""
         was_training = self.training
         self.eval()
-        mlm, aux, count = self._losses(input_ids, attention_mask, labels)
-        _, foreign, _ = self._losses(input_ids, attention_mask, labels, shuffle_cls=True)
-        sums = {"mlm": mlm, "aux_mlm": aux, "aux_mlm_shuffled_cls": foreign}
-        seen = {name: float(total / count.clamp(min=1)) for name, total in sums.items()}
+        seen = _means(self._losses(**batch))
+        if self.c_head:
+            seen["aux_mlm_shuffled_cls"] = _means(self._losses(**batch, shuffle_cls=True))["aux_mlm"]
         self.train(was_training)
-        return seen
+        return {name: float(value) for name, value in seen.items()}
 
     def after_step(self) -> None:
         """Nothing to do after an optimizer step."""
 
     def save(self, folder: str, tokenizer) -> None:
-        """An unprefixed `*ForMaskedLM` and its tokenizer, and the head in `aux_head.safetensors`."""
+        """An unprefixed `*ForMaskedLM`, its tokenizer, and the head, where there is one, in `aux_head.safetensors`."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
-        lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)
+        if self.c_head:
+            lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)
         with quiet():
             lm.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        if not self.c_head:
+            return
         tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
         save_file(tensors, Path(folder) / HEAD_FILE)
+
+
+def _means(sums: dict[str, Sums]) -> dict[str, Tensor]:
+    return {name: total / count.clamp(min=1) for name, (total, count) in sums.items()}

@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 _NOT_TERMS = {"epoch", "step", "grad_norm", "learning_rate", "loss", "train_loss", "train_runtime", "total_flos",
-              "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
+              "tokens", "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
 
 
 def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:

@@ -140,7 +140,7 @@ def _drops(config) -> bool:
 
 
 def make_trainer(
-    model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0
+    model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0, held_out: int = 0
 ) -> EmbeddingTrainer:
     """The Trainer with its dev score and what to do when it improves."""
     if args.gradient_accumulation_steps > 1:
@@ -158,7 +158,9 @@ def make_trainer(
     args.greater_is_better = True if dev else None
     keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
     common = model, args, collator, len(collator.corpus), score, keep
-    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
+    if chunk_size:
+        return CachedTrainer(*common, held_out, chunk_size=chunk_size)
+    return EmbeddingTrainer(*common, held_out)
 
 
 def load_tests(data_args: ScoredArguments) -> list:

@@ -27,8 +27,9 @@ class CachedTrainer(EmbeddingTrainer):
         """Forward and backward by chunks. The wrapped `model` is not called: the cache averages the gradients, once."""
         model.train()
         self.optimizer.train()
-        batch = Batch(**self._prepare_inputs(inputs))
+        inputs = self._prepare_inputs(inputs)
+        batch = Batch(**inputs)
         scale = 1 / self.current_gradient_accumulation_steps
         output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
-        self.count_terms(output.terms)
+        self.count_terms(output.terms, inputs)
         return output.loss * scale

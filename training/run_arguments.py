@@ -127,6 +127,7 @@ _RANGES = {
 _ONLY = {
     "eval_strategy": ("steps", "--dev none keeps the last model"),
     "train_sampling_strategy": ("random", "which sentences share a batch decides what they are told from"),
+    "average_tokens_across_devices": (True, "a loss is a mean over the targets of all processes"),
     "dataloader_in_order": (True, "batches in another order are another run"),
 }
 _CHUNKS = "use --chunk_size: the same batch in less memory (stage 1: --gradient_accumulation_steps)"

@@ -75,7 +75,7 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
-    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size)
+    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
     longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.frame.size
     facts = {
         "method": model_args.method,
@@ -86,12 +86,11 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
         "masking": collator.masking,
         "pooling": model_args.pooling,
     }
-    size = trainer.sampler.batch_size
-    equal, examined = false_negatives(corpus, args.seed, size, data_args.max_length)
+    equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length)
     if equal:
         logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
-                       equal, examined, size)  # fmt: skip
-    return trainer, plan(model, args, len(corpus), facts)
+                       equal, examined, trainer.sampler.batch_size)  # fmt: skip
+    return trainer, plan(model, args, trainer.sampler.count, facts)
 
 
 def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:

@@ -23,6 +23,8 @@ from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+_PROBED = 128  # examples
+_SPARED = 100  # one example in so many may be held out
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
@@ -34,6 +36,8 @@ class EmbeddingTrainer(Trainer):
         args: TrainingArguments.
         collator: keys -> batch.
         count: examples in the corpus.
+        held_out: examples that are not trained on but probed at every evaluation; at most one in `_SPARED`. Without
+            any the first examples are probed.
         dev: () -> (name of the metric, value), or None when nothing selects a best model.
         keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
 
@@ -49,21 +53,25 @@ class EmbeddingTrainer(Trainer):
         count: int,
         dev: Callable[[], tuple[str, float]] | None = None,
         keep_best: Callable[[Path], None] | None = None,
+        held_out: int = 0,
     ) -> None:
-        check_machine(args, count)
-        self.sampler = KeyedSampler(args.seed, count, args.per_device_train_batch_size * args.world_size)
+        batch = args.per_device_train_batch_size * args.world_size
+        self.sampler = KeyedSampler(args.seed, count, batch, min(held_out, count // _SPARED))
+        check_machine(args, self.sampler.count)
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
+        self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
         self._first_bad = FirstBad(args.device)
         self._staging: str | None = None
         self.run_id = ""
         super().__init__(
-            model=model, args=args, data_collator=collator, train_dataset=Keys(count), eval_dataset=Keys(count)
-        )
+            model=model, args=args, data_collator=collator,
+            train_dataset=Keys(self.sampler.count), eval_dataset=Keys(self.sampler.count),
+        )  # fmt: skip
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
             raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
-        self._probe = collator([(-1, i, 0) for i in range(min(count, 128))])
+        self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
         self.add_callback(Steps(self.sampler, model))
         self.add_callback(StopWhenAsked())
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
@@ -75,14 +83,28 @@ class EmbeddingTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         """Stock loss; the terms are summed on the device until they are logged."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        self.count_terms(outputs.terms)
+        self.count_terms(outputs.terms, inputs)
         return (loss, outputs) if return_outputs else loss
 
-    def count_terms(self, terms: dict[str, torch.Tensor]) -> None:
-        """Add one forward's terms to what the next logged line is the mean of."""
+    def _get_num_items_in_batch(self, batch_samples, device):
+        """Stock counts one kind of label; a model with several losses counts the targets of each, (losses,)."""
+        if not self.model_accepts_loss_kwargs or not batch_samples:
+            return None
+        counts = sum(self.accelerator.unwrap_model(self.model).count_targets(batch) for batch in batch_samples)
+        return self.accelerator.reduce(counts.to(device), reduction="sum")
+
+    def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
+        """Add one forward's terms to what the next logged line is the mean of, and its tokens to those of the run."""
         for name, value in terms.items():
             self._sums[name] += value
         self._micro_steps += 1
+        self._tokens += inputs["attention_mask"].sum()
+
+    def _count_tokens(self) -> int:
+        """Tokens that the encoder of all processes has read so far; on the device until somebody asks."""
+        self.state.num_input_tokens_seen += int(self.accelerator.reduce(self._tokens, reduction="sum"))
+        self._tokens.zero_()
+        return self.state.num_input_tokens_seen
 
     def _get_grad_norm(self, model, grad_norm=None):
         """Stock gradient norm, looked at with the terms before the optimizer steps, see `training.finite.FirstBad`."""
@@ -132,6 +154,7 @@ class EmbeddingTrainer(Trainer):
             logs |= dict(zip(names, means, strict=True))
             self._sums.clear()
             self._micro_steps = 0
+            logs["tokens"] = self._count_tokens()
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
@@ -141,7 +164,7 @@ class EmbeddingTrainer(Trainer):
         if self.is_world_process_zero():
             found = [{f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()}]
         metrics = broadcast_object_list(found)[0]
-        self.log(metrics)
+        self.log({**metrics, "tokens": self._count_tokens()})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         metric = self.args.metric_for_best_model
         if metric is not None:
@@ -175,6 +198,7 @@ class EmbeddingTrainer(Trainer):
     def _save_checkpoint(self, model, trial) -> None:
         """The stock state, in place whole or not at all, without its pickle of absolute paths, which nothing reads."""
         self._require_finite()
+        self._count_tokens()
         root, step = Path(self.args.output_dir), self.state.global_step
         self._staging = str(root / STAGING)
         try:

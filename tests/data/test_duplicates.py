@@ -6,6 +6,7 @@ import pytest
 from data import draws
 from data.corpus import Corpus, write_corpus
 from data.duplicates import false_negatives
+from data.sampler import KeyedSampler
 
 
 @pytest.mark.parametrize(("batch", "longest"), [(4, 32), (7, 32), (7, 2), (1, 32), (100, 32)])
@@ -19,10 +20,10 @@ def test_sentences_that_share_a_batch_with_an_equal_one_are_counted(tmp_path, ba
     for start in range(0, 63 // size * size, size):
         seen = Counter(tuple(rows[i][0][:longest]) for i in order[start : start + size])
         expected += sum(count for count in seen.values() if count > 1)
-    assert false_negatives(Corpus(tmp_path), 5, batch, longest) == (expected, 63 // size * size)
+    assert false_negatives(Corpus(tmp_path), KeyedSampler(5, 63, batch), longest) == (expected, 63 // size * size)
     assert expected > 0 or batch == 1
 
 
 def test_distinct_sentences_are_none(tmp_path):
     write_corpus(tmp_path, (([[1 + row % 50, 1 + row // 50]], None) for row in range(500)), {})
-    assert false_negatives(Corpus(tmp_path), 5, 100, 32)[0] == 0
+    assert false_negatives(Corpus(tmp_path), KeyedSampler(5, 500, 100), 32)[0] == 0

@@ -6,7 +6,7 @@ from data.sampler import KeyedSampler, Keys
 
 
 def test_an_epoch_visits_every_example_once_with_its_epoch():
-    sampler = KeyedSampler(seed=3, count=50, batch_size=8)
+    sampler = KeyedSampler(seed=3, total=50, batch_size=8)
     keys = list(sampler)
     assert len(sampler) == len(keys) == 50
     assert [index for _, index, _ in keys] == draws.permutation(3, 0, 50).tolist()

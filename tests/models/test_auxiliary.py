@@ -107,8 +107,10 @@ def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_numbe
     ids, mask = ids_and_mask(lm.config, rows=4)
     labels = labels_for(ids, mask)
     whole = model(ids, mask, labels).loss
-    count = (labels != -100).sum()
-    parts = [model(ids[i : i + 2], mask[i : i + 2], labels[i : i + 2], count).loss for i in (0, 2)]
+    count = model.count_targets({"labels": labels})
+    assert count.tolist() == [int((labels != -100).sum())] * 2, "of both losses"
+    halves = (slice(0, 2), slice(2, 4))
+    parts = [model(ids[i], mask[i], labels[i], num_items_in_batch=count).loss for i in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
 
 

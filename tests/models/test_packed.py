@@ -168,7 +168,8 @@ def assert_equal(padded, packed, batch):
     whole = torch.cat([g.flatten() for g in gradients.values()]).norm()
     assert whole > 1e-3
     for name, g in gradients.items():
-        assert (g - others[name]).norm() <= 1e-5 * g.norm() + 1e-7 * whole, name
+        # float32 sums in another order; the last bits differ from processor to processor
+        assert (g - others[name]).norm() <= 2e-5 * g.norm() + 1e-7 * whole, name
 
 
 @pytest.mark.parametrize("method", METHODS)
