@@ -134,6 +134,35 @@ def test_stage_one_feeds_stage_two(aux, unsup, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
 
 
+def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
+    options = {"aux_cls": "clean", "aux_mask_rate": 0.5, "head_init": "encoder_top", "bow_weight": 0.1, "skip_from": 0}
+    run_pretrain_aux.main(aux(**options))
+    seen = {name for line in history(tmp_path / "aux") for name in line}
+    assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_bow", "tokens"} <= seen
+    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", skip_from=0))
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
+
+
+def test_a_plain_masked_language_model_has_no_head_for_stage_two(aux, unsup, tmp_path):
+    run_pretrain_aux.main(aux(head_layers=0))
+    assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
+    with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
+        run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"aux_mask_rate": 1.5}, "--aux_mask_rate 1.5"),
+        ({"aux_mask_rate": 0.5, "head_layers": 0}, "--aux_mask_rate"),
+        ({"aux_cls": "clean", "head_layers": 0}, "--aux_cls clean"),
+    ],
+)
+def test_options_of_the_head_that_nothing_would_read_are_refused(aux, flags, named):
+    with pytest.raises(BadInput, match=named):
+        run_pretrain_aux.main(aux(**flags))
+
+
 def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path, text_file):
     from transformers import BertConfig
 
@@ -291,7 +320,7 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
 
 
 @pytest.mark.parametrize(("flags", "said"), [({"mask_rate": 15}, "--mask_rate 15.0"), ({"mask_rate": "nan"}, "nan"),
-                                             ({"head_layers": 0}, "--head_layers 0")])  # fmt: skip
+                                             ({"head_layers": -1}, "--head_layers -1")])  # fmt: skip
 def test_stage_one_refuses_what_stage_two_does(aux, flags, said):
     with pytest.raises(BadInput, match=said):
         run_pretrain_aux.main(aux(**flags))

@@ -399,3 +399,20 @@ def test_numbers_for_drawing_stay_below_one(corpus, tokenizer, monkeypatch):
     monkeypatch.setattr(draws, "uniforms", almost_one)
     made = collator(corpus, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(batch_of(3, 4))
     assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
+
+
+def test_stage_one_gets_masks_of_the_heads_own_the_clean_text_and_its_words_when_asked(corpus, tokenizer):
+    masking, own = Masking(0.15, whole_words=True), Masking(0.5, whole_words=True, name="aux")
+    batch = batch_of(*range(20), epoch=2)
+    plain = MaskedCollator(corpus, tokenizer, 32, 9, masking)(batch)
+    made = MaskedCollator(corpus, tokenizer, 32, 9, masking, own, clean=True, words=True)(batch)
+    for name, value in plain.items():
+        assert torch.equal(made[name], value), "what is asked for besides must not change the rest"
+    clean = made["clean_input_ids"]
+    assert torch.equal(torch.where(plain["labels"] == IGNORED, plain["input_ids"], plain["labels"]), clean)
+    assert torch.equal(torch.where(made["aux_labels"] == IGNORED, made["aux_input_ids"], made["aux_labels"]), clean)
+    real = made["attention_mask"].sum() - 2 * len(batch)
+    assert (made["aux_labels"] != IGNORED).sum() / real == pytest.approx(0.5, abs=0.05)
+    for ids, mask, words in zip(clean, made["attention_mask"], made["words"], strict=True):
+        inside = ids[: int(mask.sum())][1:-1].tolist()
+        assert words[words != IGNORED].tolist() == list(dict.fromkeys(inside)), "each once, where it stands first"

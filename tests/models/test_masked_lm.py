@@ -1,0 +1,140 @@
+"""Stage 1's options, against a slow computation: one sentence at a time, without padding, from the equations."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.auxiliary import backbone_of, load_masked_lm, new_head, top_layers
+from models.bag_of_words import bag_of_words
+from models.masked_lm import AuxiliaryMaskedLM
+from views import IGNORED
+
+LENGTHS = (9, 4, 7)
+OPTIONS = {
+    "published": (),
+    "clean [CLS]": ("clean_input_ids",),
+    "own masks": ("aux_input_ids", "aux_labels"),
+    "words": ("words",),
+    "all": ("clean_input_ids", "aux_input_ids", "aux_labels", "words"),
+}
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def lm(request):
+    return load_masked_lm(str(request.getfixturevalue(request.param)))
+
+
+def batch_of(config):
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]).long()
+    clean = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
+    clean = torch.where(mask == 1, clean, config.pad_token_id)
+    made = {"attention_mask": mask, "clean_input_ids": clean, "words": torch.full_like(clean, IGNORED)}
+    for ids, labels, rate in (("input_ids", "labels", 0.3), ("aux_input_ids", "aux_labels", 0.6)):
+        chosen = (torch.rand(mask.shape, generator=generator) < rate) & (mask == 1)
+        chosen[:, 0], chosen[:, 1] = False, True
+        made |= {ids: torch.where(chosen, 7, clean), labels: torch.where(chosen, clean, IGNORED)}
+    made["words"][:, 1:3] = clean[:, 1:3]
+    return made
+
+
+def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3):
+    torch.manual_seed(1)
+    head = new_head(backbone_of(lm), layers) if layers else torch.nn.ModuleList()
+    return AuxiliaryMaskedLM(lm, head, skip_from, packed, bow_weight).eval()
+
+
+def slow(model, batch):
+    """Loss name -> (sum, number of targets)."""
+    lm, found = model.lm, {}
+    output = lm.get_submodule("cls.predictions" if hasattr(lm, "cls") else "lm_head")
+
+    def add(name, states, labels):
+        for state, label in zip(states, labels.tolist(), strict=True):
+            if label != IGNORED:
+                total, count = found.get(name, (0.0, 0))
+                found[name] = total - F.log_softmax(output(state), dim=-1)[label].item(), count + 1
+
+    for row, length in enumerate(LENGTHS):
+        part = {name: value[row : row + 1, :length] for name, value in batch.items()}
+        states = {
+            name: lm(input_ids=part[name], output_hidden_states=True).hidden_states
+            for name in part
+            if name.endswith("input_ids")
+        }
+        cls = states.get("clean_input_ids", states["input_ids"])[-1][0, 0]
+        add("mlm", states["input_ids"][-1][0], part["labels"][0])
+        head = states.get("aux_input_ids", states["input_ids"])[model.skip_from].clone()
+        head[0, 0] = cls
+        for layer in model.c_head:
+            head = layer(head)
+        if model.c_head:
+            add("aux_mlm", head[0], part.get("aux_labels", part["labels"])[0])
+        for word in part["words"][0].tolist() if "words" in part else ():
+            add("bow", [cls], torch.tensor([word]))
+    return found
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("skip_from", [0, 1])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_equals_the_slow_computation(lm, option, skip_from, packed):
+    model, batch = model_of(lm, packed, skip_from=skip_from), batch_of(lm.config)
+    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", *OPTIONS[option])}
+    with torch.no_grad():
+        out, expected = model(**batch), slow(model, batch)
+    assert out.terms.keys() == expected.keys()
+    loss = 0.0
+    for name, (total, count) in expected.items():
+        assert out.terms[name].item() == pytest.approx(total / count, rel=1e-4)
+        loss += total / count * (0.3 if name == "bow" else 1.0)
+    assert out.loss.item() == pytest.approx(loss, rel=1e-4)
+    assert model.count_targets(batch).tolist() == [count for _, count in expected.values()]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
+    model, batch = model_of(lm, packed, layers=0), batch_of(lm.config)
+    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
+    with torch.no_grad():
+        own, out = lm(**batch).loss, model(**batch)
+    assert out.loss.item() == pytest.approx(own.item(), rel=1e-4)
+    assert out.terms.keys() == {"mlm"}
+    assert model.probe(**batch).keys() == {"mlm"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
+    """With a head over the embeddings and clean [CLS], the auxiliary loss trains every layer of the encoder."""
+    model, batch = model_of(lm, packed, skip_from=0), batch_of(lm.config)
+    batch = {
+        name: batch[name] for name in ("input_ids", "attention_mask", "labels", *OPTIONS["all"]) if name != "words"
+    }
+    model(**batch | {"labels": torch.full_like(batch["labels"], IGNORED)}).loss.backward()
+    norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in backbone_of(lm).encoder.layer]
+    assert all(norm > 0 for norm in norms)
+
+
+def test_the_probe_gives_every_row_the_cls_of_another(lm):
+    model, batch = model_of(lm, True), batch_of(lm.config)
+    batch = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", "clean_input_ids")}
+    batch = {name: value[:, :4] for name, value in batch.items()}  # equal lengths, so that rows can change places
+    other = batch | {"clean_input_ids": batch["clean_input_ids"].roll(1, 0)}
+    assert model.probe(**batch)["aux_mlm_shuffled_cls"] == pytest.approx(model.probe(**other)["aux_mlm"], rel=1e-5)
+
+
+def test_a_head_from_the_encoders_top_is_a_copy_that_learns_on_its_own(lm):
+    backbone = backbone_of(lm)
+    head = top_layers(backbone, 1)
+    theirs = backbone.encoder.layer[-1].state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in head[0].state_dict().items())
+    assert not {id(p) for p in head.parameters()} & {id(p) for p in backbone.parameters()}
+
+
+def test_bag_of_words_by_hand():
+    logits = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
+    words = torch.tensor([[2, IGNORED, 1], [IGNORED, IGNORED, 0]])
+    total, count = bag_of_words(logits, words)
+    p = torch.softmax(logits, dim=-1)
+    assert count == 3
+    assert total.item() == pytest.approx(-(p[0, 2].log() + p[0, 1].log() + p[1, 0].log()).item(), rel=1e-6)
