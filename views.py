@@ -67,7 +67,7 @@ class Masking:
     """Which tokens are masked, and how.
 
     Attributes:
-        rate: share of the tokens (special ones are never masked).
+        rate: share of the tokens (the tokenizer's special ones are never masked, the unknown word among them).
         recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin et al. 2018,
             section 3.1); `mask` replaces all.
         whole_words: choose words, and with a word all of its pieces.

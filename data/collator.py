@@ -152,18 +152,18 @@ class Collator:
             keyed = draws.keys(self.seed, epochs, indices, streams)
             select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            maskable = self.maskable(mask[view])
+            text, special = self.text(mask[view]), np.isin(ids[view], self.frame.special)
             if masking.whole_words:
-                chosen = choose_words(maskable, self._starts[ids[view]], masking.rate, select)
+                chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
-                chosen = choose_tokens(maskable, masking.rate, select)
+                chosen = choose_tokens(text & ~special, masking.rate, select)
             made.append(corrupt(ids[view], chosen, masking.recipe, self.frame.mask, self.frame.vocabulary, replace))
         masked, labels = zip(*made, strict=True)
         found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
         return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
-    def maskable(self, mask: np.ndarray) -> np.ndarray:
-        """Real tokens that are not special, (B, L)."""
+    def text(self, mask: np.ndarray) -> np.ndarray:
+        """Real tokens without those that frame them, (B, L)."""
         position = np.arange(mask.shape[1])
         end = mask.sum(1) - len(self.frame.suffix)
         return (position >= len(self.frame.prefix)) & (position < end[:, None])
@@ -193,7 +193,8 @@ class MaskedCollator:
         found = {name: made[source][0] for source, name in self._names.items()}
         if self._words:
             ids, mask = made["input_ids"][0].numpy(), made["attention_mask"][0].numpy()
-            found["words"] = torch.from_numpy(first_occurrences(ids, self._collate.maskable(mask)))
+            known = self._collate.text(mask) & ~np.isin(ids, self._collate.frame.special)
+            found["words"] = torch.from_numpy(first_occurrences(ids, known))
         return found
 
 

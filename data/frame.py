@@ -12,6 +12,7 @@ class Frame(NamedTuple):
     suffix: list[int]
     pad: int
     mask: int | None
+    special: list[int]
     vocabulary: int
 
     @property
@@ -29,5 +30,6 @@ class Frame(NamedTuple):
             framed[start + len(word) :],
             tokenizer.pad_token_id,
             tokenizer.mask_token_id,
+            tokenizer.all_special_ids,
             len(tokenizer),
         )

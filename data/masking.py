@@ -31,27 +31,33 @@ def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.
     return maskable & (uniform < rate)
 
 
-def choose_words(maskable: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
+def choose_words(
+    text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
+) -> np.ndarray:
     """Whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
 
-    A row of n maskable tokens gets max(1, round(rate n)) of them; a word that would exceed the number is passed
-    over, as in Condenser's data collator.
+    A row of n tokens of text gets max(1, round(rate n)) of them; a word that would exceed the number is passed over,
+    and so is one that is a special token, such as the unknown word, which counts among the n: as in Condenser's data
+    collator.
 
     Args:
-        maskable: neither special nor padding.
+        text: neither padding nor put around the text by the tokenizer.
+        special: whether the token at a position is one of the tokenizer's special ones.
         starts: whether the token at a position begins a word.
         rate: share of the tokens.
         uniform: one number a position; that of a word's first token orders the words.
     """
-    chosen = np.zeros_like(maskable)
-    for row in np.flatnonzero(maskable.any(1)):
-        positions = np.flatnonzero(maskable[row])
-        heads = starts[row, positions].copy()
+    chosen = np.zeros_like(text)
+    for row in np.flatnonzero(text.any(1)):
+        positions = np.flatnonzero(text[row])
+        alone = special[row, positions]  # a word of its own
+        heads = starts[row, positions] | alone
+        heads[1:] |= alone[:-1]
         heads[0] = True
         words = np.split(positions, np.flatnonzero(heads)[1:])
         budget = max(1, round(rate * len(positions)))
         for w in np.argsort(uniform[row, positions[heads]], kind="stable"):
-            if len(words[w]) <= budget:
+            if len(words[w]) <= budget and not special[row, words[w][0]]:
                 chosen[row, words[w]] = True
                 budget -= len(words[w])
             if budget == 0:

@@ -123,6 +123,20 @@ def test_special_tokens_and_padding_are_never_masked(corpus, tokenizer, whole_wo
         assert (labels[~fixed] != IGNORED).all()
 
 
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_special_tokens_in_the_text_are_never_masked(tokenizer, tmp_path, whole_words):
+    """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
+    line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
+    (tmp_path / "text.txt").write_text(f"{line}\n" * 64, encoding="utf-8")
+    texts = load_corpus([tmp_path / "text.txt"], tokenizer, 1, tmp_path)
+    masking = Masking(1.0, recipe="mask", whole_words=whole_words)
+    [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))["masked_labels"]
+    special = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in
+               made["input_ids"][0].tolist()]  # fmt: skip
+    assert torch.equal(labels == IGNORED, torch.tensor(special).bool())
+    assert torch.tensor(special).sum(1).min() >= 4  # two of them in the text
+
+
 def test_masks_have_their_rate(corpus, tokenizer):
     made = collator(corpus, tokenizer, max_length=64, masking=BOTH)(batch_of(*range(300)))
     real = made["attention_mask"].sum().item() - 2 * 2 * 300
