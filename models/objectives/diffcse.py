@@ -90,9 +90,7 @@ class ReplacedTokens(Objective):
         if self.generator_packed:
             make_packable(generator)
         self.discriminator = copy.deepcopy(backbone)
-        self.head = nn.Linear(backbone.config.hidden_size, 2)
-        nn.init.normal_(self.head.weight, std=backbone.config.initializer_range)
-        nn.init.zeros_(self.head.bias)
+        self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's own initialisation, as coded
         self.args = args
         self.reads_projection = args.rtd_condition == "projected"
 
@@ -106,7 +104,9 @@ class ReplacedTokens(Objective):
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)  # (T, L)
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
-        if not self.args.pad_as_negative:
+        if self.args.pad_as_negative:
+            rewritten = rewritten * mask  # padding is id 0 there, whatever the tokenizer's is
+        else:
             labels = labels.masked_fill(mask == 0, IGNORED)
         if encoded.encoder.packed and not self.args.pad_as_negative:
             packing = Packing.of(mask)

@@ -61,18 +61,28 @@ def test_the_loss_equals_a_computation_sentence_by_sentence(request, tiny, pad_a
                 if i == 0 or real[i] == 0 or (positions == "masked" and labels[i] == -100):
                     guess[i] = clean[i]
             vector = model.projection(model.encoder(clean[None], real[None]).pooled)[0]
+            target = (guess != clean).long()
+            guess[real == 0] = 0  # what the published code shows the discriminator for padding
             embedded = rtd.discriminator.embeddings(input_ids=guess[None]).clone()
             embedded[0, 0] = vector
             bias = (1.0 - real[None, None, None].float()) * -1e9
             for layer in rtd.discriminator.encoder.layer:
                 embedded = layer(embedded, bias)
             logits = rtd.head(embedded[0])
-            target = (guess != clean).long()
             replaced_tokens += int(target.sum())
             total += F.cross_entropy(logits, target, reduction="sum")
             count += length
     assert replaced_tokens > 3
     assert found.item() == pytest.approx((total / count).item(), rel=1e-5)
+
+
+def test_the_new_layer_starts_with_torch_s_own_values(tiny_bert):
+    """The official code adds it behind the model's own initialisation, which would draw with a spread of 0.3 here."""
+    _, rtd = build(tiny_bert)
+    limit = rtd.head.in_features**-0.5
+    for drawn in (rtd.head.weight, rtd.head.bias):
+        assert 0 < drawn.abs().max() <= limit
+    assert rtd.head.weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.15)
 
 
 def test_gradient_reaches_the_encoder_through_the_vector_alone_and_never_the_generator(tiny_bert):
