@@ -78,13 +78,12 @@ def fast_gradient(gradient: Tensor, size: float) -> Tensor:
 class Classified(Objective):
     """Cross entropy of the pair's class (equation 2), and NT-Xent between two copies of each text (equation 1)."""
 
-    def __init__(self, args: Arguments, width: int, deviation: float) -> None:
+    def __init__(self, args: Arguments, width: int) -> None:
         super().__init__()
         self.args = args
         self.reads_projection = args.contrastive_weight > 0
+        # With torch's own initialisation, as in the official code and in SBERT's.
         self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
-        nn.init.normal_(self.classifier.weight, std=deviation)
-        nn.init.zeros_(self.classifier.bias)
         self.contrast = consert.NTXent(args.temperature, args.contrastive_weight, args.directions)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
@@ -130,4 +129,4 @@ def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | Non
     for name in ("contrastive_weight", "adversarial_size"):
         if not getattr(args, name) >= 0:
             raise BadInput(f"--{name} {getattr(args, name)}: from 0")
-    return [Classified(args, encoder.config.hidden_size, encoder.config.initializer_range)]
+    return [Classified(args, encoder.config.hidden_size)]
