@@ -46,6 +46,8 @@ def repeat(
 ) -> np.ndarray:
     """Repeat some units of a sentence in place: (L,) ids -> (L',) ids, L' >= L.
 
+    As coded, a sentence's last word is never repeated, while its last subword may be.
+
     The number of units is drawn anew in every epoch (the official code draws once, when it tokenises). A sentence is
     cut before it is repeated, as the official code does with subwords, so that the longest ones grow too.
     """
@@ -55,6 +57,7 @@ def repeat(
         drawn = generator.integers(0, max(2, int(rate * len(units))), endpoint=True)
     else:
         drawn = generator.integers(0, max(1, _below(len(units), rate, unit)))
+        units = units[:-1] if unit == "word" else units
     chosen = generator.choice(units, size=min(drawn, len(units)), replace=False)
     again = np.flatnonzero(np.isin(unit_of, chosen))
     place = np.concatenate([np.arange(len(ids)), again])

@@ -70,6 +70,20 @@ def test_a_word_is_repeated_with_all_of_its_pieces():
     assert seen == {1, 2}
 
 
+@pytest.mark.parametrize(("unit", "count", "last"), [("word", "code", 0), ("word", "paper", 1), ("subword", "code", 1)])
+def test_the_last_word_is_never_repeated_as_coded(unit, count, last):
+    """The official code draws words from range(0, n - 1), and subwords from all but [CLS] and [SEP]."""
+    repeated = np.zeros(len(IDS))
+    for seed in range(2000):
+        values, counts = np.unique(runs(IDS, seed, unit=unit, count=count), return_counts=True)
+        assert values.tolist() == IDS.tolist()
+        repeated += counts - 1
+    assert (repeated[-1] > 0) == last
+    before = repeated[:-1]
+    assert before.min() > 0.7 * before.mean(), "every other place is as likely"
+    assert len(runs(IDS[:1], 3, unit=unit, count=count)) in ((1,) if count == "code" else (1, 2))
+
+
 def test_the_second_view_alone_is_edited():
     first, second = esimcse.views(esimcse.Arguments())
     assert first.edit is None and second.edit is not None
