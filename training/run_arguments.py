@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from transformers import SchedulerType, TrainingArguments, get_scheduler
@@ -36,6 +37,11 @@ class RunArguments(TrainingArguments):
     )
     ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "buffers agree by construction"})
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
+    adamw: Literal["torch", "transformers", "uncorrected"] = field(
+        default="torch",
+        metadata={"help": "whose AdamW: torch's, that of transformers 4 (the official scripts of SimCSE, ESimCSE, "
+                  "DiffCSE and InfoCSE), or the latter without bias correction (ConSERT, IS-BERT)"},
+    )  # fmt: skip
     logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
 
     def __post_init__(self) -> None:
@@ -88,6 +94,8 @@ def _check_precision(args: RunArguments) -> None:
 def _check_schedule(args: RunArguments) -> None:
     """Refuse now what would end in the libraries' own words when the training has begun."""
     name, optim = SchedulerType(args.lr_scheduler_type).value, OptimizerNames(args.optim).value
+    if args.adamw != "torch" and (not optim.startswith("adamw_torch") or args.optim_args):
+        raise BadInput(f"--adamw {args.adamw}: is an optimizer of its own; leave --optim and --optim_args out")
     if name in ("reduce_lr_on_plateau", "greedy"):
         raise BadInput(f"--lr_scheduler_type {name}: would follow the dev score, which chooses the best model already")
     if optim.startswith("schedule_free"):

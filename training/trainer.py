@@ -15,6 +15,7 @@ from transformers import Trainer, TrainerState
 
 from data.sampler import KeyedSampler, Keys
 from errors import BadInput, CheckpointRefused, NonFinite
+from training.adamw import chosen_optimizer
 from training.callbacks import Steps, StopWhenAsked
 from training.checkpoint import BEST, STAGING, publish_checkpoint
 from training.finite import FirstBad, Found, not_finite
@@ -65,10 +66,8 @@ class EmbeddingTrainer(Trainer):
         self._first_bad = FirstBad(args.device)
         self._staging: str | None = None
         self.run_id = ""
-        super().__init__(
-            model=model, args=args, data_collator=collator,
-            train_dataset=Keys(self.sampler.count), eval_dataset=Keys(self.sampler.count),
-        )  # fmt: skip
+        keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
+        super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
             raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])

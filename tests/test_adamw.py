@@ -1,0 +1,75 @@
+"""transformers' AdamW against a loop over plain numbers, and against torch's."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from training.adamw import TransformersAdamW
+
+SETTINGS = {"lr": 3e-2, "betas": (0.9, 0.99), "eps": 1e-3, "weight_decay": 0.1}
+STEPS = 12
+
+
+def gradients(scale=1.0):
+    return (torch.randn(STEPS, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * scale).tolist()
+
+
+def by_hand(value, gradients, correct_bias, lr, betas, eps, weight_decay):
+    m = v = 0.0
+    for t, g in enumerate(gradients, start=1):
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g * g
+        size = lr * math.sqrt(1 - betas[1] ** t) / (1 - betas[0] ** t) if correct_bias else lr
+        value = value - size * m / (math.sqrt(v) + eps)
+        value = value - lr * weight_decay * value
+    return value
+
+
+def moved(optimizer, parameter, rows):
+    for row in rows:
+        parameter.grad = torch.tensor(row, dtype=parameter.dtype)
+        optimizer.step()
+    return parameter.detach().clone()
+
+
+def start():
+    return nn.Parameter(torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("correct_bias", [True, False])
+def test_it_equals_a_loop_over_plain_numbers(correct_bias):
+    parameter, rows = start(), gradients()
+    expected = [by_hand(value, [row[i] for row in rows], correct_bias, **SETTINGS)
+                for i, value in enumerate(parameter.tolist())]  # fmt: skip
+    optimizer = TransformersAdamW([parameter], correct_bias=correct_bias, **SETTINGS)
+    assert moved(optimizer, parameter, rows).tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("scale", "same"), [(1.0, True), (1e-8, False)])
+def test_it_differs_from_torch_s_only_where_gradients_are_as_small_as_epsilon(scale, same):
+    settings, rows = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}, gradients(scale)
+    ours, theirs = start(), start()
+    ours = moved(TransformersAdamW([ours], **settings), ours, rows) - start().detach()
+    theirs = moved(torch.optim.AdamW([theirs], **settings), theirs, rows) - start().detach()
+    ratio = ours.norm() / theirs.norm()
+    assert (abs(ratio - 1) < 1e-5) if same else ratio < 0.3
+
+
+def test_a_parameter_without_a_gradient_is_left_alone_and_its_state_too():
+    parameter = start()
+    optimizer = TransformersAdamW([parameter], **SETTINGS)
+    optimizer.step()
+    assert torch.equal(parameter, start()) and not optimizer.state
+
+
+def test_a_restored_one_goes_on_bit_for_bit():
+    rows = gradients()
+    whole, cut = start(), start()
+    expected = moved(TransformersAdamW([whole], **SETTINGS), whole, rows)
+    first = TransformersAdamW([cut], **SETTINGS)
+    moved(first, cut, rows[:5])
+    second = TransformersAdamW([cut], **SETTINGS)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(moved(second, cut, rows[5:]), expected)
