@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ranges import Count, CountOrZero, Rate, Share, Weight
+
 
 @dataclass
 class ModelArguments:
@@ -35,14 +37,14 @@ class ModelArguments:
         metadata={"help": "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE), "
                   "wide_mlp (SG-OPT)"},
     )  # fmt: skip
-    dropout: float | None = field(
+    dropout: Rate | None = field(
         default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
     )
     packed: bool = field(
         default=True,
         metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so)"},
     )
-    chunk_size: int = field(
+    chunk_size: CountOrZero = field(
         default=0,
         metadata={"help": "sentences a process holds the graph of at a time, so that memory does not bound the batch "
                   "and its negatives; one more forward pass (gradient caching, 2101.06983); 0: the whole batch"},
@@ -63,9 +65,9 @@ class PretrainArguments:
         metadata={"help": "instead: a configuration (JSON file or folder) whose model is trained from scratch, with a "
                   "vocabulary learned from train_file"},
     )  # fmt: skip
-    vocabulary_size: int = field(default=4000, metadata={"help": "with config_name: word pieces to learn"})
+    vocabulary_size: Count = field(default=4000, metadata={"help": "with config_name: word pieces to learn"})
     skip_from: int = field(default=6, metadata={"help": "layer whose states the head sees (6 of 12: InfoCSE 3.1)"})
-    head_layers: int = field(
+    head_layers: CountOrZero = field(
         default=2,
         metadata={"help": "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"},
     )
@@ -77,17 +79,17 @@ class PretrainArguments:
         default="masked",
         metadata={"help": "the head's [CLS] is of the masked text (InfoCSE 3.1), or of the clean one, as in stage 2"},
     )
-    aux_mask_rate: float | None = field(
+    aux_mask_rate: Share | None = field(
         default=None,
         metadata={"help": "the head gets masks of its own, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: none"},
     )
-    bow_weight: float = field(
+    bow_weight: Weight = field(
         default=0.0,
         metadata={"help": "weight of predicting the text's words from [CLS] alone (2401.11248); 0: not at all"},
     )
-    mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (Condenser)"})
+    mask_rate: Share = field(default=0.15, metadata={"help": "share of masked tokens (Condenser)"})
     whole_words: bool = field(default=True, metadata={"help": "mask whole words (Condenser)"})
-    dropout: float | None = field(
+    dropout: Rate | None = field(
         default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
     )
     packed: bool = field(default=True, metadata={"help": "compute real tokens only, the same losses in less time"})
@@ -107,7 +109,7 @@ class DataArguments:
     max_length: int = field(default=32, metadata={"help": "tokens of a sentence or block, special ones included"})
     data_dir: str = field(default="corpora", metadata={"help": "where `python -m data.prepare` puts things"})
     cache_dir: str = field(default="corpora/cache", metadata={"help": "tokenised text, keyed by content"})
-    held_out: int = field(
+    held_out: CountOrZero = field(
         default=128,
         metadata={"help": "examples that are not trained on and show at every evaluation what the model does on new "
                   "text; at most one in a hundred; 0: none"},
@@ -128,7 +130,7 @@ class ScoredArguments(DataArguments):
         default=None,
         metadata={"help": "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"},
     )
-    max_rows: int | None = field(
+    max_rows: Count | None = field(
         default=None, metadata={"help": "train on so many rows, drawn by --seed (few-shot studies); default: all"}
     )
     test_tasks: list[str] = field(

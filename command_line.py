@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser
 
 from errors import BadInput
+from ranges import ranges_of
 
 
 class Parser(HfArgumentParser):
@@ -39,7 +40,8 @@ def parse(
         hint: what else may be said of an unknown flag's name.
 
     Raises:
-        BadInput: an unknown flag or key, a value of the wrong type, a file that is not a flat YAML mapping.
+        BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
+            mapping.
     """
     parser = Parser(
         types, description=description, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -60,10 +62,22 @@ def parse(
         near = difflib.get_close_matches(name, known, n=1)
         said = hint(name) or (f"did you mean '--{near[0]}'?" if near else "--help lists all flags")
         raise BadInput(f"unknown argument '{unknown[0]}'; {said}")
-    for name, value in ((name, value) for group in parsed for name, value in vars(group).items() if name in known):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"--{name} {value}: a finite number is needed")
+    for group in parsed:
+        _refuse_values(group)
     return tuple(parsed)
+
+
+def _refuse_values(group: Any) -> None:
+    """BadInput for a number that is not finite, or not in the range that its field's type says."""
+    hints = get_type_hints(type(group), include_extras=True)
+    for name in (f.name for f in fields(group) if f.init):
+        value = getattr(group, name)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, float) and not math.isfinite(number):
+                raise BadInput(f"--{name} {number}: a finite number is needed")
+            for allowed in ranges_of(hints[name]) if number is not None else ():
+                if not allowed.holds(number):
+                    raise BadInput(f"--{name} {number}: must be {allowed.words}")
 
 
 def _refuse_repeated(argv: Sequence[str]) -> None:

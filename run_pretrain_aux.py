@@ -129,10 +129,6 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
 
 def maskings(model_args: PretrainArguments) -> tuple[Masking, Masking | None]:
     """The masks of the encoder's text, and the head's own where it has some."""
-    for name in ("mask_rate", "aux_mask_rate"):
-        rate = getattr(model_args, name)
-        if rate is not None and not 0 < rate < 1:
-            raise BadInput(f"--{name} {rate}: a share between 0 and 1 is needed")
     if model_args.head_layers == 0 and model_args.aux_mask_rate:
         raise BadInput("--aux_mask_rate: with --head_layers 0 there is no head to mask for; leave one out")
     if model_args.aux_cls == "clean" and not (model_args.head_layers or model_args.bow_weight):

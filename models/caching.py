@@ -17,7 +17,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from errors import BadInput
 from models.collectives import average, sum_over_processes
 from models.objectives.base import Batch, Encoded, Objective
 from models.training import EncoderForTraining, TrainingOutput
@@ -38,8 +37,6 @@ class GradientCache:
     """
 
     def __init__(self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]) -> None:
-        if size < 1:
-            raise BadInput(f"--chunk_size {size}: at least 1, or 0 to take the batch whole")
         self.model, self.size, self.precision = model, size, precision
 
     def backward(self, batch: Batch, scale: float = 1.0, synchronise: bool = True) -> TrainingOutput:

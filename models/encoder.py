@@ -82,12 +82,11 @@ class SentenceEncoder(PreTrainedModel):
         """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
         `rates` are dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
-        dropout operations, (B, O), in the order of `models.dropout`; `perturbation` changes the embeddings (BadInput
-        for a backbone whose embeddings are unknown); `with_tokens` asks for the last layer's states of all tokens too,
-        those of padding without meaning.
+        dropout operations, (B, O), in the order of `models.dropout`; `perturbation` changes the embeddings; with
+        `with_tokens` come the last layer's states of all tokens too, those of padding without meaning.
         """
-        if perturbation is not None and self.config.model_type not in FAMILIES:
-            raise BadInput(f"changed embeddings: knows {', '.join(FAMILIES)}, not '{self.config.model_type}'")
+        if perturbation is not None:
+            self.check_perturbation()
         return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
 
     def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
@@ -135,6 +134,11 @@ class SentenceEncoder(PreTrainedModel):
         states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         chosen = rounded((labels != IGNORED).flatten(), True)
         return states.flatten(0, 1)[chosen], labels.flatten()[chosen]
+
+    def check_perturbation(self) -> None:
+        """BadInput for a backbone whose embeddings no view can change."""
+        if self.config.model_type not in FAMILIES:
+            raise BadInput(f"--view_1, --view_2: change {', '.join(FAMILIES)} only, not '{self.config.model_type}'")
 
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""

@@ -67,8 +67,6 @@ class BatchNormMLP(nn.Module):
             nn.init.normal_(linear.weight, std=init_std)
 
     def forward(self, pooled: Tensor) -> Tensor:
-        if self.training and len(pooled) < 2:
-            raise BadInput("--projection batch_norm: a batch of one vector has no statistics; use another or more rows")
         return self.outer_norm(self.outer(torch.relu(self.inner_norm(self.inner(pooled)))))
 
     def dense_layers(self) -> list[Dense]:

@@ -7,7 +7,6 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
 from models.loading import without_pooler
 
 
@@ -24,8 +23,6 @@ class MomentumEncoder(nn.Module):
 
     def __init__(self, encoder: nn.Module, projection: nn.Module | None, momentum: float, mode: str, init: str) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise BadInput(f"--momentum {momentum}: from 0 to below 1")
         self.encoder = copy.deepcopy(encoder)
         self.projection = copy.deepcopy(projection)
         if init == "random":

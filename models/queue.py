@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
-
 
 class VectorQueue(nn.Module):
     """The last `size` vectors pushed, (size, width); empty at the start (MoCo, arXiv 1911.05722, section 3.2).
@@ -16,8 +14,6 @@ class VectorQueue(nn.Module):
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
-        if size < 1:
-            raise BadInput(f"--queue_size {size}: at least 1")
         self.register_buffer("vectors", torch.zeros(size, width))
         self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all, so the next place is its remainder
         self._full = False  # what is full stays full: no device has to be asked again

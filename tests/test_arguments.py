@@ -1,4 +1,6 @@
+from dataclasses import field, make_dataclass
 from itertools import pairwise
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,9 +9,12 @@ from hypothesis import strategies as st
 from arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
 from command_line import find_files, parse, peek, read_config
 from errors import BadInput
+from ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
+from training.registry import SCRIPTS, load_method, method_names
 from training.run_arguments import RunArguments
 from training.trajectory import is_longer
 
+METHODS = [load_method(script, name).Arguments for script in SCRIPTS for name in method_names(script)]
 TYPES = (ModelArguments, SentenceArguments, RunArguments)
 
 
@@ -296,6 +301,30 @@ def test_training_arguments_out_of_range_are_refused_by_name(name, value):
 def test_a_number_that_is_none_is_refused_in_every_group(config):
     for value in ("nan", "inf"):
         assert refused("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: a finite number is needed"
+
+
+@pytest.mark.parametrize("kind", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
+def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(kind):
+    """Every number of a method says its range: nothing else would look at a negative weight."""
+    hints = get_type_hints(kind, include_extras=True)
+    numbers = {name for name, plain in get_type_hints(kind).items() if {int, float} & {plain, *get_args(plain)}}
+    ranged = {name for name in numbers if [*ranges_of(hints[name])]}
+    assert numbers - ranged <= {"hard_negative_weight", "skip_from"}  # a logarithm; a layer, looked up in the model
+    for name in ranged:
+        with pytest.raises(BadInput, match=f"--{name} -1(.0)?: must be "):
+            parse([f"--{name}=-1"], (kind,), "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused", "taken"),
+    [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share, "0", "0.999"), (Share, "1", "1e-9"),
+     (Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")],
+)  # fmt: skip
+def test_the_ends_of_the_ranges(kind, refused, taken):
+    arguments = make_dataclass("Arguments", [("value", kind, field(default=None))])
+    assert parse([f"--value={taken}"], (arguments,), "")[0].value in (float(taken), [float(taken)])
+    with pytest.raises(BadInput, match=f"--value {refused}(.0)?: must be "):
+        parse([f"--value={refused}"], (arguments,), "")
 
 
 def test_a_flag_given_twice_is_refused(config):

@@ -117,6 +117,8 @@ def make_collator(method, method_args, data_args: ScoredArguments, corpus, token
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views(method_args)
+    if any(view.perturb for view in views):
+        model.encoder.check_perturbation()
     if corpus.labels is None and corpus.columns > len(views):
         made = method.masking(method_args) or any(view.edit or view.perturb for view in views)
         most = len(views) if made else max(len(views), getattr(method, "COLUMNS", 1))
@@ -142,7 +144,9 @@ def _drops(config) -> bool:
 def make_trainer(
     model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0, held_out: int = 0
 ) -> EmbeddingTrainer:
-    """The Trainer with its dev score and what to do when it improves."""
+    """The Trainer with its dev score and what to do when it improves; BadInput for batches that teach nothing."""
+    for objective in model.objectives:
+        objective.check_batch(args.per_device_train_batch_size * args.world_size)
     if args.gradient_accumulation_steps > 1:
         logger.warning(
             "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "

@@ -187,8 +187,6 @@ def _settings(group: Any) -> dict[str, Any]:
 
 def set_dropout(config, rate: float | None) -> None:
     """Give every dropout rate of a configuration one value; None leaves the checkpoint's own."""
-    if rate is not None and not 0 <= rate < 1:
-        raise BadInput(f"--dropout {rate}: from 0 to below 1")
     for name in DROPOUT:
         if rate is not None and hasattr(config, name):
             setattr(config, name, rate)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import BadInput
+from models.contrast import NO_NEGATIVES
 
 
 @dataclass
@@ -80,14 +81,25 @@ class Term(NamedTuple):
 
 
 class Objective(nn.Module):
-    """A part of the training loss that owns the networks and buffers it needs beside the encoder."""
+    """A part of the training loss that owns the networks and buffers it needs beside the encoder.
+
+    Attributes:
+        reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
+        compares: whether it tells a batch's sentences from each other, so that one alone teaches nothing.
+    """
 
     reads_projection = False
     reads_tokens = False
+    compares = False
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         """Named terms of the loss for one batch."""
         raise NotImplementedError
+
+    def check_batch(self, count: int) -> None:
+        """BadInput where batches of `count` sentences, of all processes, are too small for the loss."""
+        if self.compares and count < 2:
+            raise BadInput(NO_NEGATIVES)
 
     def tokens(self, batch: Batch) -> Tensor | None:
         """How many tokens of the batch the loss is a mean over, (); None where it needs the batch as a whole.

@@ -12,11 +12,10 @@ from typing import Literal, get_args
 import numpy as np
 from torch import Tensor, nn
 
-from errors import BadInput
 from models.contrast import nt_xent
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.objectives.simcse import check_temperature
+from ranges import Positive, Rate, Weight
 from views import Masking, Perturbed, View
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
@@ -31,11 +30,11 @@ class Arguments:
 
     view_1: Change = field(default="feature_cutoff", metadata={"help": "change of the first copy (script, Figure 5)"})
     view_2: Change = field(default="shuffle", metadata={"help": "change of the second copy (script, Figure 5)"})
-    token_cutoff: float = field(default=0.15, metadata={"help": "share of tokens that become zero (section 4.1)"})
-    feature_cutoff: float = field(default=0.2, metadata={"help": "share of features that become zero (section 4.1)"})
-    embedding_dropout: float = field(default=0.2, metadata={"help": "chance of a value to become zero (section 4.1)"})
-    temperature: float = field(default=0.1, metadata={"help": "tau: cosines are divided by it (section 4.1)"})
-    contrastive_weight: float = field(
+    token_cutoff: Rate = field(default=0.15, metadata={"help": "share of tokens that become zero (section 4.1)"})
+    feature_cutoff: Rate = field(default=0.2, metadata={"help": "share of features that become zero (section 4.1)"})
+    embedding_dropout: Rate = field(default=0.2, metadata={"help": "chance of a value to become zero (section 4.1)"})
+    temperature: Positive = field(default=0.1, metadata={"help": "tau: cosines are divided by it (section 4.1)"})
+    contrastive_weight: Weight = field(
         default=0.15, metadata={"help": "alpha; the code applies it also where there is no other loss"}
     )
     directions: Literal["sum", "mean"] = field(
@@ -64,19 +63,11 @@ def perturb(
 
 
 def view(args: Arguments, change: Change) -> View:
-    """A copy with one change.
-
-    Raises:
-        BadInput: a rate outside [0, 1): everything would be zero.
-    """
-    rates = {name: getattr(args, name) for name in ("token_cutoff", "feature_cutoff", "embedding_dropout")}
-    for name, rate in rates.items():
-        if not 0 <= rate < 1:
-            raise BadInput(f"--{name} {rate}: from 0 to below 1")
+    """A copy with one change."""
     if change == "none":
         return View()
-    token, feature, element = rates.values()
-    return View(perturb=partial(perturb, change=change, token=token, feature=feature, element=element))
+    rates = {"token": args.token_cutoff, "feature": args.feature_cutoff, "element": args.embedding_dropout}
+    return View(perturb=partial(perturb, change=change, **rates))
 
 
 def views(args: Arguments) -> list[View]:
@@ -93,10 +84,10 @@ class NTXent(Objective):
     """Symmetric contrastive loss of two views (equation 1)."""
 
     reads_projection = True
+    compares = True
 
     def __init__(self, temperature: float, weight: float, directions: Literal["sum", "mean"]) -> None:
         super().__init__()
-        check_temperature(temperature)
         self.temperature = temperature
         self.weight = weight
         self.factor = {"sum": 2.0, "mean": 1.0}[directions]

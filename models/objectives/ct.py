@@ -27,6 +27,7 @@ from errors import BadInput
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
+from ranges import Count
 from views import Masking, View
 
 
@@ -36,13 +37,11 @@ class Arguments:
 
     _argument_group_name = "method"
 
-    negatives: int = field(default=7, metadata={"help": "K: pairs of different sentences for an identical one (paper)"})
+    negatives: Count = field(default=7, metadata={"help": "K: pairs of different sentences for an equal one (paper)"})
 
 
 def views(args: Arguments) -> list[View]:
     """One: dropout is no augmentation here, and is off in the official code."""
-    if args.negatives < 1:
-        raise BadInput(f"--negatives {args.negatives}: at least 1")
     return [View()]
 
 
@@ -96,6 +95,9 @@ class ContrastiveTension(Objective):
         super().__init__()
         self.second = second
         self.negatives = negatives
+
+    def check_batch(self, count: int) -> None:
+        pairing(count, self.negatives)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         pooled = self.second(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).pooled

@@ -26,6 +26,7 @@ from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable, use_packing
+from ranges import Share, Weight
 from views import IGNORED, Masking, View
 
 TOKENS = 1024  # whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
@@ -39,8 +40,8 @@ class Arguments(simcse.Arguments):
         default="distilbert-base-uncased",
         metadata={"help": "masked language model that rewrites; the same vocabulary as the encoder"},
     )
-    rtd_weight: float = field(default=0.005, metadata={"help": "lambda of the detection loss (run_diffcse.sh)"})
-    rtd_mask_rate: float = field(default=0.30, metadata={"help": "share of masked tokens (run_diffcse.sh)"})
+    rtd_weight: Weight = field(default=0.005, metadata={"help": "lambda of the detection loss (run_diffcse.sh)"})
+    rtd_mask_rate: Share = field(default=0.30, metadata={"help": "share of masked tokens (run_diffcse.sh)"})
     rtd_tokens: Literal["argmax", "sample"] = field(
         default="argmax", metadata={"help": "the generator's likeliest token (code), or one drawn from it (paper)"}
     )
@@ -63,8 +64,6 @@ def views(args: Arguments) -> list[View]:
 
 def masking(args: Arguments) -> tuple[Masking, ...]:
     """A masked twin of both views for the generator."""
-    if not 0 < args.rtd_mask_rate < 1:
-        raise BadInput(f"--rtd_mask_rate {args.rtd_mask_rate}: a share between 0 and 1 is needed")
     return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
 
 

@@ -15,8 +15,9 @@ from torch import nn
 from errors import BadInput
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
-from models.objectives import moco, simcse
+from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective, Term
+from ranges import Count, Rate
 from views import Masking, View
 
 
@@ -24,13 +25,13 @@ from views import Masking, View
 class Arguments(moco.Arguments):
     """ESimCSE's options; defaults are those of the official code for bert-base."""
 
-    queue_size: int = field(default=160, metadata={"help": "2.5 batches of 64 (section 4.2 and the code)"})
-    momentum: float = field(default=0.995, metadata={"help": "of the key encoder (section 4.2)"})
+    queue_size: Count = field(default=160, metadata={"help": "2.5 batches of 64 (section 4.2 and the code)"})
+    momentum: Rate = field(default=0.995, metadata={"help": "of the key encoder (section 4.2)"})
     momentum_mode: Literal["train", "eval"] = field(default="eval", metadata={"help": "eval: dropout off, as coded"})
     queue_head: Literal["momentum", "online", "none"] = field(
         default="online", metadata={"help": "online: keys pass the trained head, as coded"}
     )
-    repeat_rate: float = field(default=0.32, metadata={"help": "dup_rate: at most this share is repeated (Table 8)"})
+    repeat_rate: Rate = field(default=0.32, metadata={"help": "dup_rate: at most this share is repeated (Table 8)"})
     repeat_unit: Literal["subword", "word"] = field(default="subword", metadata={"help": "what is repeated"})
     repeat_count: Literal["code", "paper"] = field(
         default="code",
@@ -72,8 +73,6 @@ def _below(count: int, rate: float, unit: str) -> int:
 
 def views(args: Arguments) -> list[View]:
     """The sentence, and the sentence with repetitions."""
-    if not 0 <= args.repeat_rate < 1:
-        raise BadInput(f"--repeat_rate {args.repeat_rate}: from 0 to below 1")
     edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
     return [View(), View(edit, words=args.repeat_unit == "word")]
 
@@ -87,6 +86,7 @@ class QueuedContrastive(Objective):
     """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
 
     reads_projection = True
+    compares = True
 
     def __init__(self, memory: moco.Memory, temperature: float) -> None:
         super().__init__()
@@ -105,7 +105,6 @@ class QueuedContrastive(Objective):
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """One contrastive objective with a memory."""
-    simcse.check_temperature(args.temperature)
     if args.queue_head == "none":
         raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
     return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]

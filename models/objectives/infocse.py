@@ -24,6 +24,7 @@ from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable
 from models.vocabulary_loss import packed_token_loss
+from ranges import Count, Share, Weight
 from views import IGNORED, Masking, View
 
 COLUMNS = 3  # sentences of a row that are read: as SimCSE, without the auxiliary loss
@@ -33,13 +34,13 @@ COLUMNS = 3  # sentences of a row that are read: as SimCSE, without the auxiliar
 class Arguments(simcse.Arguments):
     """Options of the auxiliary objective; defaults are those of the official code for bert-base."""
 
-    aux_weight: float = field(
+    aux_weight: Weight = field(
         default=1e-5, metadata={"help": "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE"}
     )
-    contrastive_weight: float = field(
+    contrastive_weight: Weight = field(
         default=1.0, metadata={"help": "weight of the contrastive loss; 0 is the row without it in Table 5"}
     )
-    mask_rate: float = field(default=0.4, metadata={"help": "share of masked tokens (Table 7)"})
+    mask_rate: Share = field(default=0.4, metadata={"help": "share of masked tokens (Table 7)"})
     mask_recipe: Literal["bert", "mask"] = field(
         default="bert",
         metadata={"help": "bert: 80/10/10 as the official code; mask: all (section 2 of the paper)"},
@@ -53,7 +54,7 @@ class Arguments(simcse.Arguments):
         metadata={"help": "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"},
     )
     skip_from: int = field(default=6, metadata={"help": "frozen lower layers; the same as in stage 1"})
-    head_layers: int = field(default=2, metadata={"help": "layers of the auxiliary head; the same as in stage 1"})
+    head_layers: Count = field(default=2, metadata={"help": "layers of the auxiliary head; the same as in stage 1"})
     aux_detach: bool = field(default=True, metadata={"help": "freeze the lower layers (Table 6: --no_aux_detach)"})
     aux_frozen_eval: bool = field(
         default=True, metadata={"help": "no dropout in the frozen layers (official: on for base, off for large)"}
@@ -69,8 +70,6 @@ def masking(args: Arguments) -> tuple[Masking, ...]:
     """A masked twin of one or both views; none when its loss has no weight."""
     if args.aux_weight == 0:
         return ()
-    if not 0 < args.mask_rate < 1:
-        raise BadInput(f"--mask_rate {args.mask_rate}: a share between 0 and 1 is needed")
     return (Masking(args.mask_rate, args.mask_recipe, views=(0, 1) if args.aux_views == "both" else (0,)),)
 
 

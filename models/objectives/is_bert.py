@@ -26,6 +26,7 @@ from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
 from models.pooling import masked_mean
+from ranges import Count
 from views import Masking, View
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
@@ -37,7 +38,7 @@ class Arguments:
 
     _argument_group_name = "method"
 
-    filters: int = field(default=256, metadata={"help": "of each width 1, 3, 5 (section 4.1 and the code)"})
+    filters: Count = field(default=256, metadata={"help": "of each width 1, 3, 5 (section 4.1 and the code)"})
     activation: Literal["none", "relu"] = field(
         default="none", metadata={"help": "behind the convolutions: none (code) or relu (section 3.2)"}
     )
@@ -100,6 +101,7 @@ class MutualInformation(Objective):
     """The loss over all tokens of this process and the sentences of all."""
 
     reads_tokens = True
+    compares = True
 
     def __init__(self, local: LocalFeatures) -> None:
         super().__init__()

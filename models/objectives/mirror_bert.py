@@ -15,11 +15,10 @@ from functools import partial
 import numpy as np
 from torch import nn
 
-from errors import BadInput
 from models.contrast import nt_xent
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.objectives.simcse import check_temperature
+from ranges import CountOrZero, Positive
 from views import MASK, Masking, View
 
 SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
@@ -31,8 +30,8 @@ class Arguments:
 
     _argument_group_name = "method"
 
-    temperature: float = field(default=0.04, metadata={"help": "tau (mirror_sentence_bert.sh)"})
-    span_tokens: int = field(
+    temperature: Positive = field(default=0.04, metadata={"help": "tau (mirror_sentence_bert.sh)"})
+    span_tokens: CountOrZero = field(
         default=2, metadata={"help": "tokens that one mask token replaces (ours; code: 5 characters); 0: none"}
     )
 
@@ -50,8 +49,6 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
 
 def views(args: Arguments) -> list[View]:
     """The sentence, and the sentence with a masked span."""
-    if args.span_tokens < 0:
-        raise BadInput(f"--span_tokens {args.span_tokens}: at least 1, or 0 to mask nothing")
     return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
 
 
@@ -64,10 +61,10 @@ class BothWays(Objective):
     """NT-Xent of the two views (equation 1, with both views as anchors, as coded)."""
 
     reads_projection = True
+    compares = True
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        check_temperature(temperature)
         self.temperature = temperature
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:

@@ -24,6 +24,7 @@ from models.momentum import MomentumEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.queue import VectorQueue
+from ranges import Count, Rate
 from views import Masking, View
 
 COLUMNS = 2  # sentences of a row that are read: a sentence and its positive
@@ -33,8 +34,8 @@ COLUMNS = 2  # sentences of a row that are read: a sentence and its positive
 class Arguments(simcse.Arguments):
     """Options of the momentum encoder and its queue."""
 
-    queue_size: int = field(default=65536, metadata={"help": "keys that are kept as negatives (MoCo: 65536)"})
-    momentum: float = field(default=0.999, metadata={"help": "m of the key encoder's moving average (MoCo: 0.999)"})
+    queue_size: Count = field(default=65536, metadata={"help": "keys that are kept as negatives (MoCo: 65536)"})
+    momentum: Rate = field(default=0.999, metadata={"help": "m of the key encoder's moving average (MoCo: 0.999)"})
     momentum_mode: Literal["train", "eval"] = field(
         default="train", metadata={"help": "key encoder with dropout (train) or without (eval)"}
     )
@@ -82,6 +83,7 @@ class MomentumContrast(Objective):
     """InfoNCE of sentences against the momentum encoder's keys, of the second of a pair, and the queue."""
 
     reads_projection = True
+    compares = True
 
     def __init__(self, memory: Memory, temperature: float) -> None:
         super().__init__()
@@ -102,5 +104,4 @@ class MomentumContrast(Objective):
 
 def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
     """One contrastive objective with a memory."""
-    simcse.check_temperature(args.temperature)
     return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]

@@ -20,6 +20,7 @@ from errors import BadInput
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Objective
+from ranges import Positive, Rate
 from views import Masking, Rates, View
 
 COLUMNS = 3  # sentences of a row that are read: as SimCSE
@@ -32,11 +33,11 @@ class Arguments(simcse.Arguments):
     rate_distribution: Literal["uniform", "beta", "list"] = field(
         default="uniform", metadata={"help": "uniform and beta lie between rate_low and rate_high"}
     )
-    rate_low: float = field(default=0.0, metadata={"help": "lowest dropout rate (ours: the mean is BERT's 0.1)"})
-    rate_high: float = field(default=0.2, metadata={"help": "highest dropout rate (ours)"})
-    rate_a: float = field(default=2.0, metadata={"help": "beta: first shape parameter (ours)"})
-    rate_b: float = field(default=2.0, metadata={"help": "beta: second shape parameter (ours)"})
-    rate_values: list[float] = field(
+    rate_low: Rate = field(default=0.0, metadata={"help": "lowest dropout rate (ours: the mean is BERT's 0.1)"})
+    rate_high: Rate = field(default=0.2, metadata={"help": "highest dropout rate (ours)"})
+    rate_a: Positive = field(default=2.0, metadata={"help": "beta: first shape parameter (ours)"})
+    rate_b: Positive = field(default=2.0, metadata={"help": "beta: second shape parameter (ours)"})
+    rate_values: list[Rate] = field(
         default_factory=lambda: [0.05, 0.1, 0.15], metadata={"help": "list: one of these, each as likely (ours)"}
     )
     per_sentence: bool = field(default=False, metadata={"help": 'a rate a sentence ("w/ sd" in Table 1)'})
@@ -55,13 +56,8 @@ def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
 
 def views(args: Arguments) -> list[View]:
     """Two views, each with rates of its own."""
-    ends = args.rate_values if args.rate_distribution == "list" else [args.rate_low, args.rate_high]
-    if not ends or not all(0 <= rate < 1 for rate in ends):
-        raise BadInput(f"dropout rates {ends}: each from 0 to below 1")
     if args.rate_low > args.rate_high:
         raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
-    if args.rate_distribution == "beta" and not min(args.rate_a, args.rate_b) > 0:
-        raise BadInput(f"--rate_a {args.rate_a} --rate_b {args.rate_b}: must be above 0")
     rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
     return [View(dropout=rates) for _ in range(2)]
 

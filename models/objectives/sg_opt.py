@@ -28,7 +28,7 @@ from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.objectives.simcse import check_temperature
+from ranges import Positive, Weight
 from views import Masking, View
 
 
@@ -38,8 +38,8 @@ class Arguments:
 
     _argument_group_name = "method"
 
-    temperature: float = field(default=0.01, metadata={"help": "tau (section 4.1 and the code)"})
-    distance_weight: float = field(
+    temperature: Positive = field(default=0.01, metadata={"help": "tau (section 4.1 and the code)"})
+    distance_weight: Weight = field(
         default=0.1, metadata={"help": "lambda of the squared distance of the weights from the start (code)"}
     )
     freeze_embeddings: bool = field(default=True, metadata={"help": "the embeddings are not trained, as coded"})
@@ -89,10 +89,10 @@ class SelfGuided(Objective):
     """
 
     reads_projection = True
+    compares = True
 
     def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
         super().__init__()
-        check_temperature(args.temperature)
         self.start = start.requires_grad_(False)
         self.args = args
 

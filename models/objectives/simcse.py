@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from errors import BadInput
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
+from ranges import Positive
 from views import Masking, View
 
 COLUMNS = 3  # sentences of a row that are read: a sentence, its positive and a hard negative
@@ -24,7 +24,7 @@ class Arguments:
 
     _argument_group_name = "method"
 
-    temperature: float = field(
+    temperature: Positive = field(
         default=0.05, metadata={"help": "tau: cosines are divided by it (SimCSE section 3 and Table D.1)"}
     )
     hard_negative_weight: float = field(
@@ -43,20 +43,14 @@ def masking(args: Arguments) -> tuple[Masking, ...]:
     return ()
 
 
-def check_temperature(temperature: float) -> None:
-    """Refuse what cosines cannot be divided by."""
-    if not temperature > 0:
-        raise BadInput(f"--temperature {temperature}: must be above 0")
-
-
 class Contrastive(Objective):
     """InfoNCE of the first view against the second; a third column holds hard negatives (SimCSE equation 5)."""
 
     reads_projection = True
+    compares = True
 
     def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
-        check_temperature(temperature)
         self.temperature = temperature
         self.weight = weight
         self.hard_negative_weight = hard_negative_weight

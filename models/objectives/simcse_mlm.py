@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from errors import BadInput
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.vocabulary_loss import packed_token_loss
+from ranges import Share, Weight
 from views import IGNORED, Masking, View
 
 
@@ -23,10 +23,10 @@ from views import IGNORED, Masking, View
 class Arguments(simcse.Arguments):
     """Options of the language model term."""
 
-    mlm_weight: float = field(
+    mlm_weight: Weight = field(
         default=0.1, metadata={"help": "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)"}
     )
-    mask_rate: float = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
+    mask_rate: Share = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
 
 
 def views(args: Arguments) -> list[View]:
@@ -36,8 +36,6 @@ def views(args: Arguments) -> list[View]:
 
 def masking(args: Arguments) -> tuple[Masking, ...]:
     """A masked twin of both views, as in SimCSE's code."""
-    if not 0 < args.mask_rate < 1:
-        raise BadInput(f"--mask_rate {args.mask_rate}: a share between 0 and 1 is needed")
     return (Masking(args.mask_rate, views=(0, 1)),)
 
 

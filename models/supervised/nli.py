@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from errors import BadInput
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives import consert
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.perturb import Perturbation
+from ranges import Rate, Weight
 from views import Masking, View
 
 CLASSES = 3
@@ -32,15 +32,15 @@ class Arguments(consert.Arguments):
 
     view_1: Change = field(default="none", metadata={"help": "change of the first copy of each text"})
     view_2: Change = field(default="token_cutoff", metadata={"help": "change of the second; adversarial: section 3.2"})
-    token_cutoff: float = field(default=0.1, metadata={"help": "share of tokens that become zero (joint script)"})
-    contrastive_weight: float = field(
+    token_cutoff: Rate = field(default=0.1, metadata={"help": "share of tokens that become zero (joint script)"})
+    contrastive_weight: Weight = field(
         default=0.15, metadata={"help": "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone"}
     )
     features: Literal["paper", "code"] = field(
         default="paper",
         metadata={"help": "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"},
     )
-    adversarial_size: float = field(
+    adversarial_size: Weight = field(
         default=1.0,
         metadata={"help": "length of the adversarial change of a text's embeddings (code: of each token's)"},
     )
@@ -81,7 +81,7 @@ class Classified(Objective):
     def __init__(self, args: Arguments, width: int) -> None:
         super().__init__()
         self.args = args
-        self.reads_projection = args.contrastive_weight > 0
+        self.reads_projection = self.compares = args.contrastive_weight > 0
         # With torch's own initialisation, as in the official code and in SBERT's.
         self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
         self.contrast = consert.NTXent(args.temperature, args.contrastive_weight, args.directions)
@@ -124,9 +124,8 @@ def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | Non
     """One objective: both losses read the same vectors.
 
     Raises:
-        BadInput: a negative weight or size.
+        BadInput: an adversarial view of a backbone whose embeddings are unknown.
     """
-    for name in ("contrastive_weight", "adversarial_size"):
-        if not getattr(args, name) >= 0:
-            raise BadInput(f"--{name} {getattr(args, name)}: from 0")
+    if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):
+        encoder.check_perturbation()
     return [Classified(args, encoder.config.hidden_size)]

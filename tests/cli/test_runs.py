@@ -10,19 +10,24 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
 import run_pretrain_aux
+import run_sup
 import run_unsup
 from errors import BadInput, CheckpointRefused
 from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
 from training.lifecycle import Run
-from training.registry import OLD_NAMES
+from training.registry import OLD_NAMES, method_names
 from training.run_arguments import RunArguments
 
 
 def same_weights(one, other):
     a, b = load_file(one), load_file(other)
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def script_main(method):
+    return run_sup.main if method == "nli" else run_unsup.main
 
 
 def history(folder):
@@ -315,13 +320,35 @@ def test_a_resumed_run_saves_and_logs_as_often_as_it_is_told_now(unsup, tmp_path
     assert [line["step"] for line in history(tmp_path / "run") if "contrastive" in line] == [3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("method", ["simcse", "consert", "sg_opt", "is_bert"])
-def test_a_batch_of_one_is_refused(unsup, method):
-    with pytest.raises(BadInput, match="a batch of one sentence has no negatives"):
-        run_unsup.main(unsup(method=method, per_device_train_batch_size=1, projection="none"))
-    if method == "sg_opt":
-        with pytest.raises(BadInput, match="batch_norm: a batch of one vector has no statistics"):
-            run_unsup.main(unsup(method=method, per_device_train_batch_size=1, projection="batch_norm"))
+@pytest.mark.parametrize("flags", [{}, {"dry_run": "true"}], ids=["run", "dry run"])
+@pytest.mark.parametrize("method", [*method_names("run_unsup.py"), "nli"])
+def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method, flags):
+    said = "of 1 sentences 0 are left" if method == "ct" else "a batch of one sentence has no negatives"
+    with pytest.raises(BadInput, match=said):
+        script_main(method)(unsup(method=method, per_device_train_batch_size=1, **flags))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_compares_no_sentences_takes_a_batch_of_one(unsup, tmp_path):
+    flags = {"per_device_train_batch_size": 1, "max_steps": 1, "contrastive_weight": 0}
+    run_unsup.main(unsup("infocse", projection="none", **flags))
+    run_sup.main(unsup("nli", "nli", projection="none", **flags))
+    assert (tmp_path / "infocse" / "scores.json").exists() and (tmp_path / "nli" / "scores.json").exists()
+
+
+@pytest.mark.parametrize("flags", [{}, {"dry_run": "true"}], ids=["run", "dry run"])
+@pytest.mark.parametrize("method", ["consert", "nli"])
+def test_views_that_change_an_unknown_backbone_are_refused_before_the_run_begins(unsup, tmp_path, bert_tokenizer,
+                                                                                 method, flags):  # fmt: skip
+    from transformers import DistilBertConfig, DistilBertModel
+
+    DistilBertModel(DistilBertConfig(vocab_size=len(bert_tokenizer), dim=32, n_layers=1, n_heads=4, hidden_dim=64,
+                                     max_position_embeddings=64)).save_pretrained(tmp_path / "distil")  # fmt: skip
+    bert_tokenizer.save_pretrained(tmp_path / "distil")
+    view = {"view_2": "none"} if method == "nli" else {}  # beside its adversarial one
+    with pytest.raises(BadInput, match="--view_1, --view_2: change bert, "):
+        script_main(method)(unsup(method=method, model_name_or_path=tmp_path / "distil", **view, **flags))
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
@@ -391,6 +418,9 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys,
         ({"method": "simsce"}, "choose one of consert, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
         ({"chunk_size": -1}, "--chunk_size -1"),
+        ({"aux_weight": -1}, "--aux_weight -1.0: must be 0 or more"),
+        ({"method": "consert", "temperature": 0}, "--temperature 0.0: must be above 0"),
+        ({"method": "s_simcse", "rate_values": 1.5}, "--rate_values 1.5: must be from 0 to below 1"),
         ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),
         ({"pooling": "max"}, "pooling 'max' is unknown"),
         ({"projection": "mlp"}, "projection 'mlp' is unknown"),
@@ -532,7 +562,7 @@ def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("rate", ["1.5", "-0.1", "1"])
 def test_a_dropout_rate_that_is_none_is_refused_by_its_flag(unsup, rate):
-    with pytest.raises(BadInput, match=f"--dropout {float(rate)}: from 0 to below 1"):
+    with pytest.raises(BadInput, match=f"--dropout {float(rate)}: must be from 0 to below 1"):
         run_unsup.main(unsup(dropout=rate))
 
 

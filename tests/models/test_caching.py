@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from errors import BadInput
 from models.caching import GradientCache
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -244,8 +243,3 @@ def test_autocast_gives_the_weights_a_gradient(tiny_bert):
     loss.backward()
     one, two = (torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad]) for m in (again, model))
     assert torch.cosine_similarity(one, two, dim=0) > 0.95
-
-
-def test_a_chunk_holds_at_least_one_sentence(tiny_bert):
-    with pytest.raises(BadInput, match="--chunk_size -1"):
-        GradientCache(build(str(tiny_bert), "simcse"), -1, nullcontext)

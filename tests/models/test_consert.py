@@ -79,18 +79,6 @@ def test_none_is_the_plain_sentence():
     assert consert.view(consert.Arguments(), "none").perturb is None
 
 
-@pytest.mark.parametrize("name", ["token_cutoff", "feature_cutoff", "embedding_dropout"])
-@pytest.mark.parametrize("rate", [1.0, -0.1, math.nan])
-def test_a_rate_that_leaves_nothing_is_refused(name, rate):
-    with pytest.raises(BadInput, match=f"--{name}"):
-        consert.views(consert.Arguments(**{name: rate}))
-
-
-def test_a_temperature_of_zero_is_refused():
-    with pytest.raises(BadInput, match="--temperature 0"):
-        consert.build(consert.Arguments(temperature=0), None, None, "")
-
-
 @pytest.fixture(params=["bert", "roberta"])
 def folder(request):
     return str(request.getfixturevalue(f"tiny_{request.param}"))

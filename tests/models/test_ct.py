@@ -95,5 +95,3 @@ def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
 def test_what_it_cannot_use_is_refused(tiny_bert):
     with pytest.raises(BadInput, match="--projection none"):
         ct.build(ct.Arguments(), None, torch.nn.Linear(2, 2), "")
-    with pytest.raises(BadInput, match="--negatives 0"):
-        ct.views(ct.Arguments(negatives=0))

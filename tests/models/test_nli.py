@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from errors import BadInput
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives.base import Batch, Encoded
@@ -129,12 +128,6 @@ def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(e
     made(encode(encoder, rows), rows)["contrastive"].value.backward()
     assert made.classifier.weight.grad is None  # the change is a number, no graph
     assert all(p.grad is not None for p in encoder.backbone.encoder.parameters())
-
-
-@pytest.mark.parametrize("name", ["contrastive_weight", "adversarial_size"])
-def test_a_negative_weight_or_size_is_refused(encoder, name):
-    with pytest.raises(BadInput, match=f"--{name} -1"):
-        nli.build(nli.Arguments(**{name: -1.0}), encoder, None, "")
 
 
 def test_two_plain_views_are_two_copies():

@@ -193,15 +193,6 @@ def test_rates_have_the_distribution_asked_for():
     assert np.unique(listed).tolist() == [0.1, 0.3]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"rate_high": 1.0}, "from 0 to below 1"),
-        ({"rate_low": 0.3}, "--rate_low 0.3 is above"),
-        ({"rate_distribution": "list", "rate_values": []}, "dropout rates"),
-        ({"rate_distribution": "beta", "rate_a": 0.0}, "must be above 0"),
-    ],
-)
-def test_bad_rates_are_refused(options, said):
-    with pytest.raises(BadInput, match=said):
-        s_simcse.views(s_simcse.Arguments(**options))
+def test_a_lowest_rate_above_the_highest_is_refused():
+    with pytest.raises(BadInput, match=r"--rate_low 0\.3 is above"):
+        s_simcse.views(s_simcse.Arguments(rate_low=0.3))
