@@ -1,0 +1,129 @@
+"""Which option of stage 1 makes the auxiliary network read the sentence vector, and after how many tokens.
+
+The gap is the auxiliary loss with a neighbour's [CLS] less the loss with the own one, in nats, on held-out text: how
+much the vector really tells. Finished runs are kept: the command may be stopped and typed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from errors import ProjectError
+from eval.kept import writing
+from eval.report import markdown
+from tables.cells import CONFIGS, ROOT, finished
+from training.stopping import run_to_its_end
+
+CLEAR = 0.3  # nats
+CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
+TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}
+ALL = CLEAN | LOWEST | OFTEN | TOP
+SETTINGS: dict[str, dict[str, str]] = {
+    "published": {},
+    "clean [CLS]": CLEAN,
+    "over embeddings": LOWEST,
+    "own masks 50 %": OFTEN,
+    "from the encoder's top": TOP,
+    "one layer": ONE_LAYER,
+    "bag of words": WORDS,
+    "over embeddings, clean": LOWEST | CLEAN,
+    "over embeddings, own masks": LOWEST | OFTEN,
+    "over embeddings, from the top": LOWEST | TOP,
+    "over embeddings, from the top, clean": LOWEST | TOP | CLEAN,
+    "over embeddings, from the top, own masks": LOWEST | TOP | OFTEN,
+    "all four": ALL,
+    "all four, one layer": ALL | ONE_LAYER,
+    "all but over embeddings": CLEAN | OFTEN | TOP,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--model", required=True, help="masked language model that every run starts from")
+    parser.add_argument("--data_dir", default="corpora")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--steps", default="60", help="of every run")
+    parser.add_argument("--every", default="10", help="steps between two looks at the gap")
+    parser.add_argument("--folder", default="runs/gap", help="where the runs go")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row a look: setting, tokens, losses, gap."""
+    found = []
+    for name in args.settings:
+        folder = Path(args.folder) / f"{name.replace(' ', '-').replace(',', '')}_steps-{args.steps}_seed-{args.seed}"
+        record = pre_trained(folder, {
+            "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
+            "seed": args.seed, "max_steps": args.steps, "save_steps": args.steps, "eval_steps": args.every,
+            "bf16": str(not args.float32).lower(), **SETTINGS[name],
+        })  # fmt: skip
+        facts = {key: record[key] for key in ("commit", "versions", "hardware")}
+        found += [{"name": name, "seed": args.seed, **look, **facts} for look in looks(folder)]
+    if args.figure:
+        draw(found, Path(args.figure))
+    return found
+
+
+def pre_trained(folder: Path, flags: Mapping[str, str]) -> dict:
+    """The record of a run of stage 1 with these flags, trained now where it is not there."""
+    if finished(folder) is None:
+        given = {**flags, "output_dir": str(folder), "use_cpu": "true", "disable_tqdm": "true"}
+        command = [sys.executable, str(ROOT / "run_pretrain_aux.py"), *(f"--{k}={v}" for k, v in given.items())]
+        if code := run_to_its_end(command, stdout=sys.stderr):
+            error = ProjectError(f"{' '.join(command[1:])} stopped with {code}; the same command goes on there")
+            error.exit_code = max(code, 1)
+            raise error
+    return finished(folder)
+
+
+def looks(folder: Path) -> list[dict]:
+    """What a run's log says of the auxiliary network at every evaluation."""
+    found = []
+    for line in map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()):
+        if "eval_aux_mlm" in line:
+            own, other = line["eval_aux_mlm"], line["eval_aux_mlm_shuffled_cls"]
+            found.append({"step": line["step"], "tokens": line["tokens"], "mlm": line.get("eval_mlm"),
+                          "aux_mlm": own, "aux_mlm_shuffled_cls": other, "gap": other - own})  # fmt: skip
+    return found
+
+
+def table(rows: list[dict]) -> str:
+    """The last look of each setting, and when its gap was clear."""
+    body = [["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {CLEAR} after"]]
+    for name in dict.fromkeys(row["name"] for row in rows):
+        own = [row for row in rows if row["name"] == name]
+        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= CLEAR), "not reached")
+        last = own[-1]
+        losses = [f"{last[key]:.3f}" for key in ("aux_mlm", "aux_mlm_shuffled_cls", "gap", "mlm")]
+        body.append([name, *losses, f"{last['tokens']:,}", clear])
+    return markdown(body)
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    """The gap of every setting against the tokens seen."""
+    figure, axis = plt.subplots(figsize=(9, 5.5))
+    for number, name in enumerate(dict.fromkeys(row["name"] for row in rows)):
+        own = [row for row in rows if row["name"] == name]
+        axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3, label=name,
+                  linestyle="-" if number < 10 else "--")  # fmt: skip
+    axis.axhline(CLEAR, color="gray", linewidth=0.8, linestyle=":")
+    axis.set_xlabel("tokens seen in stage 1")
+    axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
+    axis.legend(fontsize="x-small", loc="upper left")
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    with writing(path) as part:
+        figure.savefig(part, dpi=120, format="png")
+    plt.close(figure)
