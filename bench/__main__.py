@@ -15,6 +15,7 @@ from eval.report import markdown, write_rows
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
     "encode_corpus": "a large generated corpus encoded by a stub, killed on the way: complete, equal, peak memory",
+    "factorial": "start x head x lambda of InfoCSE over seeds: which of them gives what (hours; goes on)",
     "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; goes on)",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
