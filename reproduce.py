@@ -21,9 +21,9 @@ import run_sup
 import run_unsup
 from command_line import split_flag
 from errors import BadInput, ProjectError, run_command
-from training.checkpoint import RUN_FILE, read_run
 from training.manifest import sha256
 from training.provenance import provenance
+from training.record import RUN_FILE, read_run
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")

@@ -13,7 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 from data.sources import WIKI, WIKI_TERMS
 from errors import BadInput
 from eval.compare.scores import read_scores
-from training.checkpoint import RUN_FILE, read_run
+from training.record import RUN_FILE, read_run
 
 _KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -21,7 +21,8 @@ from eval.report import rows_of, score_all, write_scores
 from eval.task import Task
 from models.encoder import load_encoder
 from tables.same import check_run, model_files
-from training.checkpoint import RUN_FILE, discard, read_run, write_run
+from training.checkpoint import discard
+from training.record import RUN_FILE, read_run, write_run
 from training.registry import load_method, script_of
 from training.stopping import run_to_its_end
 

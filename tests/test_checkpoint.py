@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from errors import BadInput, CheckpointRefused
-from training.checkpoint import RUN_FILE, Start, checkpoint_problem, last_valid, open_run, read_run, write_run
+from training.checkpoint import Start, checkpoint_problem, last_valid, open_run
 from training.manifest import publish
 from training.provenance import provenance
+from training.record import RUN_FILE, read_run, write_run
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -186,7 +187,7 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
     def killed(self, target):
         raise Killed
 
-    monkeypatch.setattr("training.checkpoint.Path.replace", killed)
+    monkeypatch.setattr("training.record.Path.replace", killed)
     with pytest.raises(Killed):
         write_run(run, RECORD | {"status": "finished"})
     assert read_run(run)["status"] == "running"

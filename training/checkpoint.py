@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from errors import BadInput, CheckpointRefused
-from training.manifest import owner, problem, publish, recover, remove, sync
+from training.manifest import owner, problem, publish, recover, remove
+from training.record import PARTIAL, RUN_FILE, read_run, run_id_of
 from training.trajectory import is_longer
 
 logger = logging.getLogger(__name__)
-RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
 BEST = "best"
 STAGING = ".checkpoint.partial"
-_PARTIAL = "run.partial"
 _NAME = re.compile(r"checkpoint-[0-9]+")
 _STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json")
 
@@ -55,7 +54,7 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise BadInput(f"{root}: is a file; --output_dir needs a folder")
-    if not root.exists() or not {path.name for path in root.iterdir()} - {LOCK_FILE, _PARTIAL}:
+    if not root.exists() or not {path.name for path in root.iterdir()} - {LOCK_FILE, PARTIAL}:
         return "new"
     if not (root / RUN_FILE).is_file():
         raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
@@ -65,37 +64,6 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     longer = is_longer(run["trajectory"], trajectory)
     _compare(root, run["trajectory"], trajectory | ({"max_steps": run["trajectory"]["max_steps"]} if longer else {}))
     return "finished" if run["status"] == "finished" and not longer else "running"
-
-
-def read_run(folder: Path) -> dict[str, Any]:
-    """The contents of run.json; CheckpointRefused when it cannot be read."""
-    try:
-        run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointRefused(f"{folder / RUN_FILE}: cannot be read ({error})") from error
-    kinds = {"trajectory": dict, "status": str}
-    if not isinstance(run, dict) or any(not isinstance(run.get(name), kind) for name, kind in kinds.items()):
-        raise CheckpointRefused(f"{folder / RUN_FILE}: is not the record of a run ({', '.join(kinds)})")
-    return run
-
-
-def run_id_of(folder: Path) -> str:
-    """What the checkpoints of a run bear; CheckpointRefused for a run from before they had a manifest."""
-    run_id = read_run(folder).get("run_id")
-    if not isinstance(run_id, str):
-        raise CheckpointRefused(f"{folder}: an older version's run cannot be resumed; choose another folder")
-    return run_id
-
-
-def write_run(folder: str | Path, content: dict[str, Any]) -> None:
-    """Write run.json whole or not at all."""
-    target = Path(folder) / RUN_FILE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(_PARTIAL)
-    partial.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    sync(partial)
-    partial.replace(target)
-    sync(target.parent)
 
 
 def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -151,7 +119,7 @@ def checkpoint_problem(folder: Path, run_id: str) -> str | None:
 
 
 def state_of(checkpoint: str | Path) -> dict[str, Any]:
-    """The Trainer's state in a valid checkpoint: `global_step`, `max_steps`, `best_global_step`, ..."""
+    """The Trainer's state in a valid checkpoint: `global_step`, `max_steps`, `best_metric`, ..."""
     return json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))
 
 
@@ -166,18 +134,27 @@ def best_of(root: Path, run_id: str) -> dict[str, Any]:
 def _check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     """The best model up to a checkpoint lies in best/; without it the run would end with a worse one.
 
-    A best model of a later step is found and written again by the resumed run, whatever is in its folder.
+    The checkpoint says what that model scored. A best model of a later step is found and written again by the resumed
+    run, whatever is in its folder.
     """
-    step = state_of(checkpoint).get("best_global_step")
-    if not step:
+    value = state_of(checkpoint).get("best_metric")
+    if value is None or _best_step(root) > _step(checkpoint):
         return
+    found = best_of(root, run_id)
+    if found["value"] != value:
+        raise CheckpointRefused(
+            f"{root / BEST}: scored {found['value']} at step {found['step']}, but the best model up to "
+            f"{checkpoint.name} scored {value}; start anew elsewhere"
+        )
+
+
+def _best_step(root: Path) -> int:
+    """The step that best/ says it is of; 0 where it says none."""
     try:
-        found = json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))["step"]
-        later = isinstance(found, int) and found > _step(checkpoint)
+        step = json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))["step"]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        later = False
-    if not later:
-        best_of(root, run_id)
+        return 0
+    return step if isinstance(step, int) else 0
 
 
 def publish_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> None:

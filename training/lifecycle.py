@@ -21,21 +21,11 @@ from errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw
 from training.callbacks import RunLog
-from training.checkpoint import (
-    RUN_FILE,
-    Start,
-    checkpoints,
-    clean,
-    open_run,
-    read_run,
-    run_id_of,
-    state_of,
-    status_of,
-    write_run,
-)
+from training.checkpoint import Start, checkpoints, clean, open_run, state_of, status_of
 from training.lock import locked
 from training.manifest import installed
 from training.provenance import earlier_starts, provenance
+from training.record import RUN_FILE, read_run, run_id_of, write_run
 from training.stopping import STOPPING
 from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
 from training.trainer import EmbeddingTrainer

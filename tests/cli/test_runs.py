@@ -17,8 +17,10 @@ from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
 from training.lifecycle import Run
+from training.manifest import owner, publish
 from training.registry import OLD_NAMES, method_names
 from training.run_arguments import RunArguments
+from training.trainer import EmbeddingTrainer
 
 
 def same_weights(one, other):
@@ -115,14 +117,38 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path,
     assert not same_weights(first / "model.safetensors", tmp_path / "whole" / last / "model.safetensors")
 
 
-def test_a_lost_best_model_is_not_replaced_by_the_last_one(unsup, tmp_path):
-    run_unsup.main(unsup(eval_steps=1, save_steps=5))
-    shutil.rmtree(tmp_path / "run" / "best")
-    shutil.rmtree(tmp_path / "run" / "checkpoint-6")
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record | {"status": "running"}))
-    with pytest.raises(CheckpointRefused, match="best model"):
-        run_unsup.main(unsup(eval_steps=1, save_steps=5))
+def _lose(best):
+    shutil.rmtree(best)
+
+
+def _damage(best):
+    (best / "model.safetensors").write_bytes(bytes(100))
+
+
+def _exchange(best):
+    """A best model of the same run, of an earlier step: a copy that was laid back."""
+    run_id = owner(best)
+    (best / "manifest.json").unlink()
+    (best / "best.json").write_text(json.dumps({"step": 1, "value": -100.0}))
+    best.rename(best.with_name("copy"))
+    publish(best.with_name("copy"), best, run_id)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(_lose, "the best model is gone"), (_damage, "has changed since"), (_exchange, r"scored -100\.0 at step 1, but")],
+)
+def test_a_lost_best_model_is_refused_before_the_first_step(unsup, tmp_path, monkeypatch, harm, said):
+    run, flags = tmp_path / "run", {"eval_steps": 1, "save_steps": 5}
+    run_unsup.main(unsup(**flags))
+    shutil.rmtree(run / "checkpoint-6")
+    record = json.loads((run / "run.json").read_text())
+    assert record["best"]["step"] <= 5, "else the resumed run would find it again"
+    (run / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    harm(run / "best")
+    monkeypatch.setattr(EmbeddingTrainer, "train", lambda *_, **__: pytest.fail("training went on"))
+    with pytest.raises(CheckpointRefused, match=said):
+        run_unsup.main(unsup(**flags))
 
 
 def test_stage_one_resumed_equals_the_uninterrupted_run_bit_for_bit(aux, tmp_path):

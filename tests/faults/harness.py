@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from training.checkpoint import checkpoint_problem, checkpoints, read_run
+from training.checkpoint import checkpoint_problem, checkpoints
+from training.record import read_run
 
 ROOT = Path(__file__).parents[2]
 STAGE_1 = "run_pretrain_aux.py"

@@ -50,7 +50,8 @@ from tests.faults.harness import (  # noqa: E402
     newest_step,
     weights,
 )
-from training.checkpoint import checkpoint_problem, read_run  # noqa: E402
+from training.checkpoint import checkpoint_problem  # noqa: E402
+from training.record import read_run  # noqa: E402
 
 
 def material(folder, script, method):

@@ -17,8 +17,9 @@ from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from training.checkpoint import RUN_FILE, best_of, last_valid, open_run, read_run, run_id_of, write_run
+from training.checkpoint import best_of, last_valid, open_run
 from training.manifest import MANIFEST, owner, problem, publish
+from training.record import RUN_FILE, read_run, run_id_of, write_run
 
 _RUN = {
     "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",
@@ -74,7 +75,7 @@ def valid_run(tmp_path_factory):
         partial.mkdir()
         for name in STATE:
             (partial / name).write_text(f"{name} {step}")
-        (partial / "trainer_state.json").write_text(json.dumps({"global_step": step, "best_global_step": 3}))
+        (partial / "trainer_state.json").write_text(json.dumps({"global_step": step, "best_metric": 1.0}))
         publish(partial, root / f"checkpoint-{step}", "one")
     (root / "partial").mkdir()
     (root / "partial" / "best.json").write_text('{"step": 3, "value": 1.0}')
