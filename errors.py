@@ -68,6 +68,11 @@ def unwritable(error: OSError, message: str) -> ProjectError:
     return (StorageError if error.errno in DISK else BadInput)(message)
 
 
+def newer_format(what: str, found: int, known: int) -> str:
+    """The message about what a newer version wrote, which an older one would misread."""
+    return f"{what} has format {found}, and this version reads {known}; update to the version that wrote it"
+
+
 class Stopped(KeyboardInterrupt):
     """A signal ended the command; the same command goes on. No ProjectError: libraries swallow those."""
 

@@ -23,10 +23,9 @@ from command_line import split_flag
 from errors import BadInput, ProjectError, run_command
 from training.manifest import sha256
 from training.provenance import provenance
-from training.record import RUN_FILE, read_run
+from training.record import RUN_FILE, WEIGHTS, check_result, read_run
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
-WEIGHTS = ("model.safetensors", "aux_head.safetensors")
 
 
 class Unequal(ProjectError):
@@ -54,6 +53,7 @@ def main(argv: list[str] | None = None) -> None:
         raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
     if not any((old / name).is_file() for name in WEIGHTS):
         raise BadInput(f"{old}: has no {' or '.join(WEIGHTS)} to compare with")
+    check_result(old, record)
     if new.resolve() == old.resolve():
         raise BadInput(f"--output {new}: is the run itself; give another folder")
     _check_new(new)

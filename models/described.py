@@ -18,7 +18,7 @@ from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from torch import Tensor, nn
 
-from errors import BadInput
+from errors import BadInput, newer_format
 from models.flow import Flow
 from models.heads import Dense
 from models.layout import FLOW, FORMAT
@@ -68,7 +68,7 @@ def _read(path: str, config) -> Described | None:
     if ours is not None:
         found = _entry(path, "sentence_embedding", ours, "format", int)
         if found != FORMAT:
-            raise BadInput(f"'{path}' has saved format {found}; this version reads {FORMAT}")
+            raise BadInput(newer_format(f"'{path}': sentence_embedding in config.json", found, FORMAT))
         pooling, count, length = (
             _entry(path, "sentence_embedding", ours, name, kind)
             for name, kind in (("pooling", str), ("head", int | None), ("max_length", int | None))

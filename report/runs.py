@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from errors import BadInput
+from errors import BadInput, newer_format
 from eval.compare.scores import Side, from_files, read_items
+
+FORMAT = 1  # of run.json, as in training/record.py, which the report does not know
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     if not path.is_file():
         raise BadInput(f"{folder}: no run folder (there is no run.json, which every training command writes)")
     record = _object(_read(path), str(path))
+    if type(written := record.get("format")) is int and written > FORMAT:
+        raise BadInput(newer_format(str(path), written, FORMAT))
     if not isinstance(record.get("settings"), dict) or "status" not in record:
         raise BadInput(f"{path}: is not the record of a run ('settings' and 'status' are needed)")
     side, items = _scores(label, folder / scores)

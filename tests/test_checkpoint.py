@@ -3,11 +3,13 @@ import json
 import pytest
 import torch
 
+import report.runs
 from errors import BadInput, CheckpointRefused
+from report.runs import read_run_folder
 from training.checkpoint import Start, checkpoint_problem, last_valid, open_run
 from training.manifest import publish
 from training.provenance import provenance
-from training.record import RUN_FILE, read_run, write_run
+from training.record import FORMAT, RUN_FILE, read_run, write_run
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -205,6 +207,29 @@ def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_re
     (tmp_path / "best").mkdir()
     with pytest.raises(CheckpointRefused, match="older version"):
         open_run(str(tmp_path), SETTINGS)
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_run_of_a_newer_version_is_refused(run, status):
+    write_run(run, RECORD | {"format": FORMAT, "status": status})
+    checkpoint(run, "checkpoint-5")
+    open_run(str(run), SETTINGS)
+    write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
+    said = f"has format {FORMAT + 1}, and this version reads {FORMAT}; update"
+    assert said in refused(CheckpointRefused, run)
+    with pytest.raises(BadInput, match=said):
+        read_run_folder("run", run, "scores.json")
+    assert report.runs.FORMAT == FORMAT
+
+
+def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
+    monkeypatch.setattr("training.manifest.FORMAT", 2)
+    newer = checkpoint(run, "checkpoint-5")
+    monkeypatch.undo()
+    assert checkpoint_problem(newer, "one") == (
+        "manifest.json has format 2, and this version reads 1; update to the version that wrote it"
+    )
+    assert "manifest.json has format 2" in refused(CheckpointRefused, run)
 
 
 def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):

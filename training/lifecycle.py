@@ -23,9 +23,9 @@ from report.curves import draw
 from training.callbacks import RunLog
 from training.checkpoint import Start, checkpoints, clean, open_run, state_of, status_of
 from training.lock import locked
-from training.manifest import installed
+from training.manifest import hashes, installed
 from training.provenance import earlier_starts, provenance
-from training.record import RUN_FILE, read_run, run_id_of, write_run
+from training.record import FORMAT, RUN_FILE, check_result, read_run, run_id_of, write_run
 from training.stopping import STOPPING
 from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
 from training.trainer import EmbeddingTrainer
@@ -62,7 +62,7 @@ class Run:
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
         self.record = {
-            "format": 1,
+            "format": FORMAT,
             "run_id": uuid.uuid4().hex,
             "script": script,
             "command": ["python", script, *argv],
@@ -108,8 +108,11 @@ class Run:
 
     def _decide(self, stack: ExitStack, dry_run: bool) -> Start:
         root = Path(self.args.output_dir)
-        if dry_run or status_of(root, self.trajectory) == "finished":
-            return Start(not dry_run, None)
+        if dry_run:
+            return Start(False, None)
+        if status_of(root, self.trajectory) == "finished":
+            check_result(root, read_run(root))
+            return Start(True, None)
         stack.enter_context(locked(root))
         clean(root)
         start = open_run(str(root), self.trajectory)  # under the lock: another command may have gone on until now
@@ -156,6 +159,7 @@ class Run:
         """Let `save` write the result into a folder, then move its files into the run's folder, each of them whole."""
         with installed(Path(self.args.output_dir)) as folder:
             save(str(folder))
+            self.record["result"] = hashes(folder)
 
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any]) -> None:
         """Draw the curves and mark the run finished; the last thing written."""

@@ -16,7 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from errors import newer_format
+
 MANIFEST = "manifest.json"
+FORMAT = 1
 
 
 @contextmanager
@@ -41,9 +44,9 @@ def installed(root: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
-        for path in sorted(path for path in partial.rglob("*") if path.is_file()):
+        for name, path in _files(partial).items():
             sync(path)
-            target = root / path.relative_to(partial)
+            target = root / name
             target.parent.mkdir(exist_ok=True)
             path.replace(target)
     finally:
@@ -58,15 +61,23 @@ def publish(partial: Path, target: Path, run_id: str) -> None:
         target: its place. What stands there and is not of this run is kept, as `target.refused`.
         run_id: the run that owns the folder.
     """
-    files = {str(path.relative_to(partial)): path for path in sorted(partial.rglob("*")) if path.is_file()}
-    for path in files.values():
+    for path in _files(partial).values():
         sync(path)
-    content = {"format": 1, "run": run_id, "files": {name: sha256(path) for name, path in files.items()}}
+    content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
     (partial / MANIFEST).write_bytes(_render(content))
     sync(partial / MANIFEST)
     for folder in (*(path for path in partial.rglob("*") if path.is_dir()), partial):
         sync(folder)
     _move(partial, target, run_id)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The sha256 of every file in a folder, by its path there."""
+    return {name: sha256(path) for name, path in _files(folder).items()}
 
 
 def _move(partial: Path, target: Path, run_id: str) -> None:
@@ -125,11 +136,14 @@ def _read(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{MANIFEST} cannot be read: {error.strerror}") from error
     try:
         content = json.loads(text)
-        known = content["format"] == 1 and isinstance(content["run"], str) and isinstance(content["files"], dict)
+        known = isinstance(content["format"], int) and isinstance(content["run"], str)
+        known = known and isinstance(content["files"], dict)
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ValueError(f"{MANIFEST} is damaged") from error
     if not known or text != _render(content):  # a flipped bit may leave valid JSON
         raise ValueError(f"{MANIFEST} is damaged")
+    if content["format"] != FORMAT:
+        raise ValueError(newer_format(MANIFEST, content["format"], FORMAT))
     return content
 
 

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM
 
+import reproduce
 import run_pretrain_aux
 import run_sup
 import run_unsup
@@ -224,6 +225,44 @@ def test_a_finished_run_is_left_alone(unsup, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
     run_unsup.main(unsup(max_steps=2))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
+
+
+def _zeroed(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(("harm", "said"), [(Path.unlink, "is missing"), (_zeroed, "has changed since|not a whole")])
+def test_a_finished_run_whose_result_is_gone_is_refused(unsup, tmp_path, harm, said, older):
+    run_unsup.main(unsup(method="simcse", max_steps=2))
+    run = tmp_path / "run"
+    if older:
+        record = json.loads((run / "run.json").read_text())
+        del record["result"]
+        (run / "run.json").write_text(json.dumps(record))
+    harm(run / "model.safetensors")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    with pytest.raises(CheckpointRefused, match=said):
+        run_unsup.main(unsup(method="simcse", max_steps=2))
+    with pytest.raises((CheckpointRefused, BadInput), match=f"{said}|has no model.safetensors"):
+        reproduce.main([str(run)])
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_finished_run_is_its_result_whatever_is_laid_beside_it(unsup, tmp_path, caplog):
+    run_unsup.main(unsup(method="simcse", max_steps=2))
+    run = tmp_path / "run"
+    record = json.loads((run / "run.json").read_text())
+    assert {"model.safetensors", "config.json", "tokenizer.json", "1_Pooling/config.json"} <= record["result"].keys()
+    (run / "scores.json").write_text("[]")
+    (run / "README.md").write_text("a card")
+    shutil.rmtree(run / "best")
+    run_unsup.main(unsup(method="simcse", max_steps=2))
+    del record["result"]
+    (run / "run.json").write_text(json.dumps(record))
+    caplog.clear()
+    run_unsup.main(unsup(method="simcse", max_steps=2))
+    assert "without sha256 of its result" in caplog.text
 
 
 def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, tmp_path):

@@ -112,7 +112,7 @@ def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["sentence_embedding"]["format"] = 2
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(BadInput, match="saved format 2"):
+    with pytest.raises(BadInput, match="has format 2, and this version reads 1; update"):
         load_encoder(str(tmp_path))
 
 
