@@ -14,11 +14,11 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from errors import BadInput
+from models.folder import check_weights, conversion, settle
 
 # Families whose positions start behind the padding index.
 _BEHIND_PADDING = """camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta
     xlm-roberta-xl xmod""".split()
-MOST_LAYERS = 1000
 NO_LIMIT = 10**9  # tokens of a sentence
 _UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabulary has
 
@@ -43,13 +43,15 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
 
     A checkpoint stored in half precision is not kept in it: small steps of an optimizer would be rounded away.
     """
+    options = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32} | extra
     try:
         with quiet():
-            model, info = kind.from_pretrained(
-                path, config=config, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
-            )
+            check_weights(path)
+            model, info = kind.from_pretrained(path, config=config, output_loading_info=True, **options)
+    except BadInput:
+        raise
     except Exception as error:  # for files that are not as they expect, the libraries raise what they like
-        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}") from error
+        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}{_advice(path, error)}") from error
     if info["missing_keys"]:
         raise BadInput(
             f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "
@@ -59,6 +61,14 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
     return model
 
 
+def _advice(path: str, error: Exception) -> str:
+    if Path(path).is_dir() or "cannot be loaded with `safetensors`" not in str(error):
+        return ""
+    return (
+        f" Only safetensors are read; of a pytorch_model.bin: hf download {path} --local-dir DIR, {conversion('DIR')}"
+    )
+
+
 def load_backbone(path: str, config=None) -> PreTrainedModel:
     """`AutoModel` without a pooler, every tensor from the file; BadInput names what is missing."""
     config = config if config is not None else load_config(path)
@@ -66,6 +76,8 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
         raise BadInput(f"'{path}': a model of type '{config.model_type}' is no encoder of sentences here")
     known = MODEL_MAPPING[type(config)]
     known = known[0] if isinstance(known, tuple) else known
+    if known.main_input_name != "input_ids":
+        raise BadInput(f"'{path}': a model of type '{config.model_type}' reads no text")
     return load_strictly(AutoModel, path, config, **without_pooler(known))
 
 
@@ -97,9 +109,7 @@ def load_config(path: str):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
         raise _unreadable("configuration (config.json)", path, error) from error
-    depth = getattr(config, "num_hidden_layers", 0)
-    if isinstance(depth, int) and depth > MOST_LAYERS:  # each would be built before a file shows that it is not there
-        raise BadInput(f"'{path}': config.json claims {depth} layers; at most {MOST_LAYERS} are built")
+    settle(path, config)
     return config
 
 

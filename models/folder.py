@@ -1,0 +1,94 @@
+"""What a model's folder may ask of the library that loads it: nothing but its own tensors.
+
+config.json comes from outside, and transformers follows some of its keys to code and to other places: attention and
+experts to compiled kernels on the hub, adapters to another model, a weight index to any file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path, PurePosixPath
+
+from transformers import PreTrainedConfig
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, is_peft_available
+from transformers.utils.peft_utils import find_adapter_config_file
+
+from errors import BadInput
+
+# Of a repository without safetensors the library would ask a service of the hub to make some.
+os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
+_PICKLES = "pytorch_model*.bin"
+_CONVERT = (
+    'python -c "import torch, safetensors.torch as s; s.save_file({name: value.clone().contiguous() for name, value in '
+    "torch.load('DIR/pytorch_model.bin', weights_only=True).items()}, 'DIR/model.safetensors', {'format': 'pt'})\""
+)
+_SIZES = """num_hidden_layers num_attention_heads hidden_size intermediate_size vocab_size
+    max_position_embeddings""".split()
+MOST_LAYERS = 1000
+_NOT_FOLLOWED = {
+    "quantization_config": "its weights are quantized; save it unquantized",
+    "transformers_weights": "it names a file of weights; call that model.safetensors and remove the key",
+    "fusion_config": "it exchanges parts of the model; remove the key",
+}
+
+
+def settle(path: str, config: PreTrainedConfig) -> None:
+    """Take out of a configuration what would reach code, or change what is returned but not the vectors.
+
+    Raises:
+        BadInput: it has a key that cannot be left out without making another model of it, or sizes of no model.
+    """
+    for name, why in _NOT_FOLLOWED.items():
+        if getattr(config, name, None) is not None:
+            raise BadInput(f"'{path}': config.json has '{name}': {why}")
+    _check_sizes(path, config)
+    config._attn_implementation = config._experts_implementation = None  # the library's choice, of every part too
+    config.output_attentions, config.chunk_size_feed_forward = False, 0
+
+
+def _check_sizes(path: str, config: PreTrainedConfig) -> None:
+    for name in _SIZES:
+        size = getattr(config, name, 1)
+        if isinstance(size, int) and size < 1:
+            raise BadInput(f"'{path}': config.json says {name} {size}; at least 1 is needed")
+    depth = getattr(config, "num_hidden_layers", 0)
+    if isinstance(depth, int) and depth > MOST_LAYERS:  # each would be built before a file shows that it is not there
+        raise BadInput(f"'{path}': config.json claims {depth} layers; at most {MOST_LAYERS} are built")
+    spread = getattr(config, "initializer_range", 0)
+    if isinstance(spread, float) and not 0 <= spread < math.inf:
+        raise BadInput(f"'{path}': config.json says initializer_range {spread}; a finite number is needed")
+
+
+def check_weights(path: str) -> None:
+    """BadInput for a folder or hub id whose weights lie elsewhere, are an adapter's, or only a pickle."""
+    root = Path(path)
+    if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
+        raise BadInput(f"'{path}': is an adapter (adapter_config.json); merge it into its model and save that")
+    index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False,
+                        _raise_exceptions_for_connection_errors=False)  # fmt: skip
+    if index is not None:
+        _check_index(Path(index))
+    elif root.is_dir() and not (root / SAFE_WEIGHTS_NAME).is_file() and any(root.glob(_PICKLES)):
+        raise BadInput(f"'{path}': only safetensors are read, not its pytorch_model.bin; {conversion(path)}")
+
+
+def conversion(folder: str) -> str:
+    """How safetensors are made of a pickle, without running what else is in it."""
+    return f"convert it: {_CONVERT.replace('DIR', folder)}"
+
+
+def _check_index(index: Path) -> None:
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(
+            f"{index}: is no index of weights ({type(error).__name__}); copy the whole folder again"
+        ) from error
+    folder = index.parent.resolve()
+    cached = folder.parents[1] / "blobs" if folder.parent.name == "snapshots" else folder  # the hub's cache has links
+    for name in names:
+        plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(".safetensors")
+        if not plain or (index.parent / name).resolve().parent not in (folder, cached):
+            raise BadInput(f"{index}: '{str(name)[:80]}' is no safetensors file of its own folder; refused")

@@ -1,0 +1,197 @@
+"""What a folder of a model asks for, and does not get: code, other files, a pickle, another model."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
+
+from errors import BadInput
+from models.encoder import load_encoder
+from models.loading import load_backbone, load_config
+
+KERNEL = "somebody/kernel"
+
+
+@pytest.fixture
+def folder(tiny_bert, tmp_path):
+    shutil.copytree(tiny_bert, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def configure(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def refused(folder, said):
+    with pytest.raises(BadInput, match=said) as caught:
+        load_encoder(str(folder), "avg")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """The library's doors to kernels, as if their package were here; whoever opens one fails."""
+
+    def opened(*args, **kwargs):
+        raise AssertionError(f"a kernel was asked for: {args}")
+
+    monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", opened)
+    monkeypatch.setattr("transformers.integrations.sonicmoe.lazy_load_kernel", opened)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attn_implementation": KERNEL},
+        {"_attn_implementation": KERNEL},
+        {"attn_implementation_internal": KERNEL},
+        {"_attn_implementation_internal": KERNEL},
+        {"attn_implementation": {"": KERNEL, "text_config": KERNEL}},
+        {"attn_implementation": "flash_attention_2"},
+        {"experts_implementation": "sonicmoe"},
+        {"use_kernels": True, "kernel_config": {"RMSNorm": KERNEL}},
+        {"auto_map": {"AutoModel": "modeling.Evil", "AutoConfig": "modeling.Evil"}},
+    ],
+)
+def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, changes):
+    configure(folder, **changes)
+    (folder / "modeling.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    plain = load_backbone(str(folder))
+    assert plain.config._attn_implementation == "sdpa"
+    encoder, _ = load_encoder(str(folder), "avg")
+    assert encoder.backbone.config._attn_implementation == "packed"
+    assert not (folder / "ran").exists()
+
+
+def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
+    from transformers import CLIPConfig
+
+    CLIPConfig().save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    content["text_config"] |= {"attn_implementation": KERNEL}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert load_config(str(tmp_path)).text_config._attn_implementation is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "'quantization_config': its"),
+        ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a file"),
+        ({"fusion_config": {"a": True}}, "'fusion_config': it exchanges"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers -1; at least 1"),
+        ({"num_hidden_layers": 10**9}, "claims 1000000000 layers"),
+        ({"num_attention_heads": -4}, "num_attention_heads -4; at least 1"),
+        ({"hidden_size": 0}, "hidden_size 0; at least 1"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings -1; at least 1"),
+        ({"initializer_range": float("nan")}, "initializer_range nan; a finite"),
+        ({"model_type": "vit"}, "reads no text|cannot read"),
+    ],
+)
+def test_a_configuration_that_is_none_of_a_plain_model_is_refused(folder, changes, said):
+    configure(folder, **changes)
+    refused(folder, said)
+
+
+def test_what_a_configuration_says_of_outputs_changes_no_vector(folder):
+    encoder, tokenizer = load_encoder(str(folder), "avg")
+    batch = tokenizer(["the dog", "a small river"], padding=True, return_tensors="pt")
+    inputs = batch["input_ids"], batch["attention_mask"]
+    expected = encoder.eval().embed(*inputs)
+    configure(folder, output_attentions=True, output_hidden_states=True, chunk_size_feed_forward=7, return_dict=False)
+    assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
+
+
+@pytest.mark.parametrize("outside", ["../other/model.safetensors", "{other}/model.safetensors", "link.safetensors",
+                                     "sub/model.safetensors", "pytorch_model.bin", 7])  # fmt: skip
+def test_an_index_names_files_of_its_own_folder(folder, tmp_path, outside):
+    other = tmp_path / "other"
+    other.mkdir()
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(other / "model.safetensors")
+    (folder / "link.safetensors").symlink_to(other / "model.safetensors")
+    name = outside.format(other=other) if isinstance(outside, str) else outside
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, name)}
+    (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index))
+    refused(folder, "is no safetensors file of its own folder; refused")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"weight_map": []}', b"[" * 100_000])
+def test_an_index_that_is_none_is_refused(folder, content):
+    (folder / SAFE_WEIGHTS_INDEX_NAME).write_bytes(content)
+    refused(folder, "is no index of weights")
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_path, cached):
+    """The cache's files are links to its blobs."""
+    whole = load_backbone(str(folder)).state_dict()
+    place = tmp_path / "models--a--b" / "snapshots" / "1" if cached else tmp_path / "shards"
+    shutil.copytree(folder, place)
+    load_backbone(str(folder)).save_pretrained(place, max_shard_size="20KB")
+    (place / "model.safetensors").unlink()
+    if cached:
+        blobs = place.parents[1] / "blobs"
+        blobs.mkdir()
+        for file in list(place.iterdir()):
+            file.rename(blobs / file.name)
+            file.symlink_to(blobs / file.name)
+    assert (place / SAFE_WEIGHTS_INDEX_NAME).exists()
+    for name, value in load_backbone(str(place)).state_dict().items():
+        assert torch.equal(value, whole[name])
+
+
+def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "somebody/else"}))
+    refused(folder, "is an adapter")
+
+
+def test_a_pickle_is_refused_and_the_command_in_the_message_converts_it(folder):
+    expected = load_backbone(str(folder)).state_dict()
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    message = refused(folder, r"only safetensors are read, not its pytorch_model\.bin; convert it: python -c ")
+    python, *arguments = shlex.split(re.search("convert it: (.*)", message)[1])
+    assert python == "python"
+    subprocess.run([sys.executable, *arguments], check=True)
+    for name, value in load_backbone(str(folder)).state_dict().items():
+        assert torch.equal(value, expected[name])
+
+
+def test_a_pickle_of_code_is_neither_run_nor_read(folder, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": Evil()}, folder / "pytorch_model.bin")
+    refused(folder, "only safetensors are read")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_pickle_beside_safetensors_is_left_alone(folder):
+    (folder / "pytorch_model.bin").write_bytes(b"anything")
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"format": "pt"})
+    load_encoder(str(folder), "avg")
+
+
+def test_a_repository_with_a_pickle_only_is_refused_with_what_to_do(monkeypatch, tiny_bert):
+    """What the library says of a hub id without safetensors, which no test can ask for."""
+    said = "me/x does not appear to have a file named model.safetensors and thus cannot be loaded with `safetensors`."
+    monkeypatch.setattr("transformers.modeling_utils._get_resolved_checkpoint_files", lambda **_: _raise(OSError(said)))
+    monkeypatch.setattr("models.loading.check_weights", lambda path: None)
+    with pytest.raises(BadInput, match=r"hf download me/x --local-dir DIR, convert it: python -c .*DIR/pytorch_model"):
+        load_backbone("me/x", load_config(str(tiny_bert)))
+
+
+def _raise(error):
+    raise error
