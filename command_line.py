@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 from transformers import HfArgumentParser
 
-from errors import BadInput
+from errors import BadInput, refuse_tokens
 from ranges import ranges_of
 
 
@@ -51,6 +51,7 @@ def parse(
     config, flags = split_config(argv)
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     defaults = config_flags(config, known) if config else []
+    refuse_tokens([*defaults, *flags])
     try:
         *parsed, _, unknown = parser.parse_args_into_dataclasses(
             [*defaults, *flags], look_for_args_file=False, return_remaining_strings=True

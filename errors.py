@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 
 from tqdm import tqdm
 
+_TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
+
 
 class ProjectError(Exception):
     """Base of all expected errors; the message says what, where, and what to do.
@@ -84,6 +86,7 @@ def run_command(main: Callable[[], object]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         _check_given(sys.argv[1:])
+        refuse_tokens(sys.argv[1:])
         main()
     except ProjectError as error:
         _say(f"error: {error}")
@@ -105,6 +108,15 @@ def _check_given(argv: Sequence[str]) -> None:
             raise BadInput(
                 f"{word.rstrip('=') or before}: is followed by nothing; was a variable of the shell not set?"
             )
+
+
+def refuse_tokens(words: Sequence[str]) -> None:
+    """BadInput for what looks like a token of the hub: arguments are written into records and shown."""
+    for before, word in zip(["", *words], words, strict=False):
+        if _TOKEN.search(word):
+            flag = next((part.partition("=")[0] for part in (word, before) if part.startswith("--")), "")
+            flag = "an argument" if not flag or _TOKEN.search(flag) else flag
+            raise BadInput(f"{flag}: looks like a token of the hub, and would be written down; set HF_TOKEN instead")
 
 
 def _say(line: str) -> None:

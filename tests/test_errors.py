@@ -7,6 +7,8 @@ from tqdm import tqdm
 
 from errors import BadInput, StorageError, run_command, unwritable
 
+TOKEN = "hf_" + "aB3" * 11
+
 
 @pytest.mark.parametrize(
     ("message", "line"),
@@ -76,3 +78,26 @@ def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
     with pytest.raises(SystemExit):
         run_command(main)
     assert capsys.readouterr().err.splitlines()[-1] == "error: what"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--model", TOKEN], "--model: looks like a token of the hub"),
+        ([f"--model=x{TOKEN}y"], "--model: looks like"),
+        (["a", TOKEN], "an argument: looks like"),
+        ([f"--{TOKEN}"], "an argument: looks like"),
+    ],
+)
+def test_no_command_begins_with_a_token_of_the_hub_in_its_arguments(argv, said, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["command", *argv])
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: pytest.fail("it began"))
+    told = capsys.readouterr().err
+    assert leaving.value.code == 2
+    assert said in told and TOKEN not in told
+
+
+def test_a_word_that_only_begins_like_a_token_is_none(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"])
+    run_command(lambda: None)

@@ -533,6 +533,22 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     assert not (tmp_path / "run").exists()
 
 
+TOKEN = "hf_" + "aB3" * 11
+
+
+@pytest.mark.parametrize("flags", [["--run_name", TOKEN], [f"--run_name=my-{TOKEN}"], ["--report_to", "none", TOKEN],
+                                   ["--config", "CONFIG"], [f"--{TOKEN}=1"]])  # fmt: skip
+def test_a_token_of_the_hub_is_refused_and_neither_shown_nor_written(unsup, tmp_path, flags, capfd):
+    (tmp_path / "config.yaml").write_text(f"run_name: {TOKEN}\n")
+    flags = [str(tmp_path / "config.yaml") if word == "CONFIG" else word for word in flags]
+    with pytest.raises(
+        BadInput, match="looks like a token of the hub, and would be written down; set HF_TOKEN"
+    ) as told:
+        run_unsup.main([*unsup(), *flags])
+    assert TOKEN not in str(told.value) + "".join(capfd.readouterr())
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("argv", "flag"), [(["--method", "esimcse"], "--repeat_unit"), ([], "--aux_weight")])
 @pytest.mark.parametrize("ask", ["-h", "--help"])
 def test_help_shows_the_flags_of_the_method_that_is_named(argv, flag, ask, capsys):
