@@ -53,6 +53,7 @@ def main(argv: list[str] | None = None) -> None:
         raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
     if not any((old / name).is_file() for name in WEIGHTS):
         raise BadInput(f"{old}: has no {' or '.join(WEIGHTS)} to compare with")
+    _check_record(old / RUN_FILE, record)
     check_result(old, record)
     if new.resolve() == old.resolve():
         raise BadInput(f"--output {new}: is the run itself; give another folder")
@@ -61,6 +62,14 @@ def main(argv: list[str] | None = None) -> None:
     SCRIPTS[script]([*others, f"--output_dir={new}"])
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))
+
+
+def _check_record(file: Path, record: dict[str, Any]) -> None:
+    for name, kind in {"command": list, "versions": dict, "hardware": dict}.items():
+        if not isinstance(record.get(name), kind):
+            raise BadInput(f"{file}: '{name}' is no {kind.__name__}, so the run cannot be started again")
+    if not all(isinstance(word, str) for word in record["command"]):
+        raise BadInput(f"{file}: 'command' is no list of words, so the run cannot be started again")
 
 
 def _check_new(folder: Path) -> None:
@@ -86,8 +95,8 @@ def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]
         keys = sorted(before[part].keys() | after[part].keys())
         changed += [f"{key}: {before[part].get(key)} then, {after[part].get(key)} now"
                     for key in keys if before[part].get(key) != after[part].get(key)]  # fmt: skip
-    if before["commit"] != after["commit"]:
-        changed.append(f"commit: {before['commit']} then, {after['commit']} now")
+    if before.get("commit") != after["commit"]:
+        changed.append(f"commit: {before.get('commit')} then, {after['commit']} now")
     raise Unequal(f"{new}: other weights than {old}; differing: {'; '.join(changed) or 'nothing that was recorded'}")
 
 

@@ -19,6 +19,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from errors import BadInput
+from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.packed import Packing
 from views import IGNORED
@@ -148,8 +149,8 @@ def masked_token_loss(output: Callable[[Tensor], Tensor], states: Tensor, labels
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
     """`count` transformer layers of the backbone's own kind, drawn as it draws its layers; BadInput below one."""
-    if count < 1:
-        raise BadInput(f"--head_layers {count}: at least one layer is needed")
+    if not 1 <= count <= MOST_LAYERS:
+        raise BadInput(f"--head_layers {count}: from 1 to {MOST_LAYERS}")
     kind = type(backbone.encoder.layer[0])
     layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
     layers.apply(backbone._init_weights)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from errors import StorageError
+
 
 class VectorQueue(nn.Module):
     """The last `size` vectors pushed, (size, width); empty at the start (MoCo, arXiv 1911.05722, section 3.2).
@@ -14,7 +16,13 @@ class VectorQueue(nn.Module):
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
-        self.register_buffer("vectors", torch.zeros(size, width))
+        try:
+            vectors = torch.zeros(size, width)
+        except (RuntimeError, TypeError) as error:  # no memory; a number that torch has no size for
+            raise StorageError(
+                f"--queue_size {size}: so many vectors of {width} do not fit in memory; lower it"
+            ) from error
+        self.register_buffer("vectors", vectors)
         self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all, so the next place is its remainder
         self._full = False  # what is full stays full: no device has to be asked again
 

@@ -120,7 +120,14 @@ def checkpoint_problem(folder: Path, run_id: str) -> str | None:
 
 def state_of(checkpoint: str | Path) -> dict[str, Any]:
     """The Trainer's state in a valid checkpoint: `global_step`, `max_steps`, `best_metric`, ..."""
-    return json.loads((Path(checkpoint) / "trainer_state.json").read_text(encoding="utf-8"))
+    path = Path(checkpoint) / "trainer_state.json"
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointRefused(f"{path}: cannot be read ({error})") from error
+    if not isinstance(state, dict) or any(type(state.get(name)) is not int for name in ("global_step", "max_steps")):
+        raise CheckpointRefused(f"{path}: is not the state of a training (global_step, max_steps)")
+    return state
 
 
 def best_of(root: Path, run_id: str) -> dict[str, Any]:
@@ -128,7 +135,11 @@ def best_of(root: Path, run_id: str) -> dict[str, Any]:
     reason = problem(root / BEST, run_id, ("best.json", "config.json"))
     if reason is not None:
         raise CheckpointRefused(f"{root / BEST}: the best model is gone ({reason}); start anew elsewhere")
-    return json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))
+    try:
+        found = json.loads((root / BEST / "best.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointRefused(f"{root / BEST}: best.json cannot be read ({error}); start anew elsewhere") from error
+    return found if isinstance(found, dict) else {}
 
 
 def _check_best(root: Path, checkpoint: Path, run_id: str) -> None:
@@ -141,9 +152,9 @@ def _check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     if value is None or _best_step(root) > _step(checkpoint):
         return
     found = best_of(root, run_id)
-    if found["value"] != value:
+    if found.get("value") != value:
         raise CheckpointRefused(
-            f"{root / BEST}: scored {found['value']} at step {found['step']}, but the best model up to "
+            f"{root / BEST}: scored {found.get('value')} at step {found.get('step')}, but the best model up to "
             f"{checkpoint.name} scored {value}; start anew elsewhere"
         )
 

@@ -103,6 +103,11 @@ def check_space(folder: str | Path, model: nn.Module, checkpoints: int) -> None:
         )
 
 
+def is_memory_error(error: Exception) -> bool:
+    """Whether the memory of the machine or of the GPU is at fault, which torch says by a RuntimeError."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or bool(_MEMORY.search(str(error)))
+
+
 @contextmanager
 def memory_errors(batch: str) -> Iterator[None]:
     """Turn an exhausted memory into a StorageError that names the batch and what makes it smaller.
@@ -112,7 +117,7 @@ def memory_errors(batch: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and not _MEMORY.search(str(error)):
+        if not is_memory_error(error):
             raise
         raise StorageError(
             f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1 a smaller batch with "

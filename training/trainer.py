@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, set_seed
-from transformers import Trainer, TrainerState
 
 from data.sampler import KeyedSampler, Keys
-from errors import BadInput, CheckpointRefused, NonFinite
+from errors import BadInput, NonFinite
 from training.adamw import chosen_optimizer
 from training.callbacks import Steps, StopWhenAsked
 from training.checkpoint import BEST, STAGING, publish_checkpoint
 from training.finite import FirstBad, Found, not_finite
 from training.manifest import published, remove
+from training.resuming import ResumingTrainer
 from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _SPARED = 100  # one example in so many may be held out
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
-class EmbeddingTrainer(Trainer):
+class EmbeddingTrainer(ResumingTrainer):
     """Stock Trainer, with evaluation on a callable, the best model kept apart, and raw terms logged by name.
 
     Args:
@@ -216,18 +216,3 @@ class EmbeddingTrainer(Trainer):
 
     def _get_output_dir(self, trial) -> str:
         return self._staging or super()._get_output_dir(trial)
-
-    def restore(self, checkpoint: str) -> None:
-        """Weights and state of a checkpoint after which nothing is left to train."""
-        self._load_from_checkpoint(checkpoint)
-        self.state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
-
-    def _issue_warnings_after_load(self, load_result) -> None:
-        """A resumed model must be whole; tensors that share their memory are stored once."""
-        state, absent = self.model.state_dict(), set(load_result.missing_keys)
-        loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
-        missing = {name for name in absent if state[name].data_ptr() not in loaded}
-        if missing or load_result.unexpected_keys:
-            names = sorted(missing) + sorted(load_result.unexpected_keys)
-            raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")
-        self.model.tie_weights()

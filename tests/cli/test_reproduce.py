@@ -36,6 +36,16 @@ def test_only_a_finished_run_of_a_known_script_is_run_again(tmp_path):
         reproduce.main([str(tmp_path)])
 
 
+@pytest.mark.parametrize("damage", [{"command": None}, {"command": "python"}, {"command": [1, 2, 3]}, {"versions": 3},
+                                    {"hardware": None}])  # fmt: skip
+def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path, damage):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    record = {"trajectory": {}, "status": "finished", "script": "run_unsup.py", "versions": {}, "hardware": {}}
+    (tmp_path / "run.json").write_text(json.dumps(record | {"command": ["python", "run_unsup.py"]} | damage))
+    with pytest.raises(BadInput, match=f"{next(iter(damage))}' is no .*, so the run cannot be started again"):
+        reproduce.main([str(tmp_path)])
+
+
 def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(unsup, tmp_path, text_file, dev_file):
     run_unsup.main(unsup(method="simcse", max_steps=2, save_steps=2))
     again = tmp_path / "run-again"

@@ -152,6 +152,61 @@ def test_a_lost_best_model_is_refused_before_the_first_step(unsup, tmp_path, mon
         run_unsup.main(unsup(**flags))
 
 
+def _forge(checkpoint, name, content):
+    """Another file in a checkpoint, with a manifest that fits."""
+    run_id = owner(checkpoint)
+    (checkpoint / "manifest.json").unlink()
+    (checkpoint / name).unlink()
+    if isinstance(content, bytes):
+        (checkpoint / name).write_bytes(content)
+    else:
+        torch.save(content, checkpoint / name)
+    checkpoint.rename(checkpoint.with_name("copy"))
+    publish(checkpoint.with_name("copy"), checkpoint, run_id)
+
+
+STRANGE = b'{"global_step": 3, "max_steps": 6, "x": 1}'
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """A place for a stopped run that many tests copy."""
+    return tmp_path_factory.mktemp("cut") / "run"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((name, "evil") for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth")),
+        *((name, content) for name in ("optimizer.pt", "rng_state.pth") for content in (b"", b"\x80\x02.", {"a": 1})),
+        ("model.safetensors", b"nothing"),
+        *(("trainer_state.json", content) for content in (b"[]", b"{}", b"{", STRANGE)),
+    ],
+)  # fmt: skip
+def test_a_forged_checkpoint_is_refused_in_one_line_and_its_code_not_run(unsup, cut, tmp_path, name, content):
+    flags = {"method": "simcse", "dev": "none", "cache_dir": cut.with_name("cache")}
+    if not cut.exists():
+        run_unsup.main(unsup(**flags, output_dir=cut))
+        shutil.rmtree(cut / "checkpoint-6")
+        record = json.loads((cut / "run.json").read_text())
+        (cut / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    run = shutil.copytree(cut, tmp_path / "run")
+    _forge(run / "checkpoint-3", name, Evil(tmp_path / "ran") if content == "evil" else content)
+    with pytest.raises(CheckpointRefused, match="checkpoint-3") as caught:
+        run_unsup.main(unsup(**flags))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+    assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-3"]
+
+
 def test_stage_one_resumed_equals_the_uninterrupted_run_bit_for_bit(aux, tmp_path):
     run_pretrain_aux.main(aux("whole"))
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")

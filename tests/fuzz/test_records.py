@@ -75,7 +75,9 @@ def valid_run(tmp_path_factory):
         partial.mkdir()
         for name in STATE:
             (partial / name).write_text(f"{name} {step}")
-        (partial / "trainer_state.json").write_text(json.dumps({"global_step": step, "best_metric": 1.0}))
+        (partial / "trainer_state.json").write_text(
+            json.dumps({"global_step": step, "max_steps": 8, "best_metric": 1.0})
+        )
         publish(partial, root / f"checkpoint-{step}", "one")
     (root / "partial").mkdir()
     (root / "partial" / "best.json").write_text('{"step": 3, "value": 1.0}')

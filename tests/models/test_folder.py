@@ -14,7 +14,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from errors import BadInput
 from models.encoder import load_encoder
-from models.loading import load_backbone, load_config
+from models.loading import load_backbone, load_config, load_tokenizer
 
 KERNEL = "somebody/kernel"
 
@@ -70,6 +70,27 @@ def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, 
     encoder, _ = load_encoder(str(folder), "avg")
     assert encoder.backbone.config._attn_implementation == "packed"
     assert not (folder / "ran").exists()
+
+
+def test_neither_a_tokenizer_nor_a_module_brings_code(folder, monkeypatch):
+    """Its class, its `auto_map`, its template for chats, and a module of a class that would have to be imported."""
+    load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
+    for name in ("tokenization.py", "evil.py"):
+        (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    path = folder / "tokenizer_config.json"
+    code = {"auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]}, "chat_template": "{{ 1 / 0 }}"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | code))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    configure(folder, sentence_embedding=None)
+    monkeypatch.syspath_prepend(folder)
+    assert load_encoder(str(folder))[0].pooling == "avg"
+    assert not (folder / "ran").exists()
+    modules[1]["type"] = "evil.Other"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(BadInput, match=r"type evil\.Other, which is not supported"):
+        load_encoder(str(folder))
 
 
 def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):

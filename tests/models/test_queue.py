@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from errors import StorageError
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
@@ -21,6 +22,13 @@ def test_a_queue_holds_the_last_vectors_after_it_wraps_round(batch):
     assert queue.contents().shape == (7, 2) if batch > 1 else (6, 2)
     oldest = int(queue.pushed) % 7 if len(held) == 7 else 0
     assert torch.equal(queue.contents().roll(-oldest, 0), torch.tensor(held))
+
+
+@pytest.mark.parametrize("size", [10**12, 10**18, 10**30])
+def test_a_queue_that_fits_in_no_memory_is_said_to(size):
+    with pytest.raises(StorageError, match=f"--queue_size {size}: so many vectors of 768 do not fit in memory") as told:
+        VectorQueue(size, 768)
+    assert told.value.exit_code == 4
 
 
 def test_what_was_read_does_not_change_with_the_next_push():
