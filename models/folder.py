@@ -46,6 +46,7 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     _check_sizes(path, config)
     config._attn_implementation = config._experts_implementation = None  # the library's choice, of every part too
     config.output_attentions, config.chunk_size_feed_forward = False, 0
+    vars(config).pop("auto_map", None)  # where its code stands; a saved copy would name what does not lie beside it
 
 
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:

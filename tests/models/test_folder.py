@@ -17,6 +17,7 @@ from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 
 KERNEL = "somebody/kernel"
+KEPT = {"attn_implementation_internal", "use_kernels", "kernel_config"}  # saved, and read by nothing
 
 
 @pytest.fixture
@@ -67,8 +68,10 @@ def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, 
     (folder / "modeling.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     plain = load_backbone(str(folder))
     assert plain.config._attn_implementation == "sdpa"
-    encoder, _ = load_encoder(str(folder), "avg")
+    encoder, tokenizer = load_encoder(str(folder), "avg")
     assert encoder.backbone.config._attn_implementation == "packed"
+    encoder.save(str(folder / "saved"), tokenizer)
+    assert not {"auto_map", *changes} & (json.loads((folder / "saved" / "config.json").read_text()).keys() - KEPT)
     assert not (folder / "ran").exists()
 
 
