@@ -1,34 +1,112 @@
-"""Folders that are either whole or not there, also when several processes make the same one."""
+"""A cache of folders: each is whole or made again, also when several processes make the same one.
+
+A folder lists the sha256 of its files, which are hashed again whenever it is used: a cache is read for months, and one
+changed byte in it would be other training data. A folder is filled beside its place and renamed. Whoever fills one
+holds a shared lock on the cache, so the next command that finds nobody else at work removes what killed ones left.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
+import logging
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from errors import unwritable
+from files import sha256, sync
+
+logger = logging.getLogger(__name__)
+_CHECKSUMS = "checksums.json"
+_PARTIAL = ".partial-"
+
+
+def cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """`folder`, which `make` fills unless it is there and whole.
+
+    Raises:
+        BadInput, StorageError: the place, or the disk, does not take it.
+    """
+    with _in_use(folder.parent):
+        said = _problem(folder)
+        if said is not None:
+            if folder.exists():
+                logger.warning("%s: %s; it is made again", folder, said)
+            _fill(folder, make)
+    return folder
 
 
 @contextmanager
-def whole_folder(folder: Path, marker: str) -> Iterator[Path]:
-    """A temporary folder to fill, which becomes `folder` at the end.
-
-    Args:
-        folder: the final place.
-        marker: a file of it; where it exists already, another process was faster and its work is kept.
-    """
+def _in_use(cache: Path) -> Iterator[None]:
+    """Hold a shared lock on the cache; who can have it alone first removes what killed processes left."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+        cache.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(cache, os.O_RDONLY)
     except OSError as error:
-        raise unwritable(error, f"--cache_dir {folder.parent}: cannot be a folder ({error.strerror})") from error
+        raise _unusable(cache, error) from error
     try:
-        yield partial
-        partial.rename(folder)
-    except OSError:
-        if not (folder / marker).exists():
-            raise
+        with suppress(OSError):  # another is at work; or a file system that locks no folders, where leftovers stay
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in cache.glob(f"{_PARTIAL}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _problem(folder: Path) -> str | None:
+    """Why a folder must not be used, or None when its files are what they were when they were written."""
+    try:
+        listed = json.loads((folder / _CHECKSUMS).read_bytes())
+        changed = [name for name, digest in listed.items() if sha256(folder / name) != digest]
+    except OSError as error:
+        return f"{Path(error.filename or folder).name} cannot be read ({error.strerror})"
+    except (ValueError, RecursionError, AttributeError):
+        return f"{_CHECKSUMS} is damaged"
+    if not listed:
+        return f"{_CHECKSUMS} is damaged"
+    return f"{changed[0]} has changed since it was written" if changed else None
+
+
+def _fill(folder: Path, make: Callable[[Path], None]) -> None:
+    try:
+        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
+    except OSError as error:
+        raise _unusable(folder.parent, error) from error
+    try:
+        make(partial)
+        files = sorted(partial.iterdir())
+        (partial / _CHECKSUMS).write_text(json.dumps({path.name: sha256(path) for path in files}), encoding="utf-8")
+        for path in (*files, partial / _CHECKSUMS, partial):
+            sync(path)
+        _place(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _place(partial: Path, folder: Path) -> None:
+    """Rename a filled folder, unless another process was faster and its work is whole."""
+    replaced = partial.with_name(f"{partial.name}.replaced")
+    while True:
+        try:
+            partial.rename(folder)
+            return sync(folder.parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        if _problem(folder) is None:
+            return None
+        with suppress(FileNotFoundError):  # another process has moved it
+            folder.rename(replaced)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _unusable(cache: Path, error: OSError) -> Exception:
+    return unwritable(error, f"--cache_dir {cache}: cannot be a folder ({error.strerror})")

@@ -8,25 +8,47 @@ tokens and without a length limit; the collator adds the ones and applies the ot
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from itertools import chain, compress, islice
 from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from data import draws
-from data.cache import whole_folder
+from data.cache import cached
 from data.labelled import NLI_LABELS, LabelledReader, reader_of
 from data.reader import VERSION, Reader, content_hash
-from errors import BadInput
+from errors import BadInput, StorageError
 from growing import GrowingArray
 
 logger = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of a text, drawn without replacement."""
+
+    count: int
+    seed: int
+
+    def rows(self, total: int) -> np.ndarray:
+        """The numbers of the rows among `total`, in the order they were drawn; BadInput for more than there are."""
+        if not 1 <= self.count <= total:
+            raise BadInput(f"--max_rows {self.count}: the text has {total:,} rows")
+        return draws.permutation(self.seed, 0, total, "sample")[: self.count]
+
+    def mask(self, total: int) -> bytes:
+        """One byte a row: 1 where it was drawn."""
+        drawn = np.zeros(total, dtype=np.uint8)
+        drawn[self.rows(total)] = 1
+        return drawn.tobytes()
 
 
 class Corpus:
@@ -41,14 +63,11 @@ class Corpus:
 
     def __init__(self, folder: str | Path, offsets: np.ndarray | None = None, labels: np.ndarray | None = None) -> None:
         self.folder = Path(folder)
-        self.ids = np.load(self.folder / "ids.npy", mmap_mode="r")
-        self.offsets = np.load(self.folder / "offsets.npy", mmap_mode="r") if offsets is None else offsets
+        self.ids = _mapped(self.folder / "ids.npy")
+        self.offsets = _mapped(self.folder / "offsets.npy") if offsets is None else offsets
         stored = self.folder / "labels.npy"
-        self.labels = np.load(stored, mmap_mode="r") if labels is None and stored.exists() else labels
-        facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
-        self.facts = {
-            name: value for name, value in facts.items() if name != "files"
-        }  # older caches: whoever made them
+        self.labels = _mapped(stored) if labels is None and stored.exists() else labels
+        self.facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
 
     def __reduce__(self):
         # A worker process opens the files itself; a pickled memory map would be a copy of all tokens.
@@ -62,14 +81,8 @@ class Corpus:
     def columns(self) -> int:
         return self.offsets.shape[1] - 1
 
-    def sample_rows(self, count: int, seed: int) -> np.ndarray:
-        """`count` row numbers, drawn without replacement; more than there are, or none, are refused by BadInput."""
-        if not 1 <= count <= len(self):
-            raise BadInput(f"--max_rows {count}: the text has {len(self):,} rows")
-        return draws.permutation(seed, 0, len(self), "sample")[:count]
-
-    def sample(self, rows: np.ndarray) -> Corpus:
-        """Some of the rows, by number, in that order."""
+    def ordered(self, rows: np.ndarray) -> Corpus:
+        """The rows of these numbers, in this order."""
         return Corpus(self.folder, self.offsets[rows], None if self.labels is None else self.labels[rows])
 
     def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,22 +93,43 @@ class Corpus:
         return self.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
 
-def load_corpus(paths: Sequence[str | Path], tokenizer, columns: int | None, cache_dir: str | Path) -> Corpus:
+def _mapped(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        said = f"{path}: {path.stat().st_size / 1e6:,.1f} MB cannot be mapped into memory"
+        raise StorageError(f"{said}; raise the limit (`ulimit -v`, or that of the job)") from error
+
+
+def load_corpus(
+    paths: Sequence[str | Path],
+    tokenizer,
+    columns: int | None,
+    cache_dir: str | Path,
+    sample: Sample | None = None,
+) -> Corpus:
     """The token ids of the files, from the cache or made now.
 
-    `columns` are the sentences of a row; None for files of premise, hypothesis and label.
+    `columns` are the sentences of a row; None for files of premise, hypothesis and label. Of a `sample` only its rows
+    are tokenised, and stand in the order they were drawn.
 
     Raises:
-        BadInput: as `data.reader.Reader`; a sentence that gives no token.
+        BadInput: as `data.reader.Reader`; a sentence that gives no token; a sample larger than the text.
+        StorageError: too little memory to map the ids.
     """
     content = content_hash(paths)
     # Truncation and padding are whatever the tokenizer's last call left there; ids here have neither.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
-    identity = json.dumps([content, VERSION, columns, rules])
+    identity = json.dumps([content, VERSION, columns, rules, *([astuple(sample)] if sample else [])])
     folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
-    if not (folder / "facts.json").exists():
-        _build(folder, reader_of(paths, columns), tokenizer, content)
-    return Corpus(folder)
+    reader = reader_of(paths, columns)
+    corpus = Corpus(cached(folder, lambda partial: _build(partial, reader, tokenizer, content, sample)))
+    if sample is None:
+        return corpus
+    drawn = sample.rows(corpus.facts["rows"])
+    return corpus.ordered(np.argsort(np.argsort(drawn)))  # they are stored in the order of the text
 
 
 def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int | None]], facts: dict) -> None:
@@ -120,34 +154,40 @@ def write_corpus(folder: Path, rows: Iterator[tuple[Sequence[Sequence[int]], int
     (folder / "facts.json").write_text(json.dumps({**facts, "rows": offsets.shape[0]}), encoding="utf-8")
 
 
-def _build(folder: Path, reader: Reader, tokenizer, content: str) -> None:
-    facts = {"sha256": content, "columns": reader.columns}
-    with whole_folder(folder, "facts.json") as partial:
-        write_corpus(partial, _tokenised(reader, tokenizer), facts)
-        facts |= {"rows": reader.rows, "empty_lines_dropped": reader.empty_lines}
-        if isinstance(reader, LabelledReader):
-            facts |= {"undecided_rows_dropped": reader.undecided, "labels": NLI_LABELS}
-        (partial / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-    logger.info("tokenised %d rows (%d empty lines dropped)", reader.rows, reader.empty_lines)
+def _build(folder: Path, reader: Reader, tokenizer, content: str, sample: Sample | None) -> None:
+    rows = enumerate(reader, start=1)
+    if sample is not None:
+        total = sum(1 for _ in reader)  # counted beforehand: the draw depends on it
+        rows = compress(rows, sample.mask(total))
+    write_corpus(folder, _tokenised(reader, rows, tokenizer), {})
+    facts = {"sha256": content, "columns": reader.columns, "rows": reader.rows}
+    facts |= {"empty_lines_dropped": reader.empty_lines}
+    if isinstance(reader, LabelledReader):
+        facts |= {"undecided_rows_dropped": reader.undecided, "labels": NLI_LABELS}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    count = reader.rows if sample is None else sample.count
+    logger.info("tokenised %d of %d rows (%d empty lines dropped)", count, reader.rows, reader.empty_lines)
 
 
-def _tokenised(reader: Reader, tokenizer) -> Iterator[tuple[list[list[int]], int | None]]:
-    rows, labelled = iter(reader), isinstance(reader, LabelledReader)
+def _tokenised(
+    reader: Reader, rows: Iterable[tuple[int, tuple[str, ...]]], tokenizer
+) -> Iterator[tuple[list[list[int]], int | None]]:
+    """The ids and the label of every row; `rows` are rows of the reader with their numbers."""
+    rows, labelled = iter(rows), isinstance(reader, LabelledReader)
     columns = reader.columns - labelled
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()  # both may be left from the tokenizer's last call
     backend.no_padding()
-    first = 1
     with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
         while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-            sentences = [sentence for row in chunk for sentence in row[:columns]]
+            sentences = [sentence for _, row in chunk for sentence in row[:columns]]
             ids = [found.ids for found in backend.encode_batch_fast(sentences, add_special_tokens=False)]
             if [] in ids:
-                found, row = ascii(sentences[ids.index([])][:40]), first + ids.index([]) // columns
+                place = ids.index([])
+                found, row = ascii(sentences[place][:40]), chunk[place // columns][0]
                 where = f"row {row:,} of {reader.paths[0]}" + (" and the files after it" if reader.paths[1:] else "")
                 raise BadInput(f"{where}, empty lines not counted: the tokenizer finds no token in {found}; remove it")
-            for number, row in enumerate(chunk):
+            for number, (_, row) in enumerate(chunk):
                 label = NLI_LABELS.index(row[-1]) if labelled else None
                 yield ids[number * columns : (number + 1) * columns], label
-            first += len(chunk)
             bar.update(len(chunk))

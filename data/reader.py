@@ -18,6 +18,7 @@ from typing import BinaryIO
 import zstandard
 
 from errors import BadInput
+from files import opened
 
 VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
@@ -78,7 +79,7 @@ class Reader:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a plain or packed file with their numbers from 1; BadInput as for `Reader`."""
-    with _opened(path) as stream:
+    with _unpacked(path) as stream:
         for number, line in enumerate(_lines(stream, path), start=1):
             yield number, _decoded(line, path, number)
 
@@ -87,26 +88,13 @@ def content_hash(paths: Sequence[str | Path]) -> str:
     """sha256 over the bytes of the files in their order."""
     digest = hashlib.sha256()
     for path in paths:
-        with _opened_as_is(Path(path)) as stream:
+        with opened(Path(path)) as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()
 
 
-def _opened_as_is(path: Path) -> BinaryIO:
-    try:
-        if path.is_dir():
-            raise BadInput(f"{path}: is a folder; name its files")
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path}: not a regular file")
-        return path.open("rb")
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: no such file") from error
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be opened ({error.strerror})") from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    stream = _opened_as_is(path)
+def _unpacked(path: Path) -> BinaryIO:
+    stream = opened(path)
     magic = stream.peek(6)[:6]
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stream)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, BertTokenizer
 
-from data.cache import whole_folder
+from data.cache import cached
 from data.reader import VERSION, Reader, content_hash
 from errors import BadInput
 
@@ -27,14 +27,8 @@ def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
         raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
     key = json.dumps([content_hash(files), VERSION, size])
     folder = Path(cache_dir) / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-    if not (folder / "tokenizer.json").exists():
-        _save(_learn(files, size), folder)
+    cached(folder, lambda partial: _learn(files, size).save_pretrained(partial))
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-
-
-def _save(tokenizer: BertTokenizer, folder: Path) -> None:
-    with whole_folder(folder, "tokenizer.json") as partial:
-        tokenizer.save_pretrained(partial)
 
 
 def _learn(files: Sequence[Path], size: int) -> BertTokenizer:

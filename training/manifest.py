@@ -7,9 +7,7 @@ what stands in place is whole, and a reader can prove it.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from errors import newer_format
+from files import sha256, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -107,21 +106,6 @@ def remove(folder: Path) -> None:
     """Delete a folder that this project has written, if it is there."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal digits."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _render(content: Any) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import compress, repeat
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import set_seed
 
 from arguments import ModelArguments, ScoredArguments
 from command_line import find_files, parse, peek
-from data.corpus import Corpus, load_corpus
+from data.corpus import Corpus, Sample, load_corpus
 from data.duplicates import false_negatives
 from data.labelled import reader_of
 from errors import BadInput
@@ -43,10 +44,9 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
     files, columns = find_files(data_args.train_file, data_args.data_dir), getattr(data_args, "columns", None)
     if columns is not None and not 1 <= columns <= 3:
         raise BadInput(f"--columns {columns}: from 1 to 3")
+    sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
-        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir)
-    rows = None if data_args.max_rows is None else corpus.sample_rows(data_args.max_rows, args.seed)
-    corpus = corpus if rows is None else corpus.sample(rows)
+        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir, sample)
     dev, tests = selection(data_args), load_tests(data_args)
     identity = {
         "text": corpus.facts,
@@ -62,8 +62,8 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
                 dry_run(trainer, description)
                 return
             run.train(trainer, start, description)
-            chosen = range(len(corpus)) if rows is None else {*rows.tolist()}
-            texts = (text for n, row in enumerate(reader_of(files, columns)) if n in chosen for text in row)
+            chosen = repeat(1) if sample is None else sample.mask(corpus.facts["rows"])
+            texts = (text for row in compress(reader_of(files, columns), chosen) for text in row)
             if trainer.is_world_process_zero():
                 finish(run, trainer, tokenizer, tests, data_args.data_dir, texts)
             trainer.accelerator.wait_for_everyone()

@@ -8,9 +8,11 @@ import pytest
 import data.cache
 import data.corpus
 import data.labelled
-from data.corpus import Corpus, load_corpus, write_corpus
-from data.reader import Reader
-from errors import BadInput
+from data import draws
+from data.corpus import Corpus, Sample, load_corpus, write_corpus
+from data.labelled import NLI_LABELS
+from data.reader import NLI_HEADER, Reader
+from errors import BadInput, StorageError
 
 
 @pytest.fixture
@@ -210,16 +212,98 @@ def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_pat
     assert again.sentences([1], 0, 99)[0].tolist() == corpus.ids[4:9].tolist()
 
 
-def test_a_sample_is_some_of_the_rows_with_their_labels(tmp_path):
-    write_corpus(tmp_path, (([[i, i + 1]], i % 3) for i in range(50)), {})
-    corpus = Corpus(tmp_path)
-    few = pickle.loads(pickle.dumps(corpus.sample(corpus.sample_rows(20, 7))))
-    firsts, _ = few.sentences(np.arange(20), 0, 1)
-    assert len(few) == 20 and len(set(firsts.tolist())) == 20
-    assert few.labels.tolist() == [i % 3 for i in firsts]
-    assert firsts.tolist() != sorted(firsts.tolist())
-    assert np.array_equal(corpus.sample(corpus.sample_rows(20, 7)).offsets, few.offsets)
-    assert not np.array_equal(corpus.sample(corpus.sample_rows(20, 8)).offsets, few.offsets)
-    for count in (0, 51):
-        with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 50 rows"):
-            corpus.sample_rows(count, 7)
+@pytest.mark.parametrize("family", ["no file", "a cut one", "changed ids"])
+def test_damaged_ids_are_made_again_and_said(text, bert_tokenizer, tmp_path, caplog, tokenised, family):
+    first = load_corpus([text], bert_tokenizer, 1, tmp_path / "cache")
+    expected, path = np.array(first.ids), first.folder / "ids.npy"
+    whole = path.read_bytes()
+    path.unlink()
+    if family != "no file":
+        path.write_bytes(whole[:200] if family == "a cut one" else whole[:-20] + bytes(20))
+    again = load_corpus([text], bert_tokenizer, 1, tmp_path / "cache")
+    assert np.array_equal(again.ids, expected) and tokenised == [20, 20]
+    assert [r.message for r in caplog.records if "made again" in r.message and str(first.folder) in r.message]
+
+
+def test_ids_that_memory_has_no_room_for_are_a_storage_error(text, bert_tokenizer, tmp_path, monkeypatch):
+    load_corpus([text], bert_tokenizer, 1, tmp_path / "cache")
+
+    def full(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(data.corpus.np, "load", full)
+    with pytest.raises(
+        StorageError, match=r"ids\.npy: 0\.0 MB cannot be mapped into memory; raise the limit"
+    ) as caught:
+        load_corpus([text], bert_tokenizer, 1, tmp_path / "cache")
+    assert caught.value.exit_code == 4
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """The sentences that were tokenised."""
+    seen = []
+
+    class Watched:
+        def __init__(self, tokenizer):
+            self.backend_tokenizer, self._backend = self, tokenizer.backend_tokenizer
+
+        def __getattr__(self, name):
+            return getattr(self._backend, name)
+
+        def encode_batch_fast(self, sentences, **options):
+            seen.extend(sentences)
+            return self._backend.encode_batch_fast(sentences, **options)
+
+    return Watched, seen
+
+
+def drawn(path, tokenizer, columns, cache, count, seed):
+    corpus = load_corpus([path], tokenizer, columns, cache, Sample(count, seed))
+    width = corpus.columns
+    rows = [[corpus.sentences([r], c, 99)[0].tolist() for c in range(width)] for r in range(len(corpus))]
+    return rows, None if corpus.labels is None else corpus.labels.tolist(), corpus.facts
+
+
+@pytest.mark.parametrize("columns", [1, 2, None])
+def test_of_a_sample_the_drawn_rows_alone_are_tokenised_in_the_order_of_the_draw(
+    sentences, bert_tokenizer, tmp_path, monkeypatch, encoded, columns
+):
+    monkeypatch.setattr(data.corpus, "_ROWS_AT_ONCE", 7)
+    rows = [[*sentences[i : i + (columns or 2)]] for i in range(50)]
+    labels = [i % 3 for i in range(50)]
+    lines = [NLI_HEADER, *([*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True))]
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join("\t".join(line) + "\n\n" for line in (rows if columns else lines)), encoding="utf-8")
+    watched, seen = encoded
+    found, found_labels, facts = drawn(path, watched(bert_tokenizer), columns, tmp_path / "a", 20, 7)
+    expected = draws.permutation(7, 0, 50, "sample")[:20]
+    assert sorted(seen) == sorted(text for row in expected for text in rows[row])
+    assert found == [bert_tokenizer(rows[row], add_special_tokens=False)["input_ids"] for row in expected]
+    assert found_labels == (None if columns else [labels[row] for row in expected])
+    assert facts == load_corpus([path], bert_tokenizer, columns, tmp_path / "b").facts
+    seen.clear()
+    assert drawn(path, watched(bert_tokenizer), columns, tmp_path / "a", 20, 7) == (found, found_labels, facts)
+    assert seen == [], "the second start reads the cache"
+    assert drawn(path, bert_tokenizer, columns, tmp_path / "a", 20, 8)[0] != found
+    assert drawn(path, bert_tokenizer, columns, tmp_path / "a", 19, 7)[0] == found[:19]
+
+
+def test_a_pickled_sample_is_the_sample(text, bert_tokenizer, tmp_path):
+    corpus = load_corpus([text], bert_tokenizer, 1, tmp_path / "cache", Sample(5, 7))
+    again = pickle.loads(pickle.dumps(corpus))
+    assert np.array_equal(again.offsets, corpus.offsets) and np.array_equal(again.ids, corpus.ids)
+
+
+@pytest.mark.parametrize("count", [0, 21])
+def test_a_sample_of_more_rows_than_there_are_is_refused(text, bert_tokenizer, tmp_path, count):
+    with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 20 rows"):
+        load_corpus([text], bert_tokenizer, 1, tmp_path / "cache", Sample(count, 7))
+
+
+def test_a_drawn_sentence_without_a_token_is_named_by_its_row_in_the_text(bert_tokenizer, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a dog\n" * 30 + "\u200b\n", encoding="utf-8")
+    seed = next(seed for seed in range(99) if 30 in Sample(9, seed).rows(31))
+    with pytest.raises(BadInput, match=r"row 31 of \S+text\.txt, empty .*: the tokenizer finds no token"):
+        load_corpus([path], bert_tokenizer, 1, tmp_path / "cache", Sample(9, seed))

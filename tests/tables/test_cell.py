@@ -14,13 +14,13 @@ from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
 from eval.sts.files import Pairs
 from eval.sts.tasks import correlation, cosines
+from files import sha256
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from tables import cells, frequent, same
 from tables.__main__ import main
 from tables.frequent import FrequentTokens, count_of
 from tables.plans import Cell, Choice
-from training.manifest import sha256
 
 
 @pytest.fixture
