@@ -21,6 +21,8 @@ class LabelledReader(Reader):
         BadInput: while iterating, with file and line: as `Reader`; another header; an unknown label.
     """
 
+    has_header = True
+
     def __init__(self, paths: Sequence[str | Path]) -> None:
         super().__init__(paths, len(NLI_HEADER))
         self.undecided = 0

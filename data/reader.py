@@ -10,19 +10,24 @@ import gzip
 import hashlib
 import io
 import lzma
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import zstandard
 
+from data.formats import LOOKED_AT, refuse_by_lines, refuse_by_name, refuse_header
 from errors import BadInput
 from files import opened
 
 VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
 NLI_HEADER = ("premise", "hypothesis", "label")
+_BLOCK = 8192
+_ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # a frame without content, with which pzstd begins
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -35,8 +40,11 @@ class Reader:
 
     Raises:
         BadInput: while iterating, with file and line: a file that cannot be opened, is empty or damaged; bytes
-            that are not UTF-8; a NUL; a line over `LONGEST_LINE`; a row with another number of columns.
+            that are not UTF-8; a NUL; a line over `LONGEST_LINE`; a row with another number of columns; a header;
+            a file of another format (`data.formats`).
     """
+
+    has_header = False  # whether a file's first row names the columns
 
     def __init__(self, paths: Sequence[str | Path], columns: int = 1) -> None:
         self.paths = [Path(path) for path in paths]
@@ -53,19 +61,26 @@ class Reader:
                 raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
 
     def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        for number, text in numbered_lines(path):
+        refuse_by_name(path)
+        lines = numbered_lines(path)
+        first = list(islice(lines, LOOKED_AT))
+        refuse_by_lines(path, [text for _, text in first])
+        before = self.rows
+        for number, text in chain(first, lines):
             if not text.strip():
                 self.empty_lines += 1
                 continue
             row = self._row(text, path, number)
             if row is not None:
+                if self.rows == before and not self.has_header:
+                    refuse_header(path, number, row)
                 yield row
                 self.rows += 1
 
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
         """The cells of a line; None for a line that is no row."""
         row = tuple(cell.strip() for cell in text.split("\t"))
-        if row == NLI_HEADER and type(self) is Reader:
+        if row == NLI_HEADER and not self.has_header:
             raise BadInput(
                 f"{path}:{number}: the header of labelled pairs, which are no sentences; run_sup.py reads them"
             )
@@ -99,18 +114,27 @@ def _unpacked(path: Path) -> BinaryIO:
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stream)
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(stream)
-    if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return io.BufferedReader(_Zstd(stream))
+        return io.BufferedReader(_Joined(stream, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padded=True))
+    if magic.startswith(b"\x28\xb5\x2f\xfd") or _ZSTD_SKIPPED.match(magic):
+        return io.BufferedReader(_Joined(stream, lambda: zstandard.ZstdDecompressor().decompressobj(), padded=False))
     return stream
 
 
-class _Zstd(io.RawIOBase):
-    """A zstd file decompressed; unlike zstandard's own stream reader it tells a cut-off file from a finished one."""
+class _Joined(io.RawIOBase):
+    """All streams of an xz file, or frames of a zstd file, decompressed one after the other.
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._frame = None
+    The libraries' own readers go on as if the file had ended: `lzma`'s at anything behind the first stream that is no
+    whole stream, `zstandard`'s where the file is cut off.
+
+    Args:
+        stream: the packed bytes.
+        new: makes a decompressor of one stream.
+        padded: whether zeros, in fours, may follow a stream, as the xz format has it.
+    """
+
+    def __init__(self, stream: BinaryIO, new: Callable[[], Any], padded: bool) -> None:
+        self._stream, self._new, self._padded = stream, new, padded
+        self._current = None
         self._packed = self._plain = b""
 
     def readable(self) -> bool:
@@ -118,18 +142,30 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         while not self._plain:
-            packed = self._packed or self._stream.read(8192)
-            if not packed and self._frame:
-                raise EOFError("file ended within a frame")
+            packed = self._packed or self._stream.read(_BLOCK)
+            if self._padded and self._current is None:
+                packed = self._behind_padding(packed)
+            if not packed and self._current:
+                raise EOFError("file ended within a stream")
             if not packed:
                 return 0
-            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-            self._plain, self._packed = memoryview(self._frame.decompress(packed)), b""
-            if self._frame.eof:
-                self._packed, self._frame = self._frame.unused_data, None
+            self._current = self._current or self._new()
+            self._plain, self._packed = memoryview(self._current.decompress(packed)), b""
+            if self._current.eof:
+                self._packed, self._current = self._current.unused_data, None
         count = min(len(buffer), len(self._plain))
         buffer[:count], self._plain = self._plain[:count], self._plain[count:]
         return count
+
+    def _behind_padding(self, packed: bytes) -> bytes:
+        zeros, rest = 0, b""
+        while packed and not rest:
+            rest = packed.lstrip(b"\0")
+            zeros += len(packed) - len(rest)
+            packed = rest or self._stream.read(_BLOCK)
+        if zeros % 4:
+            raise EOFError(f"{zeros} zeros behind a stream, not a multiple of four")
+        return rest
 
 
 def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:

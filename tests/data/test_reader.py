@@ -18,6 +18,7 @@ PACKED = {
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,
 }
+SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
 _MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -48,7 +49,12 @@ def refused(path, columns=1):
         "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n")),
         "xz": lzma.compress(TEXT),
         "two xz streams": lzma.compress(TEXT[:18]) + lzma.compress(TEXT[18:]),
+        "two xz streams with padding": lzma.compress(TEXT[:18]) + bytes(8) + lzma.compress(TEXT[18:]) + bytes(4),
+        "two xz streams with long padding": lzma.compress(TEXT[:18]) + bytes(20_000) + lzma.compress(TEXT[18:]),
+        "three xz streams, one empty": lzma.compress(TEXT[:18]) + lzma.compress(b"") + lzma.compress(TEXT[18:]),
+        "two gzip members and zeros": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]) + bytes(512),
         "zstd": PACKED["zst"](TEXT),
+        "zstd between skippable frames": SKIPPABLE + PACKED["zst"](TEXT[:18]) + SKIPPABLE + PACKED["zst"](TEXT[18:]),
         "zstd without a size": zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
         "two zstd frames": PACKED["zst"](TEXT[:18]) + PACKED["zst"](TEXT[18:]),
         "zstd with a checksum": zstandard.ZstdCompressor(write_checksum=True).compress(TEXT),
@@ -203,8 +209,45 @@ def test_a_damaged_or_continued_compressed_file_is_refused(tmp_path, suffix):
         packed[: middle - 4] + bytes(byte ^ 0xFF for byte in packed[middle - 4 : middle + 4]) + packed[middle + 4 :]
     )
     assert refused(written(tmp_path, damaged))
-    if suffix != "xz":  # whose reader ignores what follows, as the format allows
-        assert "damaged" in refused(written(tmp_path, packed + b"not compressed"))
+
+
+def joined(suffix):
+    """Two packed halves of a text, apart."""
+    return PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:])
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@pytest.mark.parametrize(
+    "damage",
+    {
+        "text behind": lambda first, second: first + second + b"not compressed",
+        "a byte behind": lambda first, second: first + second + b"x",
+        "zeros and a byte behind": lambda first, second: first + second + bytes(4) + b"x",
+        "a long tail of text": lambda first, second: first + b"x" * 20_000,
+        "text between": lambda first, second: first + b"junk" + second,
+        "a damaged second magic": lambda first, second: first + b"\xff" + second[1:],
+        "a damaged second header": lambda first, second: first + second[:2] + b"\xff" * 8 + second[10:],
+        "a second one cut in its header": lambda first, second: first + second[:3],
+        "a second one cut": lambda first, second: first + second[:-5],
+        "another format behind": lambda first, second: first + (b"BZh9" + second),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_what_stands_behind_the_first_stream_is_read_or_refused(tmp_path, suffix, damage):
+    path = written(tmp_path, damage[1](*joined(suffix)))
+    assert "the compressed file is damaged or cut off" in refused(path)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_padding_that_the_xz_format_does_not_have_is_refused(tmp_path, count):
+    first, second = joined("xz")
+    assert "not a multiple of four" in refused(written(tmp_path, first + bytes(count) + second))
+    assert "not a multiple of four" in refused(written(tmp_path, first + second + bytes(count)))
+
+
+def test_zeros_behind_zstd_are_refused(tmp_path):
+    for count in (1, 4, 9000):
+        assert "damaged" in refused(written(tmp_path, PACKED["zst"](TEXT) + bytes(count)))
 
 
 def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):

@@ -1,0 +1,99 @@
+"""Files that are no lines of sentences, though every one of their lines is text: CSV, JSON, Parquet, headers.
+
+Read as lines they would train a model on commas, braces and names of fields without an error, so they are refused with
+a command that takes the sentences out. A file is told by its name or by its first lines. Prose is let through when in
+doubt: quotation marks and commas alone are no table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from errors import BadInput
+
+LOOKED_AT = 100  # lines
+_FEWEST = 5  # lines with quoted cells; fewer may be a dialogue
+_PACKED = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+_KINDS = {
+    ".csv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON", ".parquet": "Parquet",
+    ".arrow": "Arrow", ".feather": "Feather",
+}  # fmt: skip
+# What prints the sentences of standard input, one a line; a cell may hold line ends.
+_PROGRAMS = {
+    "CSV": "import csv,sys; [print(*row['text'].split()) for row in csv.DictReader(sys.stdin)]",
+    "JSON lines": "import json,sys; [print(*json.loads(line)['text'].split()) for line in sys.stdin]",
+    "JSON": "import json,sys; [print(*row['text'].split()) for row in json.load(sys.stdin)]",
+    "Parquet": "import pyarrow as pa,pyarrow.parquet as pq,sys; [print(*text.split()) for text in "
+    "pq.read_table(pa.BufferReader(sys.stdin.buffer.read()))['text'].to_pylist()]",
+    "Arrow": "import pyarrow as pa,sys; [print(*text.split()) for text in "
+    "pa.ipc.open_stream(sys.stdin.buffer).read_all()['text'].to_pylist()]",
+    "Feather": "import pyarrow as pa,sys; [print(*text.split()) for text in "
+    "pa.ipc.open_file(sys.stdin.buffer.read()).read_all()['text'].to_pylist()]",
+}
+_CELL = r'(?: ?"(?:[^"]|"")*"|[^\s",][^",]*|)'
+_QUOTED_ROW = re.compile(rf"{_CELL}(?:,{_CELL})+")
+_QUOTED_CELL = re.compile(r'"(?:[^"]|"")*"')
+_FIELDS = set(
+    "text sentence sentences premise hypothesis label labels gold_label score id idx index anchor positive negative "
+    "query document passage title body source target question answer".split()
+)
+_NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
+
+
+def refuse_by_name(path: Path) -> None:
+    """BadInput for a file that is called CSV, JSON, Parquet or Arrow, also compressed."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    kind = _KINDS.get(suffixes[-1]) if suffixes else None
+    if kind:
+        raise _refused(path, f"{kind} by its name", kind)
+
+
+def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
+    """BadInput for a file most of whose first lines are JSON objects, or rows with the same number of quoted cells."""
+    lines = [line for line in lines if line.strip()]
+    if sum(map(_is_object, lines)) > len(lines) / 2:
+        raise _refused(path, "most of its first lines are JSON objects", "JSON lines")
+    shapes = Counter(shape for line in lines if (shape := _quoted_shape(line)))
+    if len(lines) >= _FEWEST and max(shapes.values(), default=0) > len(lines) / 2:
+        raise _refused(path, "most of its first lines are rows of quoted cells", "CSV")
+
+
+def refuse_header(path: Path, number: int, row: Sequence[str]) -> None:
+    """BadInput for a first row that names columns; a single column is believed to have a name only in a `.tsv`."""
+    if (len(row) > 1 or ".tsv" in path.suffixes) and all(cell in _FIELDS or _NUMBERED.fullmatch(cell) for cell in row):
+        raise BadInput(
+            f"{path}:{number}: a header ({', '.join(row)}), not a row of sentences; remove this line, and every column "
+            "that holds no sentences"
+        )
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _quoted_shape(line: str) -> tuple[int, int] | None:
+    """(cells, quoted cells) of a row in which some are quoted."""
+    if '"' not in line or not _QUOTED_ROW.fullmatch(line):
+        return None
+    bare, quoted = _QUOTED_CELL.subn("", line)
+    return bare.count(",") + 1, quoted
+
+
+def _refused(path: Path, why: str, kind: str) -> BadInput:
+    name, program = shlex.quote(str(path)), f'python -c "{_PROGRAMS[kind]}"'
+    unpack = _PACKED.get(path.suffix.lower())
+    command = f"{unpack} -dc {name} | {program}" if unpack else f"{program} < {name}"
+    return BadInput(
+        f"{path}: {why}, not one sentence a line; take a column out of it, here the one called text: "
+        f"{command} > sentences.txt"
+    )
