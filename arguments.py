@@ -103,8 +103,8 @@ class DataArguments:
 
     train_file: list[str] = field(
         default_factory=list,
-        metadata={"help": "UTF-8 text, plain, .gz, .xz or .zst, files or folders of files; looked up as given, "
-                  "then below data_dir"},
+        metadata={"help": "UTF-8 text, plain, .gz, .xz or .zst: files, or folders, of which all files are read, those "
+                  "of subfolders too, in the order of their paths; looked up as given, then below data_dir"},
     )  # fmt: skip
     max_length: int = field(default=32, metadata={"help": "tokens of a sentence or block, special ones included"})
     data_dir: str = field(default="corpora", metadata={"help": "where `python -m data.prepare` puts things"})

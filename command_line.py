@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -162,8 +162,8 @@ class _Strings(yaml.BaseLoader):
         return super().construct_mapping(node, deep)
 
 
-def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
-    """Training files, each as given or below `data_dir`, a folder as its files; BadInput names both places."""
+def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:
+    """Training files, each as given or below `data_dir`, a folder as `files_of`; BadInput names both places."""
     if not names:
         raise BadInput("--train_file is missing: the text to train on")
     found = []
@@ -172,15 +172,34 @@ def find_files(names: Sequence[str], data_dir: str) -> list[Path]:
         existing = [place for place in places if place.exists()]
         if not existing:
             raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
-        found += files_of(existing[0])
+        found += files_of(existing[0], own)
     return found
 
 
-def files_of(place: Path) -> list[Path]:
-    """A file itself; of a folder, its files in the order of their names, hidden ones left out."""
+def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
+    """A file itself; of a folder, all files in it and its subfolders but hidden ones, in the order of their paths.
+
+    Args:
+        place: the file or folder.
+        own: folders the command itself writes, left out too: they may lie in `place`, and would be text the next time.
+    """
     if not place.is_dir():
         return [place]
-    files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = list(_below(place, {place.resolve()}, {Path(folder).resolve() for folder in own}))
     if not files:
         raise BadInput(f"{place}: the folder holds no files; name files, or a folder of them")
     return files
+
+
+def _below(folder: Path, above: set[Path], own: set[Path]) -> Iterator[Path]:
+    try:
+        paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise BadInput(f"{folder}: the folder cannot be read ({error.strerror})") from error
+    for path in paths:
+        if not path.is_dir():  # also a broken link or a pipe: whoever opens it refuses it, and no text is missed
+            yield path
+        elif (real := path.resolve()) in above:
+            raise BadInput(f"{path}: a link to a folder that it lies in; remove it")
+        elif real not in own:
+            yield from _below(path, above | {real}, own)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
@@ -66,11 +68,10 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
     return head
 
 
-def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments):
+def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments, files: Sequence[Path]):
     """The tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
         raise BadInput("give one of --model_name_or_path (a checkpoint) and --config_name (from scratch)")
-    files = find_files(data_args.train_file, data_args.data_dir)
     with args.main_process_first(desc="tokenise"):
         if model_args.model_name_or_path:
             tokenizer = load_tokenizer(model_args.model_name_or_path)
@@ -87,13 +88,14 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), __doc__)
     model_args, data_args, args = groups
-    tokenizer, blocks = load_text(model_args, data_args, args)
+    files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
+    tokenizer, blocks = load_text(model_args, data_args, args, files)
     identity = {
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
         "contents": contents(vars(model_args)),
     }
-    run = Run("run_pretrain_aux.py", argv, groups, identity, find_files(data_args.train_file, data_args.data_dir))
+    run = Run("run_pretrain_aux.py", argv, groups, identity, files)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(groups, tokenizer, blocks)

@@ -31,7 +31,7 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
     old, new = dict(record["trajectory"]), Run(script, argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # a run of another machine is a run all the same
     changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
-    changed += _changed_text(old.get("text", {}), groups[2]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))
+    changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))
     _refuse(folder, changed)
 
 
@@ -40,9 +40,9 @@ def check_model(folder: Path, record: Mapping[str, Any], model: str) -> None:
     _refuse(folder, _changed_models(record["trajectory"], {"model_name_or_path": model}))
 
 
-def _changed_text(old: Mapping[str, Any], data_args: Any) -> list[str]:
+def _changed_text(old: Mapping[str, Any], data_args: Any, args: RunArguments) -> list[str]:
     try:
-        files = find_files(data_args.train_file, data_args.data_dir)
+        files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
     except BadInput:
         return []
     now = _text_hash(tuple(files))

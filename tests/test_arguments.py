@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
-from command_line import find_files, parse, peek, read_config
+from command_line import files_of, find_files, parse, peek, read_config
 from errors import BadInput
 from ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
 from training.registry import SCRIPTS, load_method, method_names
@@ -240,15 +240,36 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
         find_files([], "corpora")
 
 
-def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
-    for name in ("b.txt", "a.txt.gz", ".hidden", "c.txt"):
-        (tmp_path / "corpora" / "shards" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "corpora" / "shards" / name).write_text("x")
-    (tmp_path / "corpora" / "shards" / "deeper").mkdir()
-    found = find_files(["shards"], str(tmp_path / "corpora"))
-    assert [path.name for path in found] == ["a.txt.gz", "b.txt", "c.txt"]
-    with pytest.raises(BadInput, match="deeper: the folder holds no files"):
-        find_files(["shards/deeper"], str(tmp_path / "corpora"))
+def test_a_folder_is_all_its_files_in_the_order_of_their_paths(tmp_path):
+    shards = tmp_path / "corpora" / "shards"
+    names = ["b/2.txt", "b/1/deep.txt", "b.txt", "a.txt.gz", ".hidden", ".git/x", "c.txt", "cache/key/ids", "run/x.txt"]
+    for name in names:
+        (shards / name).parent.mkdir(parents=True, exist_ok=True)
+        (shards / name).write_text("x")
+    (shards / "empty").mkdir()
+    found = find_files(["shards"], str(tmp_path / "corpora"), (str(shards / "cache"), shards / "b" / ".." / "run"))
+    assert [str(path.relative_to(shards)) for path in found] == [
+        "a.txt.gz",
+        "b/1/deep.txt",
+        "b/2.txt",
+        "b.txt",
+        "c.txt",
+    ]
+    with pytest.raises(BadInput, match="empty: the folder holds no files"):
+        find_files(["shards/empty"], str(tmp_path / "corpora"))
+
+
+def test_links_in_a_folder_are_followed_and_loops_and_broken_ones_are_not_passed_over(tmp_path):
+    for name in ("text/a.txt", "elsewhere/b.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    (tmp_path / "text" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "text" / "gone").symlink_to(tmp_path / "nowhere")
+    names = [str(path.relative_to(tmp_path / "text")) for path in files_of(tmp_path / "text")]
+    assert names == ["a.txt", "gone", "linked/b.txt"]
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "text")
+    with pytest.raises(BadInput, match="linked/back: a link to a folder that it lies in"):
+        files_of(tmp_path / "text")
 
 
 _SCRAPS = r"""a|b: |: |- |  |[|]|{|}|&x |*x|!!int |!|>|'|"|\|\U|FFFFFFFF|%YAML 1.1|---|...|? |# |<<|,|1|~|%TAG |!<|%f"""

@@ -41,7 +41,8 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    files, columns = find_files(data_args.train_file, data_args.data_dir), getattr(data_args, "columns", None)
+    files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
+    columns = getattr(data_args, "columns", None)
     if columns is not None and not 1 <= columns <= 3:
         raise BadInput(f"--columns {columns}: from 1 to 3")
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)

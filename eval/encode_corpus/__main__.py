@@ -33,7 +33,12 @@ def parser() -> argparse.ArgumentParser:
         "goes on\nafter a stop: whole outputs are kept. docs/large_corpora.md says more.",
         epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
-    p.add_argument("inputs", nargs="+", metavar="SHARD", help="UTF-8 lines (plain, .gz, .xz, .zst), Parquet, folders")
+    p.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="SHARD",
+        help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; of a folder, all files in it and its subfolders",
+    )
     p.add_argument("--model", required=True, help="as of `python -m eval`")
     p.add_argument("--output", required=True, metavar="DIR", help="holds the vectors of one model in one way")
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
@@ -59,7 +64,7 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
     """Encode every shard, say so, and return their records; BadInput before anything is computed, where it can be."""
     if processes < 1:
         raise BadInput(f"--processes {processes}: must be at least 1")
-    paths = [path for name in inputs for path in files_of(Path(name))]
+    paths = [path for name in inputs for path in files_of(Path(name), [job.folder])]
     job.check(paths)
     start, records = time.perf_counter(), []
     for record in (on_ray if ray else workers).run(job, paths, min(processes, len(paths))):
