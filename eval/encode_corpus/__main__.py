@@ -70,6 +70,7 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
     for record in (on_ray if ray else workers).run(job, paths, min(processes, len(paths))):
         records.append(record)
         what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
+        what += f", encoded again: {record['damaged']}" if record["damaged"] else ""
         logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
     rows = sum(record["rows"] for record in records if record["new"])
     logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from errors import BadInput
+from files import opened
 
 ROWS = 20_000  # texts held at once
 Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.reader.numbered_lines`
@@ -43,11 +44,8 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
 
 def is_parquet(path: Path) -> bool:
     """By its first bytes, whatever it is called, as compressed files are told apart too."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_PARQUET)) == _PARQUET
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); name files of text, or folders of them") from error
+    with opened(path) as file:
+        return file.read(len(_PARQUET)) == _PARQUET
 
 
 def _column(path: Path, column: str) -> Iterator[str]:

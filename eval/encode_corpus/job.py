@@ -15,6 +15,7 @@ from eval.encode_corpus.inputs import Lines, is_parquet, pieces, stem_of
 from eval.encode_corpus.vectors import WRITERS, shape_of, stored
 from eval.kept import MANIFEST, claim, read_json, write_json, writing
 from eval.task import Encoder
+from files import opened, sha256
 
 RECORDS = "*.done.json"
 _AGAIN = "remove it, and the shard is computed again"
@@ -70,15 +71,19 @@ class Job:
         """Make one shard's vectors unless they are there, and return its record.
 
         Returns:
-            source, sha256, rows and width, and `new`, whether anything was computed.
+            source, sha256, rows, width and files, `new`, whether anything was computed, and `damaged`, why it was
+            computed again, or None.
 
         Raises:
-            BadInput: as `pieces`; the shard's text is not the one its vectors were made of; a damaged output.
+            BadInput: as `pieces`; the shard's text is not the one its vectors were made of; a damaged record.
         """
-        source = _digest(path)
+        source, damaged = _digest(path), None
         *outputs, record = self.outputs(path)
         if all(output.is_file() for output in (*outputs, record)):
-            return {**self._checked(path, source, outputs[0], record), "new": False}
+            facts = self._checked(path, source, record)
+            damaged = self._damage(facts, outputs)
+            if damaged is None:
+                return {**facts, "new": False, "damaged": None}
         mine = self._begin(path, source, outputs, record)
         record.unlink(missing_ok=True)  # from here on the shard is not done, whatever happens
         try:
@@ -88,9 +93,10 @@ class Job:
                 mine.unlink(missing_ok=True)
             raise
         facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
+        facts["files"] = {output.name: sha256(output) for output in outputs}
         write_json(record, facts)
         mine.unlink(missing_ok=True)
-        return {**facts, "new": True}
+        return {**facts, "new": True, "damaged": damaged}
 
     def _write(self, encode: Encoder, path: Path, outputs: list[Path]) -> tuple[int, int]:
         """The vectors of a shard into its files, each whole or not there; their number and width."""
@@ -128,7 +134,7 @@ class Job:
             )
         return mine
 
-    def _checked(self, path: Path, source: str, entries: Path, record: Path) -> dict:
+    def _checked(self, path: Path, source: str, record: Path) -> dict:
         facts = read_json(record, "the record of a shard", _AGAIN)
         if facts.get("sha256") != source:
             raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
@@ -137,18 +143,25 @@ class Job:
                 raise BadInput(
                     f"{path}: its vectors are of column '{facts[name]}', not '{now}'; choose another --output"
                 )
-        expected, found = (self.dtype, facts.get("rows"), facts.get("width")), shape_of(entries)
-        if found != expected:
-            raise BadInput(f"{entries}: holds {found}, but {record.name} says {expected}; {_AGAIN}")
         return facts
+
+    def _damage(self, facts: dict, outputs: list[Path]) -> str | None:
+        """What is wrong with the outputs of a finished shard; older records list no sha256, only a shape."""
+        listed = facts.get("files")
+        for output in outputs if isinstance(listed, dict) else ():
+            if listed.get(output.name) != sha256(output):
+                return f"{output.name} has changed since it was written"
+        expected = self.dtype, facts.get("rows"), facts.get("width")
+        try:
+            found = shape_of(outputs[0])
+        except BadInput as error:
+            return str(error)
+        return None if found == expected else f"{outputs[0].name} holds {found}, its record says {expected}"
 
     def _column(self, path: Path) -> dict[str, str]:
         return {"column": self.column} if is_parquet(path) else {}
 
 
 def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); name files of text, or folders of them") from error
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -129,7 +129,7 @@ def shape_of(path: Path) -> tuple[str, int, int]:
             return dtype, file.metadata.num_rows, kind.list_size
     except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
         said = str(error).splitlines()[0]
-        raise BadInput(f"{path}: not a whole shard ({said}); remove it, and it is computed again") from error
+        raise BadInput(f"{path}: not a whole shard ({said})") from error
 
 
 def read_vectors(path: str | Path) -> np.ndarray:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -243,23 +244,62 @@ def test_a_worker_process_refuses_in_the_same_words(shards, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("layout", ["parquet", "npy"])
-def test_a_damaged_output_is_refused_and_a_lost_one_made_again(shards, tmp_path, layout):
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [flipped, lambda c: c[:-30], lambda c: b"", lambda c: c[:200].ljust(len(c), b"\0")],
+                         ids=["a bit", "cut", "empty", "zeroed"])  # fmt: skip
+@pytest.mark.parametrize(("layout", "dtype", "end"), [("parquet", "float32", ".parquet"), ("npy", "float32", ".npy"),
+                                                     ("npy", "int8", ".scale.npy")])  # fmt: skip
+def test_a_damaged_output_is_made_again_and_said(shards, tmp_path, caplog, layout, dtype, end, damage):
     out, given = tmp_path / "out", [str(tmp_path / "in")]
-    encode_corpus(job(out, format=layout), given, 1)
-    path = out / f"a.{layout}"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-30])
-    assert refused(encode_corpus, job(out, format=layout), given, 1).startswith(f"{path}: not a whole shard (")
-    path.write_bytes((out / f"c.{layout}").read_bytes())
-    assert "('float32', 15, 8), but a.done.json says ('float32', 20, 8)" in refused(
-        encode_corpus, job(out, format=layout), given, 1
-    )
-    path.unlink()
-    assert [one["new"] for one in encode_corpus(job(out, format=layout), given, 1)] == [True, False, False, False]
-    assert path.read_bytes() == whole
+    made = job(out, format=layout, dtype=dtype)
+    encode_corpus(made, given, 1)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    (out / f"a{end}").write_bytes(damage(before[f"a{end}"]))
+    caplog.clear()
+    caplog.set_level("INFO")
+    assert [one["new"] for one in encode_corpus(made, given, 1)] == [True, False, False, False]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    lines = [record.message for record in caplog.records if "again" in record.message]
+    assert lines == [f"1 of 4 shards: a.txt, 20 rows, encoded again: a{end} has changed since it was written"]
+
+
+@pytest.mark.parametrize("layout", ["parquet", "npy"])
+def test_outputs_whose_record_lists_no_sha256_are_compared_by_shape(shards, tmp_path, layout):
+    out, given = tmp_path / "out", [str(tmp_path / "in")]
+    made = job(out, format=layout)
+    encode_corpus(made, given, 1)
+    for path in out.glob("*.done.json"):
+        older = json.loads(path.read_text())
+        del older["files"]
+        path.write_text(json.dumps(older))
+    whole = (out / f"a.{layout}").read_bytes()
+    (out / f"a.{layout}").write_bytes(whole[:-30])
+    (out / f"c.{layout}").write_bytes(whole)
+    first, second, third, fourth = [one["damaged"] for one in encode_corpus(made, given, 1)]
+    assert first.startswith(f"{out / f'a.{layout}'}: not a whole shard (")
+    assert third == f"c.{layout} holds ('float32', 20, 8), its record says ('float32', 15, 8)"
+    assert second is None and fourth is None
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    said = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "pipe.txt")], 1)
+    assert said == f"{tmp_path / 'pipe.txt'}: not a regular file"
+
+
+def test_a_lost_output_is_made_again_and_a_damaged_record_refused(shards, tmp_path):
+    out, given = tmp_path / "out", [str(tmp_path / "in")]
+    encode_corpus(job(out), given, 1)
+    whole = (out / "a.parquet").read_bytes()
+    (out / "a.parquet").unlink()
+    assert [one["new"] for one in encode_corpus(job(out), given, 1)] == [True, False, False, False]
+    assert (out / "a.parquet").read_bytes() == whole
     (out / "a.done.json").write_text("[]")
-    assert "cannot be read as the record of a shard" in refused(encode_corpus, job(out, format=layout), given, 1)
+    assert "cannot be read as the record of a shard" in refused(encode_corpus, job(out), given, 1)
 
 
 def table_of(column, name="body"):
@@ -305,7 +345,7 @@ def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_
 
 
 def test_missing_and_empty_inputs_are_named(tmp_path):
-    assert "gone.txt: cannot be read (No such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
+    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
     (tmp_path / "empty").mkdir()
     assert "the folder holds no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
     assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
