@@ -10,13 +10,18 @@ from typing import BinaryIO
 from errors import BadInput
 
 
+def refuse_special(path: Path) -> None:
+    """BadInput for a pipe or a device, before opening it could make the command wait."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise BadInput(f"{path}: not a regular file")
+
+
 def opened(path: Path) -> BinaryIO:
-    """A regular file's bytes to read; BadInput for anything else, before a pipe could make the command wait."""
+    """A regular file's bytes to read; BadInput for anything else."""
     try:
+        refuse_special(path)
         if path.is_dir():
             raise BadInput(f"{path}: is a folder; name its files")
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path}: not a regular file")
         return path.open("rb")
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file") from error

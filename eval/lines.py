@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from errors import BadInput
+from files import refuse_special
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     """The lines of a file; only a line feed ends a line, so that lines of two files stay aligned."""
     try:
+        refuse_special(path)
         content = path.read_bytes()
     except OSError as error:
         raise BadInput(

@@ -15,7 +15,7 @@ _OWN = b'sentence1\tsentence2\tscore\nA "lone\tquote\t2.5\nNone\tNA\t0\n007\tc d
 _SICK = b"pair_ID\tsentence_A\tsentence_B\trelatedness_score\n1\ta b\tc\t3.1\n2\td\te\t4\n3\tf\tg\t5\n"
 _FORMS = [(_OWN, ("score", "sentence1", "sentence2")), (_OWN.partition(b"\n")[2], (2, 0, 1))]
 _FORMS += [(_SICK, ("relatedness_score", "sentence_A", "sentence_B"))]
-_CELL = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_size=12)
+_CELL = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r\0"), max_size=12).filter(str.strip)
 
 
 def _whole(pairs, least):

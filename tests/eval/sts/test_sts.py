@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -90,7 +92,8 @@ def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
     assert pairs.gold == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("score", ["nan", "inf", "-inf", "", " ", "6.1", "5.0001", "-1", "five", "1,5", "0x1", "None"])
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf", "", " ", "6.1", "5.0001", "-1", "five", "1,5", "0x1", "None",
+                                   "0_1", "1_0.5", "٣", "infinity", "1e", ".", "1 2", "+-1"])  # fmt: skip
 def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
     path = own(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
     assert refused(path) == f"{path}:3: '{score}' is not a score from 0 to 5"
@@ -111,6 +114,11 @@ def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
         ("sentence1\tsentence_2\tscore\na\tb\t1\nc\td\t2\n", 1, "no column 'sentence2'"),
         ("sentence1,sentence2,score\na,b,1\n", 1, "no column 'score'"),
         ("", 1, "no column 'score'"),
+        (HEADER + "a\tb\t1\n\td\t2\n", 3, "column 1 is empty; a sentence is needed"),
+        (HEADER + "a\t \t1\nc\td\t2\n", 2, "column 2 is empty; a sentence is needed"),
+        (HEADER + "a\tb\t1\nc\td\0e\t2\n", 3, "column 2 holds a NUL byte; the file is not plain text"),
+        ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "column 'score' is there twice in the header"),
+        ("sentence1\tsentence1\tsentence2\tscore\na\tb\tc\t2\n", 1, "column 'sentence1' is there twice"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
@@ -118,6 +126,16 @@ def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
     message = refused(path)
     assert message.startswith(f"{path}:{line}: ")
     assert said in message
+
+
+@pytest.mark.parametrize("score", ["3", " 3 ", "3.", "+3", "3.0e0", "30E-1", "0003"])
+def test_numbers_are_scores(tmp_path, score):
+    assert read_columns(own(tmp_path, HEADER + f"a\tb\t{score}\nc\td\t.5\n"), *COLUMNS).gold == [3, 0.5]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pairs.tsv")
+    assert refused(tmp_path / "pairs.tsv") == f"{tmp_path / 'pairs.tsv'}: not a regular file"
 
 
 @pytest.mark.parametrize("rows", ["", "a\tb\t1\n"])
