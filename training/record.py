@@ -10,7 +10,7 @@ from typing import Any
 
 from errors import BadInput, CheckpointRefused, newer_format
 from models.loading import read_tensors
-from training.manifest import sha256, sync
+from files import sync
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
