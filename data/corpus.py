@@ -119,12 +119,11 @@ def load_corpus(
         BadInput: as `data.reader.Reader`; a sentence that gives no token; a sample larger than the text.
         StorageError: too little memory to map the ids.
     """
-    content = content_hash(paths)
+    reader, content = reader_of(paths, columns), content_hash(paths)
     # Truncation and padding are whatever the tokenizer's last call left there; ids here have neither.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     identity = json.dumps([content, VERSION, columns, rules, *([astuple(sample)] if sample else [])])
     folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
-    reader = reader_of(paths, columns)
     corpus = Corpus(cached(folder, lambda partial: _build(partial, reader, tokenizer, content, sample)))
     if sample is None:
         return corpus

@@ -39,15 +39,17 @@ class Reader:
         columns: sentences in a row; 1 for plain text.
 
     Raises:
-        BadInput: while iterating, with file and line: a file that cannot be opened, is empty or damaged; bytes
-            that are not UTF-8; a NUL; a line over `LONGEST_LINE`; a row with another number of columns; a header;
-            a file of another format (`data.formats`).
+        BadInput: for a file that is called CSV, JSON, Parquet or Arrow. While iterating, with file and line: one that
+            cannot be opened, is empty or damaged, or holds another format (`data.formats`); bytes that are not UTF-8;
+            a NUL; a line over `LONGEST_LINE`; a row with another number of columns; a header.
     """
 
     has_header = False  # whether a file's first row names the columns
 
     def __init__(self, paths: Sequence[str | Path], columns: int = 1) -> None:
         self.paths = [Path(path) for path in paths]
+        for path in self.paths:
+            refuse_by_name(path)
         self.columns = columns
         self.rows = 0
         self.empty_lines = 0
@@ -61,7 +63,6 @@ class Reader:
                 raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
 
     def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        refuse_by_name(path)
         lines = numbered_lines(path)
         first = list(islice(lines, LOOKED_AT))
         refuse_by_lines(path, [text for _, text in first])

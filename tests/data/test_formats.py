@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+from data.corpus import load_corpus
 from data.labelled import LabelledReader
 from data.reader import Reader
 from errors import BadInput
@@ -56,9 +57,9 @@ CONTENT = {
 
 
 def refused(path, columns=1):
-    for reader in (Reader([path], columns), LabelledReader([path])):
+    for reader in (lambda: Reader([path], columns), lambda: LabelledReader([path])):
         with pytest.raises(BadInput) as caught:
-            list(reader)
+            list(reader())
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -80,6 +81,14 @@ def test_compressed_ones_too_by_name(tmp_path, kind, packed):
     path = tmp_path / f"text.{kind}{packed}"
     path.write_bytes(b"a sentence\n")
     assert {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}[packed.lower()] + f" -dc {path} | python" in refused(path)
+
+
+def test_a_name_is_refused_though_its_content_is_cached(tmp_path, bert_tokenizer):
+    path = tmp_path / "text.txt"
+    path.write_text("a dog\n")
+    load_corpus([path], bert_tokenizer, 1, tmp_path / "cache")
+    with pytest.raises(BadInput, match="CSV by its name"):
+        load_corpus([path.rename(tmp_path / "text.csv")], bert_tokenizer, 1, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("packed", PACKED)
