@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from errors import BadInput, CheckpointRefused, newer_format
+from files import sha256, sync
 from models.loading import read_tensors
-from files import sync
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
