@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from errors import BadInput, CheckpointRefused
 from training.manifest import owner, problem, publish, recover, remove
 from training.record import PARTIAL, RUN_FILE, read_run, run_id_of
-from training.trajectory import is_longer
+from training.trajectory import differing, is_longer
 
 logger = logging.getLogger(__name__)
 LOCK_FILE = ".lock"
@@ -67,10 +67,7 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
 
 
 def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    before = old.get("contents")
-    read = new.get("contents", {}).items() if isinstance(before, dict) else ()
-    same = {name for name, files in read if before.get(name) == files}  # a folder by its files, whatever it is called
-    changed = [name for name in sorted((old.keys() | new.keys()) - same) if old.get(name) != new.get(name)]
+    changed = differing(old, new)
     if changed:
         listed = "; ".join(f"{name}: {old.get(name)} there, {new.get(name)} now" for name in changed)
         raise CheckpointRefused(

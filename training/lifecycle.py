@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainingArguments
 
 from errors import BadInput, ProjectError, Stopped
@@ -29,7 +29,7 @@ from training.record import FORMAT, RUN_FILE, check_result, read_run, run_id_of,
 from training.stopping import STOPPING
 from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
 from training.trainer import EmbeddingTrainer
-from training.trajectory import MAY_DIFFER
+from training.trajectory import IN_STEP, MAY_DIFFER, check_agreement
 
 logger = logging.getLogger(__name__)
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
@@ -61,6 +61,8 @@ class Run:
         settings = {name: value for group in groups for name, value in _settings(group).items()}
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
+        in_step = {k: v for k, v in settings.items() if k in IN_STEP}
+        check_agreement(gather_object([self.trajectory | in_step]))
         self.record = {
             "format": FORMAT,
             "run_id": uuid.uuid4().hex,

@@ -1,8 +1,13 @@
-"""Which settings decide the weights, and when more steps are the same run."""
+"""Which settings decide the weights, when two runs are the same, and when more steps are the same run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from errors import BadInput
+
+_LONGEST = 80  # characters of a value in a message: a dictionary of hashes is long
 
 # Fields that change neither the weights nor what is selected: they may differ when a run is resumed (what files hold
 # is compared by content). All others may not, `max_steps` and `num_train_epochs` included, since the schedule depends
@@ -15,6 +20,37 @@ MAY_DIFFER = frozenset(
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
 )
+# Of those, what several processes must have in common all the same: it decides when they wait for each other.
+IN_STEP = frozenset(
+    "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
+)
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names of the settings that two trajectories do not share; a local model is its files, whatever it is called."""
+    files = one.get("contents")
+    read = other.get("contents", {}).items() if isinstance(files, dict) else ()
+    same = {name for name, found in read if files.get(name) == found}
+    return [name for name in sorted((one.keys() | other.keys()) - same) if one.get(name) != other.get(name)]
+
+
+def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
+    """Compare what every process of a run was started with, in the order of their ranks.
+
+    Raises:
+        BadInput: settings, texts or the start differ; the message names them and the ranks.
+    """
+    names = sorted({name for other in everyone for name in differing(everyone[0], other)})
+    if names:
+        listed = "; ".join(f"{name}: {_by_rank(everyone, name)}" for name in names)
+        raise BadInput(f"the processes of this run differ in {listed}; start all with the same settings and files")
+
+
+def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
+    ranks: dict[str, list[str]] = {}
+    for rank, settings in enumerate(everyone):
+        ranks.setdefault(str(settings.get(name)), []).append(str(rank))
+    return ", ".join(f"{value[:_LONGEST]} in rank {' and '.join(held)}" for value, held in ranks.items())
 
 
 def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.ddp.launch import ROOT, start_both
 from tests.faults.harness import check_at_rest, last_logged, newest_step
 
-ROOT = Path(__file__).parents[2]
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))
 
 
@@ -65,18 +64,6 @@ def check_end(arguments, run, whole):
         assert (f"resuming from {run}/checkpoint-{step}" in said) == (output == run and step > 0)
     one, other = (load_file(folder / "model.safetensors") for folder in (run, whole))
     assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
-
-
-def start_both(arguments, program=(str(ROOT / "run_unsup.py"),)):
-    """Two processes as a cluster's scheduler starts them, without the launcher, which ends with 1 whatever they say."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    command = [sys.executable, *program, *arguments]
-    ranks = [{"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
-    return [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=common | rank) for rank in ranks]
 
 
 @pytest.mark.slow  # three starts of two processes

@@ -1,0 +1,49 @@
+"""Two processes that were not started alike: both say in what they differ, and end before the first step."""
+
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from errors import BadInput
+from tests.ddp.launch import start_both
+from training.trajectory import check_agreement
+
+LIMIT = 120  # seconds; one that waited for the other would wait for half an hour
+
+
+def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_file, tmp_path):
+    start = shutil.copytree(tiny_bert, tmp_path / "start")
+    weights = load_file(start / "model.safetensors")
+    save_file({name: value * 1.5 for name, value in weights.items()}, start / "model.safetensors", {"format": "pt"})
+    text = tmp_path / "sentences.txt"
+    text.write_text(text_file.read_text().replace("dog", "cat"))
+
+    def words(**own):
+        flags = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none",
+                 "test_tasks": "none", "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2,
+                 "per_device_train_batch_size": 4, "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
+        return [f"--{name}={value}" for name, value in (flags | own).items()]
+
+    own = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
+    both = start_both(words(), others=words(**own, logging_steps=1))
+    try:
+        said = [process.communicate(timeout=LIMIT)[1] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+    assert [process.returncode for process in both] == [2, 2], said
+    for text in said:
+        [line] = [line for line in text.splitlines() if line.startswith("error: ")]
+        for name in (*own.keys() - {"train_file"}, "text", "start", "logging_steps"):
+            assert f" {name}: " in line, name
+        assert "learning_rate: 3e-05 in rank 0, 0.001 in rank 1;" in line
+        assert "Traceback" not in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_agree_on_a_model_by_its_files_and_differ_by_rank():
+    settings = {"seed": 1, "generator": "here", "contents": {"generator": {"model.safetensors": "a"}}, "text": "t"}
+    check_agreement([settings, settings | {"generator": "there"}])
+    with pytest.raises(BadInput, match="differ in seed: 1 in rank 0 and 2, 5 in rank 1; text: t in rank 0 and 1, u in"):
+        check_agreement([settings, settings | {"seed": 5}, settings | {"text": "u"}])
