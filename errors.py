@@ -11,8 +11,11 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from tqdm import tqdm
+
+from streams import lasting
 
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
 
@@ -82,23 +85,21 @@ class Stopped(KeyboardInterrupt):
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Call `main` and turn an expected error into one line and its exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        _check_given(sys.argv[1:])
-        refuse_tokens(sys.argv[1:])
-        main()
-    except ProjectError as error:
-        _say(f"error: {error}")
-        sys.exit(error.exit_code)
-    except OSError as error:
-        if error.errno not in DISK:
-            raise
-        _say(f"error: {unwritable(error, str(error))}")
-        sys.exit(StorageError.exit_code)
-    except Stopped as stop:
-        _say(str(stop))
-        sys.exit(stop.exit_code)
+    """Call `main` and turn an expected error into one line and its exit code; lost output ends nothing."""
+    with lasting():
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        try:
+            _check_given(sys.argv[1:])
+            refuse_tokens(sys.argv[1:])
+            main()
+        except ProjectError as error:
+            _leave(f"error: {error}", error.exit_code)
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            _leave(f"error: {unwritable(error, str(error))}", StorageError.exit_code)
+        except Stopped as stop:
+            _leave(str(stop), stop.exit_code)
 
 
 def _check_given(argv: Sequence[str]) -> None:
@@ -119,8 +120,9 @@ def refuse_tokens(words: Sequence[str]) -> None:
             raise BadInput(f"{flag}: looks like a token of the hub, and would be written down; set HF_TOKEN instead")
 
 
-def _say(line: str) -> None:
-    """A line of its own, also where a progress bar stands."""
+def _leave(line: str, code: int) -> NoReturn:
+    """Exit with a line of its own, also where a progress bar stands."""
     for bar in list(getattr(tqdm, "_instances", ())):
         bar.close()
     sys.stderr.write(f"{line}\n")
+    sys.exit(code)

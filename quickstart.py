@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
+from streams import show
 
 ROOT = Path(__file__).parent
 POOLING = "cls_before_pooler"
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     rows = scores(corpus, runs, args.seed)
     sourced = [{**row, "model": name, "run": str(args.seed)} for name in rows for row in rows[name]]
     write_rows(runs / "scores.json", sourced)
-    sys.stdout.write(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}\n")
+    show(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}", runs / "scores.json")
     logger.info("curves: %s and %s", runs / "stage-1/curves.png", runs / "stage-2/curves.png")
     return rows
 

@@ -10,7 +10,6 @@ and the command given again, by the same code and versions; a finished run at it
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ import run_sup
 import run_unsup
 from command_line import split_flag
 from errors import BadInput, ProjectError, run_command
-from training.manifest import sha256
+from files import sha256
+from streams import show
 from training.provenance import provenance
 from training.record import RUN_FILE, WEIGHTS, check_result, read_run
 
@@ -87,7 +87,7 @@ def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]
     names = [name for name in WEIGHTS if (old / name).is_file()]
     hashes = {name: (sha256(old / name), sha256(new / name)) for name in names}
     for name, (one, other) in hashes.items():
-        sys.stdout.write(f"{'equal' if one == other else 'unequal'}: {name} {one} {other}\n")
+        show(f"{'equal' if one == other else 'unequal'}: {name} {one} {other}", new)
     if all(one == other for one, other in hashes.values()):
         return
     changed = []

@@ -20,6 +20,7 @@ from errors import run_command
 from export.folder import new_folder
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL
+from streams import show
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
@@ -108,9 +109,9 @@ def run_flow(args: argparse.Namespace, folder: str) -> None:
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
     flow, before, after = fit(vectors, settings, progress=sys.stderr.isatty())
-    sys.stdout.write(f"mean negative log likelihood: {before:.3f} at the start, {after:.3f} nats a sentence now\n")
     record = {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
     save_encoder(folder, source, flow, record)
+    show(f"mean negative log likelihood: {before:.3f} at the start, {after:.3f} nats a sentence now", folder)
 
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import platform
-import sys
 
 import torch
 
 from errors import run_command
 from eval.report import markdown, write_rows
+from streams import show
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
@@ -53,9 +53,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
                "threads": args.threads}  # fmt: skip
     subject = importlib.import_module(f"bench.{args.subject}")
     rows = [{**row, **machine} for row in subject.rows(args)]
-    sys.stdout.write(getattr(subject, "table", table)(rows) + "\n")
     if args.output:
         write_rows(args.output, rows)
+    show(getattr(subject, "table", table)(rows), args.output)
     return rows
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +25,7 @@ from data.sources import (
     read_pinned,
 )
 from errors import BadInput, run_command, unwritable
+from streams import show
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
@@ -154,7 +154,7 @@ def _table(rows: list[tuple]) -> str:
         "  ".join(f"{c:>{w}}" if 1 <= i <= 3 else f"{c:{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True)))
         for row in cells
     )
-    return "".join(line.rstrip() + "\n" for line in aligned)
+    return "\n".join(line.rstrip() for line in aligned)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -172,7 +172,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         message = f"cannot fill {args.data_dir}: {error}; free space or choose another --data_dir"
         raise unwritable(error, message) from error
-    sys.stdout.write(_table(rows))
+    show(_table(rows), args.data_dir)
 
 
 if __name__ == "__main__":

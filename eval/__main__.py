@@ -20,6 +20,7 @@ from eval.tasks import GROUPS, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
+from streams import show
 
 logger = logging.getLogger(__name__)
 
@@ -100,10 +101,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
     rows = rows_of(results, name, None)
     if encode.unknown:
         rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
-    sys.stdout.write((details(rows) if args.details else tables({name: rows})) + "\n")
     logger.info("%d tasks in %.1f s", len(tasks), time.perf_counter() - start)
     if args.output:
         write_scores(args.output, results, rows)
+    show(details(rows) if args.details else tables({name: rows}), args.output)
     return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
 from eval.kept import writing
 from eval.report import write_rows
+from streams import show
 from tables import specification
 from tables.costs import listing, overview
 from tables.known import read_known, refuse_loss
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
     if args.list or args.dry_run:
         shown = overview(tables, choice) if args.list and not args.tables else listing(tables, choice, args.dry_run)
-        sys.stdout.write(shown + "\n")
+        show(shown)
         return []
     if not args.tables:
         raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
@@ -112,7 +112,7 @@ def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict
         part.write_text(text, encoding="utf-8")
     if table.figure:
         draw(table, rows, _place(table, args, ".png"))
-    sys.stdout.write(text)
+    show(text.rstrip("\n"), _place(table, args, ".md"))
     return rows
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import sys
 from pathlib import Path
 
 import yaml
 
+from errors import run_command
 from eval.compare.published import load
 from eval.compare.scores import Key
 from eval.report import markdown
+from streams import show
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("models/objectives", "models/supervised")
@@ -54,8 +55,13 @@ def rewritten(readme: str) -> str:
     return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", readme)
 
 
-if __name__ == "__main__":
-    argparse.ArgumentParser(prog="python -m tables.methods", description=__doc__).parse_args()
+def main(argv: list[str] | None = None) -> None:
+    """Write the table into the README, and show it."""
+    argparse.ArgumentParser(prog="python -m tables.methods", description=__doc__).parse_args(argv)
     path = ROOT / "README.md"
     path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(table() + "\n")
+    show(table(), path)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from models.loading import load_backbone, load_config, usable_length
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
+from streams import show
 from training.cached_trainer import CachedTrainer
 from training.checkpoint import BEST, best_of
 from training.lifecycle import DROPOUT, Run, set_dropout
@@ -105,7 +105,7 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     rows = marked(rows_of(results, run.record["settings"]["method"], folder.name), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
-        sys.stdout.write(tables({folder.name: rows}) + "\n")
+        show(tables({folder.name: rows}), folder / "scores.json")
     if said := in_words(seen):
         logger.warning(said)
     run.finish(trainer, facts)

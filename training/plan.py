@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import nn
 from transformers import TrainingArguments
 
 from eval.precision import warn_of_slow_bf16
+from streams import show
 from training.lifecycle import DROPOUT
 from training.storage import steps_of
 from training.trainer import EmbeddingTrainer
@@ -46,4 +46,4 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     with torch.no_grad(), trainer.accelerator.autocast():
         output = trainer.model.to(trainer.args.device)(**batch)
     terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
-    sys.stdout.write(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}\n")
+    show(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}")

@@ -30,6 +30,7 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
 from report.pictures import PICTURES
+from streams import show
 
 logger = logging.getLogger(__name__)
 TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
@@ -87,13 +88,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         start = time.perf_counter()
         found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
-    sys.stdout.write(table(found, chosen) + "\n")
     sources = {name: material.name if analysis.needs_pairs else material.source for name, analysis in chosen.items()}
     models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **found[label]}
               for label, (encoder, _) in loaded.items()}  # fmt: skip
     content = {"data": sources, "models": models}
     if output:
         write(output, content, list(chosen))
+    show(table(found, chosen), output)
     return content
 
 

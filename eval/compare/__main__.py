@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from errors import BadInput, run_command
@@ -13,6 +12,7 @@ from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
 from eval.kept import check_output
 from eval.report import markdown, write_rows
+from streams import show
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
     if args.list:
-        sys.stdout.write(listing() + "\n")
+        show(listing())
         return []
     if not args.b:
         raise BadInput("two sides are needed: python -m eval.compare A B (--help says what they can be)")
@@ -58,10 +58,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed, published)
-    sys.stdout.write(report(a, b, lines, args.resamples, args.seed) + "\n")
     rows = [line.row() for line in lines]
     if args.output:
         write_rows(args.output, rows)
+    show(report(a, b, lines, args.resamples, args.seed), args.output)
     return rows
 
 

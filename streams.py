@@ -1,0 +1,85 @@
+"""Standard output and error that may go away: what is printed there is lost, and nothing else.
+
+A terminal that is closed, a reader that has read enough (`| head -1`) and a full disk behind `>` are no reason to end
+hours of work, and libraries print too. So a command writes through `Lasting`, which drops what nobody takes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads: not a loss that anybody would notice
+
+
+class Lasting:
+    """A text stream that takes whatever is written, also after its file no longer does; all else is the stream's own.
+
+    Attributes:
+        failed: the error of the first write that the file did not take.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.failed: OSError | None = None
+        if stream.errors == "strict":  # a name or a sentence that the terminal's encoding does not have
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str):
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def writelines(self, lines) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, call) -> None:
+        try:
+            call()
+        except OSError as error:
+            self.failed = self.failed or error
+            with Path(os.devnull).open("wb") as nowhere:  # takes what is buffered, and what child processes print
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Make both streams of the process last while the block runs."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass  # one that was closed when the process began: a file that took its number would get what is printed
+    os.close(number)
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (Lasting(stream or Path(os.devnull).open("w", encoding="utf-8")) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
+
+
+def show(text: str, kept: object = None) -> None:
+    """Print a command's result.
+
+    Args:
+        text: without its last line end.
+        kept: the file that holds it too, if any.
+
+    Raises:
+        OSError: the disk behind standard output does not take it, and no file holds it.
+    """
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+    failed = getattr(sys.stdout, "failed", None)
+    if failed and not kept and failed.errno not in _GONE:
+        raise OSError(failed.errno, os.strerror(failed.errno), "standard output")

@@ -1,0 +1,72 @@
+"""Commands whose standard output or error is closed, full, or read no further."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CHATTY = """
+import logging, os, sys
+from tqdm import tqdm
+from errors import run_command
+from streams import show
+
+def main():
+    with open("result", "w") as file:
+        for number in tqdm(range(2000)):
+            print("a line of a library", number, flush=True)
+            logging.info("a line of ours %d", number)
+            file.write(f"{number}\\n")
+        os.write(1, b"printed without Python")
+        os.write(2, b"printed without Python")
+    show("the table" * 1000, "result")
+
+run_command(main)
+"""
+PRINTING = """
+from errors import run_command
+from streams import show
+run_command(lambda: show("a line\\n" * 100_000))
+"""
+
+
+def run(code, redirected, folder):
+    """Exit code of the program itself, and what was said on stderr."""
+    line = f'{{ "$0" -c "$1" {redirected}'.replace("|", "; echo $? >code; } |") if "|" in redirected else None
+    line = line or f'{{ "$0" -c "$1"; echo $? >&3; }} {redirected} 3>code'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable, code], cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True
+    )
+    return int((folder / "code").read_text()), done.stderr.decode()
+
+
+LOST = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full", "| head -1",
+        "2>&1 | head -1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("redirected", LOST)
+def test_lost_output_ends_no_command_and_loses_no_file(redirected, tmp_path):
+    code, _ = run(CHATTY, redirected, tmp_path)
+    assert code == 0
+    assert (tmp_path / "result").read_text() == "".join(f"{number}\n" for number in range(2000))
+
+
+def test_a_reader_that_has_read_enough_is_no_error(tmp_path):
+    assert run(PRINTING, "| head -1", tmp_path) == (0, "")
+    assert run(PRINTING, ">&-", tmp_path) == (0, "")
+
+
+def test_a_result_that_is_only_printed_and_that_the_disk_does_not_take_is_an_error(tmp_path):
+    line = "error: [Errno 28] No space left on device: 'standard output'\n"
+    assert run(PRINTING, ">/dev/full", tmp_path) == (4, line)
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
+    code = "import os, sys\nfrom errors import run_command\nfrom streams import show\n"
+    code += "run_command(lambda: show('caf\\u00e9 \\udce9', 'file'))"
+    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+                          capture_output=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"caf\\xe9 \\udce9\n"
