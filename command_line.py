@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -18,14 +19,12 @@ import yaml
 from transformers import HfArgumentParser
 
 from errors import BadInput, refuse_tokens
+from flags import Parser, underscored
 from ranges import ranges_of
 
 
-class Parser(HfArgumentParser):
-    """HfArgumentParser that raises BadInput instead of printing its usage of two hundred flags."""
-
-    def error(self, message: str):
-        raise BadInput(f"{message} (--help lists all flags)")
+class _Parser(Parser, HfArgumentParser):
+    """A flag for every field of dataclasses."""
 
 
 def parse(
@@ -43,9 +42,7 @@ def parse(
         BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
             mapping.
     """
-    parser = Parser(
-        types, description=description, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = _Parser(types, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
     _refuse_repeated(argv)
     config, flags = split_config(argv)
@@ -82,18 +79,16 @@ def _refuse_values(group: Any) -> None:
 
 
 def _refuse_repeated(argv: Sequence[str]) -> None:
-    names = [word.split("=")[0].replace("-", "_") for word in argv if word.startswith("--")]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(
-                f"--{name.lstrip('_')}: is given twice; only the last would count (several values follow one flag)"
-            )
+    names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
+    for name, times in names.items():
+        if times > 1:
+            raise BadInput(f"{name}: is given twice; only the last would count (several values follow one flag)")
 
 
 def peek(argv: Sequence[str], name: str) -> str | None:
     """One flag's value before all flags are known: from the command line, else from the configuration file."""
     config, flags = split_config(argv)
-    finder = Parser(add_help=False, allow_abbrev=False)
+    finder = Parser(add_help=False)
     finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
     return vars(finder.parse_known_args(flags)[0])[name]
 
@@ -105,7 +100,7 @@ def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
 
 def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     """One flag's value, and the arguments without it."""
-    finder = Parser(add_help=False, allow_abbrev=False)
+    finder = Parser(add_help=False)
     finder.add_argument(f"--{name}")
     found, rest = finder.parse_known_args(list(argv))
     return vars(found)[name], rest

@@ -21,6 +21,7 @@ from errors import run_command
 from eval.encode import Encode
 from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs
+from flags import Parser
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
 from streams import show
@@ -62,7 +63,7 @@ def _overlap(task) -> dict:
 
 def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     """Generate, pre-train, train, compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the corpus and of both stages")
     parser.add_argument("--corpus", default="corpora/toy", help="where the generated text goes")
     parser.add_argument("--runs", default="runs/quickstart", help="where both runs go")

@@ -21,6 +21,7 @@ import run_unsup
 from command_line import split_flag
 from errors import BadInput, ProjectError, run_command
 from files import sha256
+from flags import Parser
 from streams import show
 from training.provenance import provenance
 from training.record import RUN_FILE, WEIGHTS, check_result, read_run
@@ -39,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
         BadInput: RUN_DIR is not a finished run, has no weights, or is --output too; a run that is not of now is there.
         Unequal: with what differs between the two records.
     """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", help="folder of a finished run")
     parser.add_argument("--output", help="folder of the new run; default: RUN_DIR-again")
     args = parser.parse_args(argv)

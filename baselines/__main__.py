@@ -18,6 +18,7 @@ from baselines.words import STOP_WORDS, save_words
 from data.reader import content_hash
 from errors import run_command
 from export.folder import new_folder
+from flags import Parser
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL
 from streams import show
@@ -45,18 +46,17 @@ then without punctuation around it, then in lower case, as sentence-transformers
 average, and `python -m eval` prints their share and writes it into its scores."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m baselines`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m baselines",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Baselines of the papers' tables that train no encoder, as folders for `python -m eval`.",
         epilog=_EXAMPLES,
     )
     commands = p.add_subparsers(dest="command", required=True)
 
-    def command(name: str, run, about: str) -> argparse.ArgumentParser:
+    def command(name: str, run, about: str) -> Parser:
         sub = commands.add_parser(name, help=about.split(":")[0].split(" from")[0], description=about)
         sub.set_defaults(run=run)
         return sub
@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+def _add_settings(parser: Parser) -> None:
     about = {
         "steps": "act-norm, permutation, coupling blocks; BERT-flow's 3 levels of depth 3, without the levels",
         "hidden": "width of the couplings' networks",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import platform
 
@@ -10,6 +9,7 @@ import torch
 
 from errors import run_command
 from eval.report import markdown, write_rows
+from flags import Parser, positive
 from streams import show
 
 SUBJECTS = {
@@ -39,12 +39,12 @@ def table(rows: list[dict]) -> str:
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run one subject, print its table, write its rows."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = Parser(prog="python -m bench", description=__doc__)
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
-        sub.add_argument("--runs", type=int, default=1, help="repetitions; medians are shown")
-        sub.add_argument("--threads", type=int, default=1, help="of torch; one makes CPU times comparable")
+        sub.add_argument("--runs", type=positive, default=1, help="repetitions; medians are shown")
+        sub.add_argument("--threads", type=positive, default=1, help="of torch; one makes CPU times comparable")
         sub.add_argument("--output", help="write the rows to this JSON file")
         importlib.import_module(f"bench.{name}").add_arguments(sub)
     args = parser.parse_args(argv)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from eval.retrieval.beir import BeirTask
+from flags import positive
 
 NAME = "generated"
 QUERIES = 1000
@@ -45,7 +46,7 @@ class HashedTexts:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
-    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--documents", type=positive, default=1_000_000)
     parser.add_argument("--folder", help="kept; a stopped run goes on there (default: a temporary folder)")
 
 

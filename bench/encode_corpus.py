@@ -20,6 +20,7 @@ from errors import ProjectError
 from eval.encode_corpus.__main__ import encode_corpus
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import read_vectors
+from flags import positive
 
 ROOT = Path(__file__).parents[1]
 _STEP = 0.02  # seconds between two looks at the outputs
@@ -27,10 +28,10 @@ _STEP = 0.02  # seconds between two looks at the outputs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
-    parser.add_argument("--sentences", type=int, default=1_000_000)
-    parser.add_argument("--shards", type=int, default=100)
+    parser.add_argument("--sentences", type=positive, default=1_000_000)
+    parser.add_argument("--shards", type=positive, default=100)
     parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly over the shards")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=positive, default=2)
     parser.add_argument("--ray", action="store_true", help="by Ray Data; default: processes of this machine")
     parser.add_argument("--folder", help="for text and vectors, kept (default: a temporary folder)")
 

@@ -24,6 +24,7 @@ from bench.timing import Timed, bench_row
 from data.collator import Collator
 from data.corpus import Corpus, write_corpus
 from data.frame import Frame
+from flags import positive
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
@@ -34,10 +35,10 @@ MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
-    parser.add_argument("--batch", type=int, default=64, help="sentences a step")
-    parser.add_argument("--length", type=int, default=32, help="tokens at which sentences are cut")
-    parser.add_argument("--rows", type=int, default=20_000, help="generated sentences")
-    parser.add_argument("--steps", type=int, nargs=2, default=[100, 500], help="lengths of the two runs")
+    parser.add_argument("--batch", type=positive, default=64, help="sentences a step")
+    parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
+    parser.add_argument("--rows", type=positive, default=20_000, help="generated sentences")
+    parser.add_argument("--steps", type=positive, nargs=2, default=[100, 500], help="lengths of the two runs")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from errors import BadInput
 from eval.report import markdown
 from eval.sts.tasks import STS_TEST
+from flags import positive
 from tables import cells
 from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
-    parser.add_argument("--steps", type=int, default=500, help="of every run")
+    parser.add_argument("--steps", type=positive, default=500, help="of every run")
     parser.add_argument("--folder", default="runs/methods", help="where the runs go")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
                         "instructions for it runs slower; give each precision a --folder of its own")  # fmt: skip

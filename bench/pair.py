@@ -12,6 +12,7 @@ from transformers import BertForMaskedLM
 
 from bench.inputs import MODELS, config_of, skip_from
 from bench.plain import PlainInfoCSE
+from flags import positive
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -27,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of what is measured on a training step."""
     parser.add_argument("--model", choices=MODELS, default="bert-base", help="sizes; the weights are random")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides")
-    parser.add_argument("--batch", type=int, default=64, help="sentences, of which each side computes two views")
-    parser.add_argument("--length", type=int, default=32, help="tokens at which sentences are cut")
+    parser.add_argument("--batch", type=positive, default=64, help="sentences, of which each side computes two views")
+    parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
 
 
 def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:

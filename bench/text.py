@@ -22,6 +22,7 @@ from data.collator import Collator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
 from errors import ProjectError
+from flags import positive
 from views import Masking, View
 
 BATCH, LENGTH, SEED = 64, 32, 42
@@ -30,8 +31,10 @@ SHARD = 1_000_000  # lines
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
-    parser.add_argument("--sentences", type=int, default=1_000_000, help="generated lines of 8 to 12 words")
-    parser.add_argument("--batches", type=int, default=300, help="read at the start, and again where a run goes on")
+    parser.add_argument("--sentences", type=positive, default=1_000_000, help="generated lines of 8 to 12 words")
+    parser.add_argument(
+        "--batches", type=positive, default=300, help="read at the start, and again where a run goes on"
+    )
     parser.add_argument("--folder", help="for text and tokens, kept (default: a temporary folder)")
 
 

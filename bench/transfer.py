@@ -13,13 +13,14 @@ from bench import plain_transfer
 from bench.timing import alternate, bench_row
 from errors import ProjectError
 from eval.transfer.validation import MODES, Judge
+from flags import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
-    parser.add_argument("--rows", type=int, default=10662, help="sentences (default: MR's 10,662)")
-    parser.add_argument("--dimension", type=int, default=384, help="of the features")
-    parser.add_argument("--outer", type=int, default=1, help="outer folds to run, 1 to 10")
+    parser.add_argument("--rows", type=positive, default=10662, help="sentences (default: MR's 10,662)")
+    parser.add_argument("--dimension", type=positive, default=384, help="of the features")
+    parser.add_argument("--outer", type=positive, default=1, help="outer folds to run, 1 to 10")
     parser.add_argument("--mode", choices=list(MODES), default="test")
 
 

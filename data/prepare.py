@@ -25,6 +25,7 @@ from data.sources import (
     read_pinned,
 )
 from errors import BadInput, run_command, unwritable
+from flags import Parser
 from streams import show
 
 _LOG = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ def _table(rows: list[tuple]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data.prepare",
         description="Download, verify and lay out training text and evaluation sets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -9,7 +9,6 @@ dev or test frame is therefore in the training text, whatever the numbers of sen
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from data.toy_grammar import WEIGHTS, change, draw_frame, draw_wording, say, split_of
 from data.toy_pairs import KINDS, Pair, draw_pair
 from errors import BadInput, run_command, unwritable
+from flags import Parser
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -128,14 +128,14 @@ def write(toy: Toy, folder: Path) -> None:
         raise unwritable(error, f"cannot write the toy corpus: {error}") from error
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """The command: generate and write."""
-    parser = argparse.ArgumentParser(description="Write a toy corpus with graded sentence pairs.")
+    parser = Parser(description="Write a toy corpus with graded sentence pairs.")
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=20000, help="number of training sentences")
     parser.add_argument("--pairs", type=int, default=1000, help="number of pairs of dev, and of test")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     toy = generate(args.seed, args.sentences, args.pairs)
     write(toy, args.output)
     LOG.info("%s: %d sentences, %d pairs each of dev and test", args.output, len(toy.sentences), len(toy.dev))

@@ -18,6 +18,7 @@ from eval.sts.tasks import own_pairs
 from eval.task import Options, row
 from eval.tasks import GROUPS, tasks_named
 from eval.transfer.validation import MODES
+from flags import Parser
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from streams import show
@@ -25,11 +26,10 @@ from streams import show
 logger = logging.getLogger(__name__)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m eval`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m eval",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Score a sentence encoder: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
         epilog="examples:\n"

@@ -13,6 +13,7 @@ from export.folder import new_folder
 from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
 from export.push import check_repo, push
+from flags import Parser
 from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
@@ -21,11 +22,10 @@ from models.pooling import POOLINGS
 logger = logging.getLogger(__name__)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m export`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m export",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Write a model as transformers, sentence-transformers and this project read it, with a model card.",
         epilog="examples:\n"

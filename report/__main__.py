@@ -16,6 +16,7 @@ from eval.kept import check_output, writing
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
+from flags import Parser
 from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
@@ -28,11 +29,10 @@ from report.score_table import score_rows
 logger = logging.getLogger(__name__)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m report`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m report",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
         "geometry of the vectors, and nearest neighbours that can be searched by typing.\n\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
 from eval.kept import writing
 from eval.report import write_rows
+from flags import Parser
 from streams import show
 from tables import specification
 from tables.costs import listing, overview
@@ -25,11 +26,10 @@ from tables.specification import Table
 logger = logging.getLogger(__name__)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m tables`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m tables",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Fill a table of a paper. Finished runs are kept: the command may be stopped and typed again.",
         epilog="examples:\n"

@@ -6,7 +6,6 @@ STS averages of the systems in eval/compare/published.yaml that bear the configu
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from pathlib import Path
@@ -17,6 +16,7 @@ from errors import run_command
 from eval.compare.published import load
 from eval.compare.scores import Key
 from eval.report import markdown
+from flags import Parser
 from streams import show
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def rewritten(readme: str) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Write the table into the README, and show it."""
-    argparse.ArgumentParser(prog="python -m tables.methods", description=__doc__).parse_args(argv)
+    Parser(prog="python -m tables.methods", description=__doc__).parse_args(argv)
     path = ROOT / "README.md"
     path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
     show(table(), path)

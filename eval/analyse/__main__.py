@@ -25,6 +25,7 @@ from eval.report import markdown
 from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
+from flags import Parser
 from models.described import read_modules
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
@@ -36,11 +37,10 @@ logger = logging.getLogger(__name__)
 TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m eval.analyse`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m eval.analyse",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Look at the vectors of sentence encoders, side by side: a table of the main numbers and, with\n"
         "--output, analyses.json with all of them and a picture of each analysis.\n\nanalyses:\n"

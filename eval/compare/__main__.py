@@ -12,6 +12,7 @@ from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
 from eval.kept import check_output
 from eval.report import markdown, write_rows
+from flags import Parser
 from streams import show
 
 MEANING = {
@@ -23,11 +24,10 @@ MEANING = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m eval.compare`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m eval.compare",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compare two models, methods or published numbers, with 95 % intervals.",
         epilog="A and B: a scores.json, several of them (one a seed) with commas between, or published:ID\n\n"

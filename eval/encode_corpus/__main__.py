@@ -17,17 +17,17 @@ from eval.encode import Encode
 from eval.encode_corpus import on_ray, workers
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import DTYPES, WRITERS
+from flags import Parser
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
 logger = logging.getLogger(__name__)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line of `python -m eval.encode_corpus`."""
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m eval.encode_corpus",
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Encode shards of text: one output for each, named after it, rows in its order. The same command "
         "goes on\nafter a stop: whole outputs are kept. docs/large_corpora.md says more.",

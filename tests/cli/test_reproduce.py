@@ -10,7 +10,8 @@ from errors import BadInput
 def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys, dev_file):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"sentence number {n} is here" for n in range(40)) + "\n")
-    run_unsup.main(unsup(method="simcse", train_file=text, max_steps=2, save_steps=2))
+    words = unsup(method="simcse", train_file=text, max_steps=2, save_steps=2)
+    run_unsup.main([word.replace("--output_dir", "--output-dir") for word in words])  # a second spelling of each flag
     reproduce.main([str(tmp_path / "run")])
     assert "equal: model.safetensors" in capsys.readouterr().out
     assert json.loads((tmp_path / "run-again" / "run.json").read_text())["status"] == "finished"

@@ -1,0 +1,62 @@
+"""What every command does with its flags."""
+
+import argparse
+import importlib
+
+import pytest
+
+from errors import BadInput
+from flags import Parser, positive, underscored
+from tests.test_structure import ROOT, SOURCES
+
+COMMANDS = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in SOURCES
+    if "    run_command(main)\n" in path.read_text(encoding="utf-8")
+]
+NEEDED = {
+    "baselines.__main__": "whitening x --train_file=x --output=x",
+    "bench.__main__": "step",
+    "data.toy": "--output=x",
+    "eval.__main__": "x",
+    "eval.analyse.__main__": "x",
+    "eval.encode_corpus.__main__": "x --model=x --output=x",
+    "export.__main__": "x --output=x",
+    "report.__main__": "x",
+    "reproduce": "x",
+    "run_pretrain_aux": "--use_cpu=true",
+    "run_sup": "--method=nli --use_cpu=true",
+    "run_unsup": "--method=simcse --use_cpu=true",
+}  # what a command asks for before it looks at the rest
+
+
+def test_there_is_one_parser():
+    assert NEEDED.keys() <= {*COMMANDS}
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        assert path.name == "flags.py" or "argparse.ArgumentParser(" not in text, path
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_flag_that_no_command_has_is_one_error_without_a_usage(name, capsys):
+    with pytest.raises(BadInput, match="--no_such_flag"):
+        importlib.import_module(name).main([*NEEDED.get(name, "").split(), "--no_such_flag"])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_dashes_in_the_name_of_a_flag_are_underscores_and_values_stay():
+    words = ["--data-dir", "a-b", "--output-dir=x-y=--z-z", "-h", "--", "--data-dir"]
+    assert underscored(words) == ["--data_dir", "a-b", "--output_dir=x-y=--z-z", "-h", "--", "--data-dir"]
+    parser = Parser()
+    sub = parser.add_subparsers().add_parser("sub")
+    sub.add_argument("--data_dir")
+    assert parser.parse_args(["sub", "--data-dir", "x-y"]).data_dir == "x-y"
+    with pytest.raises(BadInput, match="unrecognized arguments: --data x"):
+        parser.parse_args(["sub", "--data", "x"])
+
+
+def test_a_count_is_at_least_one():
+    assert positive("12") == 12
+    for text in ("0", "-1", "1.5", "many", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="from 1"):
+            positive(text)
