@@ -127,6 +127,8 @@ def config_flags(path: str, known: dict[str, str]) -> list[str]:
 def read_config(path: str) -> dict[str, str | list[str]]:
     """A flat YAML mapping with every scalar as the string that is written there."""
     try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe gives its content once, and is read twice
+            raise BadInput(f"{path}: cannot be read (it is no regular file)")
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
@@ -150,10 +152,12 @@ class _Strings(yaml.BaseLoader):
         return super().construct_object(node, deep)
 
     def construct_mapping(self, node, deep=False):
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key, (mark, _) in zip(names, node.value, strict=True):
-            if not isinstance(key, str) or names.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' twice or no word", mark.start_mark)
+        names: set[str] = set()
+        for place, _ in node.value:
+            key = self.construct_object(place, deep=True)
+            if not isinstance(key, str) or key in names:
+                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' twice or no word", place.start_mark)
+            names.add(key)
         return super().construct_mapping(node, deep)
 
 

@@ -95,20 +95,30 @@ def run_command(main: Callable[[], object]) -> None:
         except ProjectError as error:
             _leave(f"error: {error}", error.exit_code)
         except OSError as error:
-            if error.errno not in DISK:
+            if error.errno not in (*DISK, errno.ENAMETOOLONG):  # only a user gives names that are too long
                 raise
-            _leave(f"error: {unwritable(error, str(error))}", StorageError.exit_code)
+            found = unwritable(error, str(error))
+            _leave(f"error: {found}", found.exit_code)
         except Stopped as stop:
             _leave(str(stop), stop.exit_code)
 
 
 def _check_given(argv: Sequence[str]) -> None:
-    """BadInput for an empty argument: it would stand for this folder, for no file or for the default."""
+    """Refuse what no command can work with.
+
+    Raises:
+        BadInput: an empty argument, which would stand for this folder, for no file or for the default; one that is not
+            UTF-8, as names in records and saved models are.
+    """
     for before, word in zip(["the first argument", *argv], argv, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
             raise BadInput(
                 f"{word.rstrip('=') or before}: is followed by nothing; was a variable of the shell not set?"
             )
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"'{word}': is not UTF-8; rename what it names") from error
 
 
 def refuse_tokens(words: Sequence[str]) -> None:

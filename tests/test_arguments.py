@@ -1,13 +1,15 @@
+import os
 from dataclasses import field, make_dataclass
 from itertools import pairwise
 from typing import get_args, get_type_hints
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
-from command_line import files_of, find_files, parse, peek, read_config
+from command_line import _Strings, files_of, find_files, parse, peek, read_config
 from errors import BadInput
 from ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
 from training.registry import SCRIPTS, load_method, method_names
@@ -151,6 +153,32 @@ def test_aliases_of_aliases_do_not_explode(config):
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path, place):
     with pytest.raises(BadInput, match="cannot be read"):
         parse(["--config", str(tmp_path / place)], TYPES, "a test")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(BadInput, match=r"pipe\.yaml: cannot be read \(it is no regular file\)"):
+        parse(["--config", str(tmp_path / "pipe.yaml")], TYPES, "a test")
+
+
+def test_each_key_is_compared_with_few_others():
+    """Comparing each with all would take a minute for a file of some ten thousand keys."""
+    compared = []
+
+    class Word(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    class Counting(_Strings):
+        def construct_scalar(self, node):
+            return Word(super().construct_scalar(node))
+
+    found = yaml.load("".join(f"key_{n}: {n}\n" for n in range(500)), Loader=Counting)
+    assert len(found) == 500
+    assert len(compared) < 500
 
 
 @pytest.mark.parametrize(

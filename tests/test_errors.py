@@ -1,6 +1,7 @@
 import errno
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 from tqdm import tqdm
@@ -47,7 +48,7 @@ def test_a_disk_that_fails_is_storage_wherever_the_write_was(number, capsys):
     assert capsys.readouterr().err == f"error: [Errno {number}] {os.strerror(number)}: 'folder/scores.json'\n"
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.ENOENT, errno.ENAMETOOLONG])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.ENOENT])
 def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_traceback(number):
     error = OSError(number, os.strerror(number))
     assert type(unwritable(error, "x")) is BadInput
@@ -68,6 +69,21 @@ def test_an_argument_that_is_empty_is_refused_before_anything_is_done(words, nam
         run_command(lambda: pytest.fail("was begun"))
     assert leaving.value.code == 2
     assert name in capsys.readouterr().err
+
+
+def test_an_argument_that_is_not_utf_8_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["python -m eval", "--output", "caf\udce9"])
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: pytest.fail("was begun"))
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err == "error: 'caf\\udce9': is not UTF-8; rename what it names\n"
+
+
+def test_a_name_that_is_too_long_is_an_error_of_one_line(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: Path("x" * 5000).exists())
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err.startswith("error: [Errno 36] File name too long: 'xxx")
 
 
 def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
