@@ -1,0 +1,52 @@
+"""A command in child processes that get a signal while they write, at events spread over what it writes."""
+
+import os
+import signal
+import traceback
+
+from tests.faults.server import watch_events
+
+
+def run(command, folder, faults=None):
+    """Call `command` with a folder in a child; its return code, negative for a signal, and its number of events."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        events, code = [], 1
+        try:
+            watch_events(str(folder), faults or {}, events)
+            command(folder)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        os.write(write, str(len(events)).encode())
+        os._exit(code)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        count = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), int(count or 0)
+
+
+def check_kills(command, root, placed, count):
+    """A killed command leaves only whole files, and the same command ends with what it writes undisturbed.
+
+    Args:
+        command: called with the folder that it writes to.
+        root: for these folders.
+        placed: what a reader finds in such a folder, {name: content}.
+        count: of the kills; every second one is a SIGTERM.
+    """
+    code, events = run(command, root / "whole")
+    assert code == 0
+    expected = placed(root / "whole")
+    assert expected
+    for number in range(count):
+        at = 1 + number * (events - 1) // (count - 1)
+        fault, killed = (("kill", signal.SIGKILL), ("stop", signal.SIGTERM))[number % 2]
+        folder = root / f"at-{at}"
+        assert run(command, folder, {fault: at})[0] == -killed
+        found = placed(folder)
+        assert found.items() <= expected.items(), (at, found.keys())
+        if found != expected:
+            assert run(command, folder)[0] == 0
+            assert placed(folder) == expected, at
