@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from tqdm import tqdm
@@ -136,3 +137,14 @@ def _leave(line: str, code: int) -> NoReturn:
         bar.close()
     sys.stderr.write(f"{line}\n")
     sys.exit(code)
+
+
+def _check_place() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        sys.stderr.write("error: the working directory has been deleted; change to one that is there\n")
+        sys.exit(BadInput.exit_code)
+
+
+_check_place()  # when imported, and before others are: torch and transformers abort where there is no such directory

@@ -10,6 +10,10 @@ import argparse
 import logging
 from pathlib import Path
 
+from errors import run_command
+
+# isort: split
+
 import numpy as np
 from scipy.stats import spearmanr
 from transformers import AutoModel, set_seed
@@ -17,7 +21,6 @@ from transformers import AutoModel, set_seed
 import run_pretrain_aux
 import run_unsup
 from data import toy, toy_pairs
-from errors import run_command
 from eval.encode import Encode
 from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs

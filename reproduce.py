@@ -13,13 +13,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from errors import BadInput, ProjectError, run_command
+
+# isort: split
+
 from accelerate import PartialState
 
 import run_pretrain_aux
 import run_sup
 import run_unsup
 from command_line import split_flag
-from errors import BadInput, ProjectError, run_command
 from files import sha256
 from flags import Parser
 from streams import show

@@ -13,6 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from errors import BadInput, run_command
+
+# isort: split
+
 from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
 
@@ -24,7 +28,6 @@ from data.corpus import load_corpus
 from data.frame import Frame
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
-from errors import BadInput, run_command
 from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head, top_layers
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM

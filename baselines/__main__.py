@@ -8,6 +8,10 @@ import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
+from errors import run_command
+
+# isort: split
+
 import torch
 
 from baselines.encoders import add_arguments, fitted, save_encoder, write_record
@@ -16,7 +20,6 @@ from baselines.whitening import kernel, linear_map, moments
 from baselines.word_file import read_word_vectors
 from baselines.words import STOP_WORDS, save_words
 from data.reader import content_hash
-from errors import run_command
 from export.folder import new_folder
 from flags import Parser
 from models.flow import COUPLINGS

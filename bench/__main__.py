@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import platform
 
+from errors import run_command
+
+# isort: split
+
 import torch
 
-from errors import run_command
 from eval.report import markdown, write_rows
 from flags import Parser, positive
 from streams import show

@@ -8,9 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+from errors import BadInput, run_command
+
+# isort: split
+
 import torch
 
-from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.kept import check_output
 from eval.report import details, rows_of, score_all, tables, write_scores

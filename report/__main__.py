@@ -7,9 +7,12 @@ import logging
 import sys
 from pathlib import Path
 
+from errors import BadInput, run_command
+
+# isort: split
+
 import torch
 
-from errors import BadInput, run_command
 from eval.analyse.labels import labelled
 from eval.encode import Encode
 from eval.kept import check_output, writing

@@ -1,12 +1,17 @@
 import errno
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tqdm import tqdm
 
 from errors import BadInput, StorageError, run_command, unwritable
+from tests.test_structure import ROOT, SOURCES, imports
+
+FIRST = ("errors", "yaml", "data", "numpy")  # libraries that do not ask for the working directory
 
 TOKEN = "hf_" + "aB3" * 11
 
@@ -77,6 +82,21 @@ def test_an_argument_that_is_not_utf_8_is_refused(monkeypatch, capsys):
         run_command(lambda: pytest.fail("was begun"))
     assert leaving.value.code == 2
     assert capsys.readouterr().err == "error: 'caf\\udce9': is not UTF-8; rename what it names\n"
+
+
+def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(tmp_path):
+    """`errors` is the first that every command imports."""
+    lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in run_unsup.py run_pretrain_aux.py quickstart.py; do'
+    lines += ' "$0" "$1/$name"; echo $?; done; PYTHONPATH="$1" "$0" -m eval; echo $?'
+    done = subprocess.run(["sh", "-c", lines, sys.executable, str(ROOT)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["2"] * 4, done.stderr
+    assert done.stderr == "error: the working directory has been deleted; change to one that is there\n" * 4
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if "    run_command(main)\n" in path.read_text()], ids=str)
+def test_a_command_imports_errors_before_any_library(path):
+    others = [name.split(".")[0] for name in imports(path)]
+    assert next(name for name in others if name not in {*sys.stdlib_module_names, "__future__"}) in FIRST
 
 
 def test_a_name_that_is_too_long_is_an_error_of_one_line(capsys):

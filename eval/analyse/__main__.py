@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from errors import run_command, unwritable
+
+# isort: split
+
 import torch
 
-from errors import run_command, unwritable
 from eval.analyse.analyses import ANALYSES
 from eval.analyse.analysis import Analysis, Remembered, Subject, named
 from eval.analyse.labels import labelled

@@ -8,11 +8,14 @@ import time
 from functools import partial
 from pathlib import Path
 
+from errors import BadInput, run_command
+
+# isort: split
+
 import torch
 
 from command_line import files_of
 from data.reader import numbered_lines
-from errors import BadInput, run_command
 from eval.encode import Encode
 from eval.encode_corpus import on_ray, workers
 from eval.encode_corpus.job import Job
