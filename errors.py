@@ -85,6 +85,9 @@ class Stopped(KeyboardInterrupt):
     exit_code = 75
 
 
+_AROUND = 100  # characters shown of what is not UTF-8
+
+
 def run_command(main: Callable[[], object]) -> None:
     """Call `main` and turn an expected error into one line and its exit code; lost output ends nothing."""
     with lasting():
@@ -100,6 +103,10 @@ def run_command(main: Callable[[], object]) -> None:
                 raise
             found = unwritable(error, str(error))
             _leave(f"error: {found}", found.exit_code)
+        except UnicodeEncodeError as error:  # a name on the disk, above or below the folders that were given
+            if error.reason != "surrogates not allowed":
+                raise
+            _leave(f"error: {_not_utf8(error)}", BadInput.exit_code)
         except Stopped as stop:
             _leave(str(stop), stop.exit_code)
 
@@ -119,7 +126,12 @@ def _check_given(argv: Sequence[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            raise BadInput(f"'{word}': is not UTF-8; rename what it names") from error
+            raise _not_utf8(error) from error
+
+
+def _not_utf8(error: UnicodeEncodeError) -> BadInput:
+    around = error.object[max(error.start - _AROUND, 0) : error.end + _AROUND]
+    return BadInput(f"'{around}': is not UTF-8; rename what it names")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:

@@ -84,6 +84,17 @@ def test_an_argument_that_is_not_utf_8_is_refused(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: 'caf\\udce9': is not UTF-8; rename what it names\n"
 
 
+def test_a_name_on_the_disk_that_is_not_utf_8_is_an_error_of_one_line(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: "folder/caf\udce9/model.safetensors".encode())
+    assert leaving.value.code == 2
+    assert (
+        capsys.readouterr().err == "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename what it names\n"
+    )
+    with pytest.raises(UnicodeEncodeError):
+        run_command(lambda: "é".encode("ascii"))
+
+
 def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(tmp_path):
     """`errors` is the first that every command imports."""
     lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in run_unsup.py run_pretrain_aux.py quickstart.py; do'
