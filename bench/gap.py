@@ -20,10 +20,10 @@ import matplotlib.pyplot as plt
 from errors import ProjectError
 from eval.kept import writing
 from eval.report import markdown
+from report import reading
 from tables.cells import CONFIGS, ROOT, finished
 from training.stopping import run_to_its_end
 
-CLEAR = 0.3  # nats
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
 TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}
 ALL = CLEAN | LOWEST | OFTEN | TOP
@@ -90,23 +90,21 @@ def pre_trained(folder: Path, flags: Mapping[str, str]) -> dict:
 
 def looks(folder: Path) -> list[dict]:
     """What a run's log says of the auxiliary network at every evaluation."""
-    found = []
-    for line in map(json.loads, (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()):
-        if "eval_aux_mlm" in line:
-            own, other = line["eval_aux_mlm"], line["eval_aux_mlm_shuffled_cls"]
-            found.append({"step": line["step"], "tokens": line["tokens"], "mlm": line.get("eval_mlm"),
-                          "aux_mlm": own, "aux_mlm_shuffled_cls": other, "gap": other - own})  # fmt: skip
-    return found
+    history = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
+    return [{**look._asdict(), "gap": look.gap, "mlm": mlm.get(look.step)} for look in reading.looks(history)]
 
 
 def table(rows: list[dict]) -> str:
     """The last look of each setting, and when its gap was clear."""
-    body = [["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {CLEAR} after"]]
+    body = [
+        ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {reading.CLEAR} after"]
+    ]
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
-        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= CLEAR), "not reached")
+        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= reading.CLEAR), "not reached")
         last = own[-1]
-        losses = [f"{last[key]:.3f}" for key in ("aux_mlm", "aux_mlm_shuffled_cls", "gap", "mlm")]
+        losses = [f"{last[key]:.3f}" for key in ("own", "other", "gap", "mlm")]
         body.append([name, *losses, f"{last['tokens']:,}", clear])
     return markdown(body)
 
@@ -118,7 +116,7 @@ def draw(rows: list[dict], path: Path) -> None:
         own = [row for row in rows if row["name"] == name]
         axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3, label=name,
                   linestyle="-" if number < 10 else "--")  # fmt: skip
-    axis.axhline(CLEAR, color="gray", linewidth=0.8, linestyle=":")
+    axis.axhline(reading.CLEAR, color="gray", linewidth=0.8, linestyle=":")
     axis.set_xlabel("tokens seen in stage 1")
     axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
     axis.legend(fontsize="x-small", loc="upper left")

@@ -11,13 +11,18 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from report.reading import looks
+
+GAP = "eval_aux_gap"
 _NOT_TERMS = {"epoch", "step", "grad_norm", "learning_rate", "loss", "train_loss", "train_runtime", "total_flos",
               "tokens", "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
 
 
 def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
-    """Steps and values of everything worth drawing in a Trainer's log history."""
+    """Steps and values of everything worth drawing in a Trainer's log history, and the gap (`report.reading`)."""
     found: dict[str, tuple[list[int], list[float]]] = {}
+    if seen := looks(history):
+        found[GAP] = [look.step for look in seen], [look.gap for look in seen]
     for line in history:
         for name, value in line.items():
             if name not in _NOT_TERMS:
@@ -32,8 +37,10 @@ def draw(history: Sequence[dict[str, Any]], path: str | Path) -> None:
     found = series(history)
     scores = [name for name in found if name.endswith("_spearman")]
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in found]
-    terms = [name for name in found if name not in scores and name not in spread]
-    panels = [(terms, "loss term (raw)"), (scores, "dev, Spearman x 100"), (spread, "spread of the vectors")]
+    gap = [GAP] if GAP in found else []
+    terms = [name for name in found if name not in (*scores, *spread, *gap)]
+    panels = [(terms, "loss term (raw)"), (scores, "dev, Spearman x 100"), (gap, "neighbour's less own [CLS], nats"),
+              (spread, "spread of the vectors")]  # fmt: skip
     panels = [panel for panel in panels if panel[0]]
     if not panels:
         return

@@ -10,6 +10,7 @@ from report.curves import series
 from report.geometry import without_encoder
 from report.markup import EMPTY, Markup, joined, tag
 from report.measures import Measured, Texts
+from report.reading import in_words
 from report.runs import RunFolder, facts
 from report.score_table import BEST, RESAMPLES, SEED, TIED, Cell, Row
 
@@ -36,7 +37,8 @@ def training(runs: Sequence[RunFolder]) -> Markup:
     without = [run.label for run in runs if not run.history]
     note = missing("No log.jsonl with a line in it: ", ", ".join(without), ".") if without else EMPTY
     text = tag("p", "Loss terms are raw, before their weights. Point at a mark to read its value.")
-    return joined(text, note, tag("div", *charts, class_="charts"))
+    read = [tag("p", f"{run.label}: {words}.") for run in runs if (words := in_words(run.history))]
+    return joined(text, *read, note, tag("div", *charts, class_="charts"))
 
 
 def _height(name: str, lines: Sequence[Series]) -> Axis:

@@ -20,6 +20,7 @@ from transformers import TrainingArguments
 from errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw
+from report.reading import in_words
 from training.callbacks import RunLog
 from training.checkpoint import Start, checkpoints, clean, open_run, state_of, status_of
 from training.lock import locked
@@ -166,6 +167,8 @@ class Run:
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any]) -> None:
         """Draw the curves and mark the run finished; the last thing written."""
         draw(trainer.state.log_history, Path(self.args.output_dir) / "curves.png")
+        if words := in_words(trainer.state.log_history):
+            logger.info(words)
         seconds = round(time.time() - self._began, 1)
         facts = facts | {
             "steps": trainer.state.global_step,
