@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from command_line import read_config
 from errors import BadInput
 from eval.report import markdown
 from eval.sts.tasks import STS_TEST
@@ -18,14 +19,14 @@ from tables import cells
 from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 
 # No methods for unlabelled text from the common start: stage 1, and what is trained with labels first or only.
-OTHERS = {"aux", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
+OTHERS = {"aux", "aux-read", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
 ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.removesuffix("-mini") not in OTHERS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of this subject."""
     parser.add_argument("--model", required=True, help="masked language model that every method starts from")
-    parser.add_argument("--stage_one", default="runs/aux-mini", help="where InfoCSE starts: a run of configs/aux-mini")
+    parser.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's own run of stage 1)")
     parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -54,12 +55,12 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def _refuse_mixed(args: argparse.Namespace, found: list[dict]) -> None:
-    """Methods are compared from one start (InfoCSE's from one stage 1), on one text and in one precision."""
-    seen_at: dict[tuple[bool, str], dict] = {}
+    """Methods are compared from one start (those with a stage 1 from one run of it), on one text, in one precision."""
+    seen_at: dict[tuple[str | None, str], dict] = {}
     for row in found:
-        first = start_flags(CONFIGS / f"{row['method']}.yaml", {}, "", "stage 1").get("model_name_or_path") == "stage 1"
+        stage_one = read_config(str(CONFIGS / f"{row['method']}.yaml")).get("model_name_or_path")
         for part in ("start", "text", "precision"):
-            seen = seen_at.setdefault((first and part == "start", part), row)
+            seen = seen_at.setdefault((stage_one if part == "start" else None, part), row)
             if seen[part] != row[part]:
                 raise BadInput(f"{args.folder}: {seen['name']} and {row['name']} have another {part}; use two folders")
 
