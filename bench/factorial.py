@@ -3,8 +3,8 @@
 The papers never held two of the three equal. Here every start is trained with every head and every weight of the
 auxiliary loss (lambda), over several seeds. Finished runs are kept: the command may be stopped and typed again.
 
-Starts: the plain checkpoint; stage 1 as published; stage 1 with the auxiliary network reading the sentence vector
-(`bench gap`: over embeddings, from the top, own masks); and, beside them, a plain masked language model trained for as long, which shows what
+Starts: the plain checkpoint; stage 1 as published; stage 1 whose auxiliary network reads the sentence vector (configs
+aux-read-mini, see `bench gap`); and, beside them, a plain masked language model trained for as long, which shows what
 more text alone gives. The plain starts have no head from stage 1, so theirs is the encoder's top over its embeddings.
 """
 
