@@ -23,8 +23,12 @@ class Look(NamedTuple):
 
 
 def looks(history: Sequence[dict[str, Any]]) -> list[Look]:
-    """Every evaluation of a Trainer's log history that looked."""
-    return [Look(line["step"], line.get("tokens"), line[OWN], line[OTHER]) for line in history if OTHER in line]
+    """Every evaluation in a Trainer's log history that has both losses."""
+    return [
+        Look(line["step"], line.get("tokens"), line[OWN], line[OTHER])
+        for line in history
+        if OWN in line and OTHER in line
+    ]
 
 
 def in_words(history: Sequence[dict[str, Any]]) -> str | None:
@@ -34,7 +38,7 @@ def in_words(history: Sequence[dict[str, Any]]) -> str | None:
         return None
     last = found[-1]
     losses = f"loss {last.own:.3f} with the own [CLS], {last.other:.3f} with a neighbour's"
-    if last.gap < CLEAR:
+    if not last.gap >= CLEAR:  # so that NaN is not clear
         return (
             f"the auxiliary network hardly reads the sentence vector ({losses}): expect what the contrastive loss gives"
         )

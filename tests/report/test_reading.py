@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from report.curves import GAP, series
@@ -17,6 +19,11 @@ def test_the_gap_is_what_a_neighbours_vector_costs():
     steps, values = series(HISTORY)[GAP]
     assert steps == [10, 20, 30] and values == pytest.approx([0.1, 0.5, 1.0])
     assert GAP not in series([{"step": 1, "contrastive": 1.0}])
+
+
+def test_a_log_that_is_not_whole_ends_no_report():
+    assert looks([{"step": 1, "eval_aux_mlm_shuffled_cls": 6.0}]) == []
+    assert "hardly reads" in in_words([line(10, math.nan, 6.0)])
 
 
 def test_words_say_whether_and_since_when_the_vector_is_read():
