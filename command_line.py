@@ -19,6 +19,7 @@ import yaml
 from transformers import HfArgumentParser
 
 from errors import BadInput, refuse_tokens
+from files import refuse_special
 from flags import Parser, underscored
 from ranges import ranges_of
 
@@ -127,8 +128,7 @@ def config_flags(path: str, known: dict[str, str]) -> list[str]:
 def read_config(path: str) -> dict[str, str | list[str]]:
     """A flat YAML mapping with every scalar as the string that is written there."""
     try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe gives its content once, and is read twice
-            raise BadInput(f"{path}: cannot be read (it is no regular file)")
+        refuse_special(Path(path))  # a pipe gives its content once, and a configuration is read twice
         content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
