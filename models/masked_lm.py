@@ -202,6 +202,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         """An unprefixed `*ForMaskedLM`, its tokenizer, and the head, where there is one, in `aux_head.safetensors`."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
+        for name in ("skip_from", "head_layers"):  # of the head that the start had
+            vars(lm.config).pop(name, None)
         if self.c_head:
             lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)
         with quiet():
