@@ -111,8 +111,8 @@ class DataArguments:
     cache_dir: str = field(default="corpora/cache", metadata={"help": "tokenised text, keyed by content"})
     held_out: CountOrZero = field(
         default=128,
-        metadata={"help": "examples that are not trained on and show at every evaluation what the model does on new "
-                  "text; at most one in a hundred; 0: none"},
+        metadata={"help": "examples kept out of training; the model's diagnostics at every evaluation are measured on "
+                  "them; at most one in a hundred, and none where that is fewer than ten; 0: none"},
     )  # fmt: skip
     dry_run: bool = field(
         default=False, metadata={"help": "build everything, compute one batch, print the plan, write no run"}
@@ -131,7 +131,8 @@ class ScoredArguments(DataArguments):
         metadata={"help": "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"},
     )
     max_rows: Count | None = field(
-        default=None, metadata={"help": "train on so many rows, drawn by --seed (few-shot studies); default: all"}
+        default=None,
+        metadata={"help": "use so many rows, held-out ones included, drawn by --seed (few-shot studies); default: all"},
     )
     test_tasks: list[str] = field(
         default_factory=lambda: ["sts"], metadata={"help": "scored once at the end: sts, task names, or none"}

@@ -129,7 +129,7 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
         "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
         "packed": model.packed,
     }
-    return trainer, plan(model, args, trainer.sampler.count, facts)
+    return trainer, plan(model, args, trainer.sampler, facts)
 
 
 def maskings(model_args: PretrainArguments) -> tuple[Masking, Masking | None]:

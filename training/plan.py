@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
+from data.sampler import KeyedSampler
 from eval.precision import warn_of_slow_bf16
 from streams import show
 from training.lifecycle import DROPOUT
@@ -15,21 +16,22 @@ from training.storage import steps_of
 from training.trainer import EmbeddingTrainer
 
 
-def plan(model: nn.Module, args: TrainingArguments, count: int, facts: dict[str, Any]) -> str:
+def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]) -> str:
     """What is about to run, in words."""
     size = {True: 0, False: 0}
     for parameter in model.parameters():
         size[parameter.requires_grad] += parameter.numel()
     rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    steps = steps_of(args, count)
+    steps = steps_of(args, sampler.count)
+    held_out = f", {len(sampler.held)} held out" if sampler.held else ""
     precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
     if args.bf16:
         warn_of_slow_bf16(args.device.type)
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()),
-        "text": f"{count:,} examples, {steps:,} steps of {batch}",
+        "text": f"{sampler.count:,} examples{held_out}, {steps:,} steps of {batch}",
         "processes": f"{args.world_size} on {args.device.type}, {precision}",
         **facts,
     }

@@ -42,6 +42,7 @@ class RunArguments(TrainingArguments):
         metadata={"help": "whose AdamW: torch's, that of transformers 4 (the official scripts of SimCSE, ESimCSE, "
                   "DiffCSE and InfoCSE), or the latter without bias correction (ConSERT, IS-BERT)"},
     )  # fmt: skip
+    include_num_input_tokens_seen: bool = field(default=False, metadata={"help": "every logged line has the tokens"})
     logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ def _check_precision(args: RunArguments) -> None:
 def _check_schedule(args: RunArguments) -> None:
     """Refuse now what would end in the libraries' own words when the training has begun."""
     name, optim = SchedulerType(args.lr_scheduler_type).value, OptimizerNames(args.optim).value
-    if args.adamw != "torch" and (not optim.startswith("adamw_torch") or args.optim_args):
+    if args.adamw != "torch" and (optim not in ("adamw_torch", "adamw_torch_fused") or args.optim_args):
         raise BadInput(f"--adamw {args.adamw}: is an optimizer of its own; leave --optim and --optim_args out")
     if name in ("reduce_lr_on_plateau", "greedy"):
         raise BadInput(f"--lr_scheduler_type {name}: would follow the dev score, which chooses the best model already")
@@ -111,13 +112,15 @@ def _check_schedule(args: RunArguments) -> None:
         ) from error
 
 
-def check_machine(args: TrainingArguments, count: int) -> None:
-    """Refuse what only the processes, the `count` examples and the packages that are here can tell."""
+def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
+    """Refuse what only the processes, the `count` examples to train on and the packages that are here can tell."""
     if args.n_gpu > 1:
         raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
     if count < args.per_device_train_batch_size * args.world_size:
+        beside = f", with {held_out} held out," if held_out else ""
         raise BadInput(
-            f"{count} examples are fewer than one batch of {args.per_device_train_batch_size} x {args.world_size}"
+            f"{count} examples{beside} are fewer than one batch of {args.per_device_train_batch_size} x "
+            f"{args.world_size}"
         )
     absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
     if absent:
@@ -149,6 +152,7 @@ _REFUSED = {
     "dataloader_persistent_workers": "a resumed run would draw other dropout than the uninterrupted one",
     "load_best_model_at_end": "the best model is kept apart, and is the result, without it",
     "metric_for_best_model": "--dev and --dev_file choose what the best model is the best at",
+    "include_num_input_tokens_seen": "every logged line has the tokens anyway, and they would be counted twice",
     "neftune_noise_alpha": "is for language models",
     "enable_jit_checkpoint": "signals are answered here, after the step",
     "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",

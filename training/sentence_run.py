@@ -91,7 +91,7 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
     if equal:
         logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
                        equal, examined, trainer.sampler.batch_size)  # fmt: skip
-    return trainer, plan(model, args, trainer.sampler.count, facts)
+    return trainer, plan(model, args, trainer.sampler, facts)
 
 
 def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 _PROBED = 128  # examples
 _SPARED = 100  # one example in so many may be held out
+_FEWEST = 10  # examples; fewer held-out ones would say little
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
@@ -37,8 +38,8 @@ class EmbeddingTrainer(ResumingTrainer):
         args: TrainingArguments.
         collator: keys -> batch.
         count: examples in the corpus.
-        held_out: examples that are not trained on but probed at every evaluation; at most one in `_SPARED`. Without
-            any the first examples are probed.
+        held_out: how many examples are probed at every evaluation and never trained on. At most one in `_SPARED` is
+            held out, and none where that leaves fewer than `_FEWEST`; then the first examples are probed.
         dev: () -> (name of the metric, value), or None when nothing selects a best model.
         keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
 
@@ -57,8 +58,9 @@ class EmbeddingTrainer(ResumingTrainer):
         held_out: int = 0,
     ) -> None:
         batch = args.per_device_train_batch_size * args.world_size
-        self.sampler = KeyedSampler(args.seed, count, batch, min(held_out, count // _SPARED))
-        check_machine(args, self.sampler.count)
+        held = min(held_out, count // _SPARED)
+        self.sampler = KeyedSampler(args.seed, count, batch, held if held >= _FEWEST else 0)
+        check_machine(args, self.sampler.count, len(self.sampler.held))
         self.dev, self.keep_best = dev, keep_best
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0

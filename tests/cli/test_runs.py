@@ -1,6 +1,7 @@
 """Both scripts through their real `main`: results, artefacts, resume, refusals."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -247,6 +248,35 @@ def test_a_plain_masked_language_model_has_no_head_for_stage_two(aux, unsup, tmp
     assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
         run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
+
+
+def test_a_start_that_had_a_head_leaves_no_word_of_it_in_a_plain_model(aux, stage_one_folder, tmp_path):
+    start = shutil.copytree(stage_one_folder, tmp_path / "start")
+    config = json.loads((start / "config.json").read_text())
+    assert {"skip_from", "head_layers"} <= config.keys()
+    run_pretrain_aux.main(aux(model_name_or_path=start, head_layers=0))
+    assert not {"skip_from", "head_layers"} & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
+
+
+@pytest.mark.parametrize(("rows", "trained_on", "held"), [(150, 150, 0), (999, 999, 0), (1050, 1040, 10)])
+def test_examples_are_held_out_only_where_enough_of_them_can_be(
+    rows, trained_on, held, unsup, sentences, tmp_path, capsys
+):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{sentences[n % 300]} {sentences[n // 300]}\n" for n in range(rows)))
+    run_unsup.main(unsup(method="simcse", train_file=text, dev="none", max_steps=1))
+    [seen] = [line for line in history(tmp_path / "run") if "eval_uniformity" in line]
+    assert all(math.isfinite(value) for value in seen.values())
+    run_unsup.main(unsup(output="plan", method="simcse", train_file=text, dev="none", max_steps=1, dry_run="true"))
+    said = f", {held} held out" if held else ""
+    assert f"text: {trained_on:,} examples{said}, 1 steps of 8" in capsys.readouterr().out
+
+
+def test_a_batch_beyond_the_examples_says_what_is_held_out(unsup, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"A dog watches the river {number} times.\n" for number in range(1000)))
+    with pytest.raises(BadInput, match="990 examples, with 10 held out, are fewer than one batch of 995 x 1"):
+        run_unsup.main(unsup(method="simcse", train_file=text, dev="none", per_device_train_batch_size=995))
 
 
 @pytest.mark.parametrize(
@@ -574,6 +604,8 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, aux, tmp_path, capsys,
         ({"optim_args": "foo"}, "--optim_args foo: name=value"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
         ({"optim": "sgd", "adamw": "transformers"}, "--adamw transformers: is an optimizer of its own"),
+        ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, "--adamw transformers: is an optimizer of its own"),
+        ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: every logged line"),
         ({"fp16": "true"}, "--fp16: is not computed on a CPU"),
         ({"eval_on_start": "true"}, "--eval_on_start: "),
         ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
