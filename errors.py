@@ -75,7 +75,7 @@ def unwritable(error: OSError, message: str) -> ProjectError:
 
 
 def newer_format(what: str, found: int, known: int) -> str:
-    """The message about what a newer version wrote, which an older one would misread."""
+    """The message for a file of a newer version, which this one would misread."""
     return f"{what} has format {found}, and this version reads {known}; update to the version that wrote it"
 
 
@@ -89,7 +89,7 @@ _AROUND = 100  # characters shown of what is not UTF-8
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Call `main` and turn an expected error into one line and its exit code; lost output ends nothing."""
+    """Call `main`; an expected error becomes one line and its exit code. Lost output ends nothing."""
     with lasting():
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
         try:
@@ -131,7 +131,7 @@ def _check_given(argv: Sequence[str]) -> None:
 
 def _not_utf8(error: UnicodeEncodeError) -> BadInput:
     around = error.object[max(error.start - _AROUND, 0) : error.end + _AROUND]
-    return BadInput(f"'{around}': is not UTF-8; rename what it names")
+    return BadInput(f"'{around}': is not UTF-8; rename that file or folder")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:

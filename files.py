@@ -1,4 +1,4 @@
-"""Files: opened only where they are regular, hashed whole, flushed to the disk."""
+"""Opening regular files, hashing files, and flushing them to the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from errors import BadInput
 
 
 def refuse_special(path: Path) -> None:
-    """BadInput for a pipe or a device, before opening it could make the command wait."""
+    """BadInput for a pipe or a device: opening one could make the command wait."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise BadInput(f"{path}: not a regular file")
 

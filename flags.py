@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def underscored(words: Sequence[str]) -> list[str]:
-    """Arguments with every flag's name as it is written here, with underscores; values stay as they are."""
+    """Arguments with underscores for dashes in the names of flags; values stay as they are."""
     flags = words[: words.index("--")] if "--" in words else words
     return [_underscored(word) for word in flags] + list(words[len(flags) :])
 
@@ -34,7 +34,7 @@ def _underscored(word: str) -> str:
 
 
 def positive(text: str) -> int:
-    """The type of a flag that counts something there must be one of."""
+    """The type of a flag for a count: a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 upwards")
     return int(text)

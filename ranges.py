@@ -1,4 +1,4 @@
-"""Which numbers a flag takes, said by its type: `aux_weight: Weight = field(...)`; `command_line.parse` refuses others.
+"""The range of a flag, written as its type: `aux_weight: Weight = field(...)`. `command_line.parse` refuses others.
 
 Imports nothing of this project.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, get_args
 
 
 class Range(NamedTuple):
-    """A set of numbers, and its name behind "must be"."""
+    """A set of numbers, and the words that follow "must be" in an error."""
 
     words: str
     holds: Callable[[float], bool]

@@ -1,7 +1,7 @@
 """Standard output and error that may go away: what is printed there is lost, and nothing else.
 
 A terminal that is closed, a reader that has read enough (`| head -1`) and a full disk behind `>` are no reason to end
-hours of work, and libraries print too. So a command writes through `Lasting`, which drops what nobody takes.
+hours of work, and libraries print too. So a command writes through `Lasting`, which drops what cannot be written.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads: not a loss that anybody would notice
+_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads, so nobody misses anything
 
 
 class Lasting:
-    """A text stream that takes whatever is written, also after its file no longer does; all else is the stream's own.
+    """A text stream whose writes never fail: after the first error, what is written is dropped.
+
+    Everything else is that of the stream it wraps.
 
     Attributes:
-        failed: the error of the first write that the file did not take.
+        failed: the error of the first write that failed; None before.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -54,7 +56,7 @@ class Lasting:
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Make both streams of the process last while the block runs."""
+    """Wrap standard output and error in `Lasting` while the block runs."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # one that was closed when the process began: a file that took its number would get what is printed
     os.close(number)

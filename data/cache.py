@@ -2,7 +2,7 @@
 
 A folder lists the sha256 of its files, which are hashed again whenever it is used: a cache is read for months, and one
 changed byte in it would be other training data. A folder is filled beside its place and renamed. Whoever fills one
-holds a shared lock on the cache, so the next command that finds nobody else at work removes what killed ones left.
+holds a shared lock on the cache, so a command that finds nobody else at work can remove what killed ones left.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def _in_use(cache: Path) -> Iterator[None]:
-    """Hold a shared lock on the cache; who can have it alone first removes what killed processes left."""
+    """Hold a shared lock on the cache. Whoever can first lock it alone removes what killed processes left."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(cache, os.O_RDONLY)

@@ -1,8 +1,8 @@
-"""Files that are no lines of sentences, though every one of their lines is text: CSV, JSON, Parquet, headers.
+"""Files that do not hold one sentence a line: CSV, JSON, Parquet, Arrow, and files with a header.
 
-Read as lines they would train a model on commas, braces and names of fields without an error, so they are refused with
-a command that takes the sentences out. A file is told by its name or by its first lines. Prose is let through when in
-doubt: quotation marks and commas alone are no table.
+Read as lines they would train a model, without an error, on commas, braces and field names. So they are refused, with a
+command that extracts the sentences. A file is recognised by its name or by its first lines. In doubt it is read:
+quotation marks and commas alone do not make a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {
     ".csv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON", ".parquet": "Parquet",
     ".arrow": "Arrow", ".feather": "Feather",
 }  # fmt: skip
-# What prints the sentences of standard input, one a line; a cell may hold line ends.
+# Programs that print the sentences of standard input, one a line; a cell may hold line ends.
 _PROGRAMS = {
     "CSV": "import csv,sys; [print(*row['text'].split()) for row in csv.DictReader(sys.stdin)]",
     "JSON lines": "import json,sys; [print(*json.loads(line)['text'].split()) for line in sys.stdin]",
@@ -46,7 +46,7 @@ _NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
 
 
 def refuse_by_name(path: Path) -> None:
-    """BadInput for a file that is called CSV, JSON, Parquet or Arrow, also compressed."""
+    """BadInput for a file whose name says CSV, JSON, Parquet or Arrow, compressed or not."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -66,7 +66,7 @@ def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def refuse_header(path: Path, number: int, row: Sequence[str]) -> None:
-    """BadInput for a first row that names columns; a single column is believed to have a name only in a `.tsv`."""
+    """BadInput for a first row of column names; a single name is taken for one only in a `.tsv`."""
     if (len(row) > 1 or ".tsv" in path.suffixes) and all(cell in _FIELDS or _NUMBERED.fullmatch(cell) for cell in row):
         raise BadInput(
             f"{path}:{number}: a header ({', '.join(row)}), not a row of sentences; remove this line, and every column "

@@ -136,9 +136,10 @@ class SentenceEncoder(PreTrainedModel):
         return states.flatten(0, 1)[chosen], labels.flatten()[chosen]
 
     def check_perturbation(self) -> None:
-        """BadInput for a backbone whose embeddings no view can change."""
+        """BadInput for a backbone whose embeddings the views cannot change."""
         if self.config.model_type not in FAMILIES:
-            raise BadInput(f"--view_1, --view_2: change {', '.join(FAMILIES)} only, not '{self.config.model_type}'")
+            known, found = ", ".join(FAMILIES), self.config.model_type
+            raise BadInput(f"--view_1, --view_2: can change the embeddings of {known}, not of '{found}'")
 
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""

@@ -17,7 +17,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from errors import BadInput
 
-# Of a repository without safetensors the library would ask a service of the hub to make some.
+# For a repository without safetensors the library would ask a service of the hub to convert it.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
 _PICKLES = "pytorch_model*.bin"
 _CONVERT = (
@@ -30,15 +30,15 @@ MOST_LAYERS = 1000
 _NOT_FOLLOWED = {
     "quantization_config": "its weights are quantized; save it unquantized",
     "transformers_weights": "it names a file of weights; call that model.safetensors and remove the key",
-    "fusion_config": "it exchanges parts of the model; remove the key",
+    "fusion_config": "it replaces parts of the model; remove the key",
 }
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
-    """Take out of a configuration what would reach code, or change what is returned but not the vectors.
+    """Remove from a configuration what would load code, or change the outputs but not the vectors.
 
     Raises:
-        BadInput: it has a key that cannot be left out without making another model of it, or sizes of no model.
+        BadInput: it has a key without which it would be another model, or impossible sizes.
     """
     for name, why in _NOT_FOLLOWED.items():
         if getattr(config, name, None) is not None:
@@ -46,7 +46,7 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     _check_sizes(path, config)
     config._attn_implementation = config._experts_implementation = None  # the library's choice, of every part too
     config.output_attentions, config.chunk_size_feed_forward = False, 0
-    vars(config).pop("auto_map", None)  # where its code stands; a saved copy would name what does not lie beside it
+    vars(config).pop("auto_map", None)  # names a file of code, which does not lie beside a saved copy
 
 
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:
@@ -63,7 +63,7 @@ def _check_sizes(path: str, config: PreTrainedConfig) -> None:
 
 
 def check_weights(path: str) -> None:
-    """BadInput for a folder or hub id whose weights lie elsewhere, are an adapter's, or only a pickle."""
+    """BadInput for a folder or hub id with weights elsewhere, an adapter, or nothing but a pickle."""
     root = Path(path)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(f"'{path}': is an adapter (adapter_config.json); merge it into its model and save that")
@@ -76,7 +76,7 @@ def check_weights(path: str) -> None:
 
 
 def conversion(folder: str) -> str:
-    """How safetensors are made of a pickle, without running what else is in it."""
+    """The command that converts a pickle to safetensors without running code in it."""
     return f"convert it: {_CONVERT.replace('DIR', folder)}"
 
 

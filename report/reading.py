@@ -1,4 +1,7 @@
-"""Does the auxiliary network read the sentence vector? The gap says: its loss with a neighbour's [CLS] less the own."""
+"""Whether the auxiliary network reads the sentence vector.
+
+The gap tells: its loss where each sentence gets its neighbour's [CLS], less its loss with the sentence's own.
+"""
 
 from __future__ import annotations
 

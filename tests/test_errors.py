@@ -81,16 +81,15 @@ def test_an_argument_that_is_not_utf_8_is_refused(monkeypatch, capsys):
     with pytest.raises(SystemExit) as leaving:
         run_command(lambda: pytest.fail("was begun"))
     assert leaving.value.code == 2
-    assert capsys.readouterr().err == "error: 'caf\\udce9': is not UTF-8; rename what it names\n"
+    assert capsys.readouterr().err == "error: 'caf\\udce9': is not UTF-8; rename that file or folder\n"
 
 
 def test_a_name_on_the_disk_that_is_not_utf_8_is_an_error_of_one_line(capsys):
     with pytest.raises(SystemExit) as leaving:
         run_command(lambda: "folder/caf\udce9/model.safetensors".encode())
     assert leaving.value.code == 2
-    assert (
-        capsys.readouterr().err == "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename what it names\n"
-    )
+    said = "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename that file or folder\n"
+    assert capsys.readouterr().err == said
     with pytest.raises(UnicodeEncodeError):
         run_command(lambda: "é".encode("ascii"))
 

@@ -10,13 +10,13 @@ from training.run_arguments import RunArguments
 
 
 class TransformersAdamW(Optimizer):
-    """AdamW with epsilon beside the uncorrected root of the second moment, and with the decay behind the step.
+    """AdamW that adds epsilon to the root of the uncorrected second moment, and decays the weights after the step.
 
     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  c = sqrt(1 - b2^t) / (1 - b1^t), or 1 without `correct_bias`
     theta = theta - lr c m / (sqrt(v) + epsilon),  then  theta = theta - lr decay theta
 
-    torch's epsilon stands beside sqrt(v / (1 - b2^t)). Here it counts 1 / sqrt(1 - b2^t) as much, 32 times at the first
-    step, which slows down weights whose gradient is about as small as epsilon.
+    torch adds epsilon to sqrt(v / (1 - b2^t)). Here it weighs 1 / sqrt(1 - b2^t) times as much (32 times at the first
+    step), which slows down weights whose gradient is about as small as epsilon.
 
     Source: `transformers.AdamW` of release 4.2.1; without `correct_bias` as in ConSERT's and IS-BERT's code.
     """

@@ -53,15 +53,17 @@ def write_run(folder: str | Path, content: dict[str, Any]) -> None:
 
 
 def check_result(folder: Path, run: Mapping[str, Any]) -> None:
-    """CheckpointRefused where the result of a finished run is not what it wrote; other files there may change.
+    """CheckpointRefused where a finished run's result is not what it wrote; other files in the folder may change.
 
-    Runs of older versions recorded no sha256 of it: only that the weights can be read is checked then, and said.
+    Older versions recorded no sha256 of the result. For their runs it is only checked that the weights can be read, and
+    a warning says so.
     """
     recorded = run.get("result")
     if isinstance(recorded, dict):
         problem = next(filter(None, (_changed(folder / name, known) for name, known in recorded.items())), None)
     else:
-        logger.warning("%s: an older version's run, without sha256 of its result: its weights are only read", folder)
+        said = "an older version recorded no sha256 of its result; only that the weights can be read is checked"
+        logger.warning("%s: %s", folder, said)
         problem = _unreadable(folder)
     if problem:
         raise CheckpointRefused(

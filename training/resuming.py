@@ -1,7 +1,7 @@
-"""The Trainer's side of a resume: a checkpoint is taken up whole, or refused in one line.
+"""The Trainer's side of a resume: a checkpoint is loaded whole, or refused in one line.
 
-A manifest proves that files are as they were written, not who wrote them. Pickles are read with `weights_only`, so
-what holds code is not run; what the libraries then raise is the checkpoint's fault.
+A manifest proves that files are as they were written, not who wrote them. Pickles are read with `weights_only`, so no
+code in them is run. Whatever the libraries raise then is the checkpoint's fault.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from training.storage import is_memory_error
 
 
 @contextmanager
-def _taken_up(checkpoint: str | None) -> Iterator[None]:
+def _loading(checkpoint: str | None) -> Iterator[None]:
     try:
         yield
     except (ProjectError, OSError):
@@ -27,7 +27,7 @@ def _taken_up(checkpoint: str | None) -> Iterator[None]:
             raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise CheckpointRefused(
-            f"{checkpoint}: its state cannot be taken up ({reason}); remove that folder to go on from the one before"
+            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to go on from the one before"
         ) from error
 
 
@@ -36,27 +36,27 @@ def _state_in(checkpoint: str) -> TrainerState:
 
 
 class ResumingTrainer(Trainer):
-    """Stock Trainer, that raises CheckpointRefused for a checkpoint that it cannot read or that does not fit."""
+    """Stock Trainer that raises CheckpointRefused for a checkpoint it cannot read, or that does not fit."""
 
     def _init_training_state(self, max_steps, updates, epochs, checkpoint, trial):
-        with _taken_up(checkpoint):
+        with _loading(checkpoint):
             return super()._init_training_state(max_steps, updates, epochs, checkpoint, trial)
 
     def _load_from_checkpoint(self, checkpoint, model=None):
-        with _taken_up(checkpoint):
+        with _loading(checkpoint):
             super()._load_from_checkpoint(checkpoint, model)
             _state_in(checkpoint)  # which the Trainer reads next
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        with _taken_up(checkpoint):
+        with _loading(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def _load_scaler(self, checkpoint):
-        with _taken_up(checkpoint):
+        with _loading(checkpoint):
             super()._load_scaler(checkpoint)
 
     def _load_rng_state(self, checkpoint):
-        with _taken_up(checkpoint):
+        with _loading(checkpoint):
             super()._load_rng_state(checkpoint)
 
     def restore(self, checkpoint: str) -> None:

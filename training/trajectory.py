@@ -1,4 +1,4 @@
-"""Which settings decide the weights, when two runs are the same, and when more steps are the same run."""
+"""Which settings decide the weights, when two runs are the same, and when a run is only a longer one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAY_DIFFER = frozenset(
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
 )
-# Of those, what several processes must have in common all the same: it decides when they wait for each other.
+# Of those, the ones that all processes of a run must share nonetheless: they decide when processes wait for each other.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
 )
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of the settings that two trajectories do not share; a local model is its files, whatever it is called."""
+    """Names of the settings in which two trajectories differ; local models are compared by their files, not by name."""
     files = one.get("contents")
     read = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, found in read if files.get(name) == found}

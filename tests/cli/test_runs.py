@@ -347,7 +347,7 @@ def test_a_finished_run_is_its_result_whatever_is_laid_beside_it(unsup, tmp_path
     (run / "run.json").write_text(json.dumps(record))
     caplog.clear()
     run_unsup.main(unsup(method="simcse", max_steps=2))
-    assert "without sha256 of its result" in caplog.text
+    assert "no sha256 of its result" in caplog.text
 
 
 def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, tmp_path):
@@ -496,7 +496,7 @@ def test_views_that_change_an_unknown_backbone_are_refused_before_the_run_begins
                                      max_position_embeddings=64)).save_pretrained(tmp_path / "distil")  # fmt: skip
     bert_tokenizer.save_pretrained(tmp_path / "distil")
     view = {"view_2": "none"} if method == "nli" else {}  # beside its adversarial one
-    with pytest.raises(BadInput, match="--view_1, --view_2: change bert, "):
+    with pytest.raises(BadInput, match="--view_1, --view_2: can change the embeddings of bert, "):
         script_main(method)(unsup(method=method, model_name_or_path=tmp_path / "distil", **view, **flags))
     assert not (tmp_path / "run").exists()
 
