@@ -111,7 +111,7 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
     [
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "'quantization_config': its"),
         ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a file"),
-        ({"fusion_config": {"a": True}}, "'fusion_config': it exchanges"),
+        ({"fusion_config": {"a": True}}, "'fusion_config': it replaces"),
         ({"num_hidden_layers": -1}, "num_hidden_layers -1; at least 1"),
         ({"num_hidden_layers": 10**9}, "claims 1000000000 layers"),
         ({"num_attention_heads": -4}, "num_attention_heads -4; at least 1"),
