@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +65,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row a look: setting, tokens, losses, gap."""
     found = []
     for name in args.settings:
-        folder = Path(args.folder) / f"{name.replace(' ', '-').replace(',', '')}_steps-{args.steps}_seed-{args.seed}"
+        words = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+        folder = Path(args.folder) / f"{words}_steps-{args.steps}_seed-{args.seed}"
         record = pre_trained(folder, {
             "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
             "seed": args.seed, "max_steps": args.steps, "save_steps": args.steps, "eval_steps": args.every,
@@ -111,18 +113,17 @@ def table(rows: list[dict]) -> str:
 
 
 def draw(rows: list[dict], path: Path) -> None:
-    """The gap of every setting against the tokens seen."""
-    figure, axis = plt.subplots(figsize=(9, 5.5))
-    for number, name in enumerate(dict.fromkeys(row["name"] for row in rows)):
-        own = [row for row in rows if row["name"] == name]
-        axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3, label=name,
-                  linestyle="-" if number < 10 else "--")  # fmt: skip
+    """The gap of every setting against the tokens seen, the widest named first."""
+    figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
+    lines = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
+    for number, (name, own) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
+        axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3,
+                  linestyle="-" if number < 10 else "--", label=f"{name}: {own[-1]['gap']:.3f}")  # fmt: skip
     axis.axhline(reading.CLEAR, color="gray", linewidth=0.8, linestyle=":")
     axis.set_xlabel("tokens seen in stage 1")
     axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
-    axis.legend(fontsize="x-small", loc="upper left")
     axis.grid(alpha=0.3)
-    figure.tight_layout()
+    figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     with writing(path) as part:
-        figure.savefig(part, dpi=120, format="png")
+        figure.savefig(part, dpi=110, format="png")
     plt.close(figure)
