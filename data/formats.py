@@ -56,22 +56,28 @@ def refuse_by_name(path: Path) -> None:
 
 
 def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
-    """BadInput for a file most of whose first lines are JSON objects, or rows with the same number of quoted cells."""
+    """BadInput for a file that begins with column names, or whose first lines are mostly JSON objects or quoted rows."""
     lines = [line for line in lines if line.strip()]
     if sum(map(_is_object, lines)) > len(lines) / 2:
         raise _refused(path, "most of its first lines are JSON objects", "JSON lines")
     shapes = Counter(shape for line in lines if (shape := _quoted_shape(line)))
     if len(lines) >= _FEWEST and max(shapes.values(), default=0) > len(lines) / 2:
         raise _refused(path, "most of its first lines are rows of quoted cells", "CSV")
+    if lines and len(cells := [cell.strip(' "') for cell in lines[0].split(",")]) > 1 and all(map(_is_name, cells)):
+        raise _refused(path, f"its first line is a header ({', '.join(cells)})", "CSV")
 
 
 def refuse_header(path: Path, number: int, row: Sequence[str]) -> None:
     """BadInput for a first row of column names; a single name is taken for one only in a `.tsv`."""
-    if (len(row) > 1 or ".tsv" in path.suffixes) and all(cell in _FIELDS or _NUMBERED.fullmatch(cell) for cell in row):
+    if (len(row) > 1 or ".tsv" in path.suffixes) and all(map(_is_name, row)):
         raise BadInput(
             f"{path}:{number}: a header ({', '.join(row)}), not a row of sentences; remove this line, and every column "
             "that holds no sentences"
         )
+
+
+def _is_name(cell: str) -> bool:
+    return cell in _FIELDS or _NUMBERED.fullmatch(cell) is not None
 
 
 def _is_object(line: str) -> bool:
@@ -94,6 +100,6 @@ def _refused(path: Path, why: str, kind: str) -> BadInput:
     unpack = _PACKED.get(path.suffix.lower())
     command = f"{unpack} -dc {name} | {program}" if unpack else f"{program} < {name}"
     return BadInput(
-        f"{path}: {why}, not one sentence a line; take a column out of it, here the one called text: "
+        f"{path}: {why}, not one sentence a line; take a column out of it (put its name in the place of 'text'): "
         f"{command} > sentences.txt"
     )

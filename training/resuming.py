@@ -25,9 +25,11 @@ def _loading(checkpoint: str | None) -> Iterator[None]:
     except Exception as error:  # unpickler, zip reader, optimizer and JSON raise a dozen classes
         if is_memory_error(error):
             raise
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        # The first sentence alone: torch goes on with how to run the code of a pickle.
+        reason = f"{type(error).__name__}: {' '.join(str(error).split()).partition('. ')[0][:200]}"
         raise CheckpointRefused(
-            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to go on from the one before"
+            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to go on from the checkpoint "
+            "before it, or to start anew where there is none"
         ) from error
 
 

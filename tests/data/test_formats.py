@@ -70,7 +70,7 @@ def test_a_file_of_another_format_is_refused_with_a_command_that_works(tmp_path,
     path.write_bytes(CONTENT[kind])
     said = refused(path)
     assert said.startswith(f"{path}: ") and " by its name, not one sentence a line; take a column out" in said
-    command = said.partition("the one called text: ")[2].replace("python -c", f"{sys.executable} -c")
+    command = said.partition("in the place of 'text'): ")[2].replace("python -c", f"{sys.executable} -c")
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True)
     assert [row for (row,) in Reader([tmp_path / "sentences.txt"])] == ONE_LINE
 
@@ -144,3 +144,12 @@ def test_short_rows_are_no_header(tmp_path, row):
     path = tmp_path / "pairs.tsv"
     path.write_text("\t".join(row) + "\n")
     assert list(Reader([path], 2)) == [tuple(row)]
+
+
+@pytest.mark.parametrize("header", ["id,sentence", "sentence1, sentence2, score", '"id","text"'])
+def test_a_csv_under_another_name_is_known_by_its_header(tmp_path, header):
+    path = tmp_path / "rows.txt"
+    path.write_text(header + "\n" + "".join(f"{n},a dog runs,1\n" for n in range(20)))
+    assert f"{path}: its first line is a header" in refused(path)
+    path.write_text("A title, text and all\n" + "One, two, three.\n" * 20)
+    assert len(list(Reader([path]))) == 21, "prose with commas"
