@@ -56,7 +56,7 @@ def refuse_by_name(path: Path) -> None:
 
 
 def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
-    """BadInput for a file that begins with column names, or whose first lines are mostly JSON objects or quoted rows."""
+    """BadInput for a file that begins with column names, or is mostly JSON objects or quoted rows at its beginning."""
     lines = [line for line in lines if line.strip()]
     if sum(map(_is_object, lines)) > len(lines) / 2:
         raise _refused(path, "most of its first lines are JSON objects", "JSON lines")
