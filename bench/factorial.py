@@ -21,12 +21,16 @@ from scipy import stats
 from bench import gap
 from eval.report import markdown
 from eval.sts.tasks import STS_TEST
+from eval.task import Options
+from eval.tasks import tasks_named
 from tables import cells
 from tables.cells import CONFIGS, facts_of, spread
 
 READ = {"skip_from": "0", "aux_init": "encoder_top"}
 STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
 STARTS = {"plain": READ, "published": {}, "read": {"skip_from": "0"}, "more text": READ}
+FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}
+LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
 HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
@@ -42,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage_one_steps", default="300", help="of every run of stage 1")
     parser.add_argument("--learning_rate", default="3e-5")
     parser.add_argument("--folder", default="runs/factorial", help="where the runs go")
+    parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
+                        f"DATA_DIR/beir, of the first {LENGTH} tokens")  # fmt: skip
+    parser.add_argument("--transfer", action="store_true", help="also SentEval's transfer tasks, mode fasttest")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
     parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
     parser.add_argument("--known", help="rows of an earlier --output whose runs are gone: they are not trained again")
@@ -78,14 +85,27 @@ def _cell(args: argparse.Namespace, name: str, start: str, head: str, weight: st
         "max_steps": args.steps, "save_steps": args.steps, "eval_steps": "50", "bf16": bf16, **STARTS[start],
     }  # fmt: skip
     record = cells.trained(folder, flags)
-    cells.score(folder, "sts", STS_TEST, args.data_dir, bf16=not args.float32)
     looked = gap.looks(folder)
-    sts = {row["task"]: row["value"] for row in cells.read_rows(folder / "sts.json") if row.get("headline", True)}
     return {
         "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
-        "best_step": record["best"]["step"], "gap": looked[-1]["gap"] if looked else None, "sts": sts,
-        "sts_average": sts["Avg."], "facts": facts_of(record),
+        "best_step": record["best"]["step"], "gap": looked[-1]["gap"] if looked else None,
+        **_scores(args, folder), "facts": facts_of(record),
     }  # fmt: skip
+
+
+def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
+    """File of scores -> task -> value, the average among them; scored now where it is not there."""
+    asked = {"sts": (STS_TEST, {})}
+    if args.search:
+        asked["search"] = tasks_named(["beir"], Options(beir=tuple(args.search))), {"max_length": LENGTH}
+    if args.transfer:
+        asked["transfer"] = tasks_named(["transfer"], Options(mode="fasttest")), {}
+    found = {}
+    for name, (tasks, how) in asked.items():
+        cells.score(folder, name, tasks, args.data_dir, bf16=not args.float32, **how)
+        rows = [row for row in cells.read_rows(folder / f"{name}.json") if row.get("headline", True)]
+        found[name] = {row["task"]: row["value"] for row in rows}
+    return found
 
 
 def _start(args: argparse.Namespace, start: str) -> str:
@@ -103,35 +123,38 @@ def _start(args: argparse.Namespace, start: str) -> str:
 
 def table(rows: list[dict]) -> str:
     """Means over the seeds, cell by cell, and what each factor gives with the others equal."""
-    body = [["start", "head", "lambda", "STS-B dev", "STS avg.", "gap, nats", "n"]]
+    scored = [name for name in FIGURES if any(name in row for row in rows)]
+    body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for cell in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
         own = [row for row in rows if (row["start"], row["head"], row["lambda"]) == cell]
+        averages = [[row[name]["Avg."] for row in own if name in row] for name in scored]
         gaps = [row["gap"] for row in own if row["gap"] is not None]
-        figures = [spread([row[key] for row in own], "-") for key in ("dev", "sts_average")]
-        body.append([*cell, *figures, spread(gaps, "-"), str(len(own))])
-    return markdown(body) + "\n\n" + markdown(effects(rows))
+        figures = [spread(values, "-") for values in ([row["dev"] for row in own], *averages, gaps)]
+        body.append([*cell, *figures, str(len(own))])
+    return "\n\n".join([markdown(body), *(markdown(effects(rows, name)) for name in scored)])
 
 
-def effects(rows: list[dict]) -> list[list[str]]:
-    """Each level of each factor against its first: the mean paired difference of STS averages and its interval.
+def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
+    """Each level of each factor against its first: the mean paired difference of averages and its interval.
 
     A pair are two runs that differ in that factor alone; lambda is also shown at each start. The interval is Student's,
     over the pairs.
     """
-    body = [["factor", "at", "against", "STS avg., points", "95 % interval", "pairs"]]
+    rows = [row for row in rows if score in row]
+    body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "pairs"]]
     for factor, at in (("start", None), ("head", None), ("lambda", None), ("lambda", "start")):
         for place in dict.fromkeys(row[at] for row in rows) if at else [None]:
             chosen = [row for row in rows if at is None or row[at] == place]
             levels = list(dict.fromkeys(row[factor] for row in chosen))
             for level in levels[1:]:
-                pairs = _differences(chosen, factor, level, levels[0])
+                pairs = _differences(chosen, factor, level, levels[0], score)
                 body.append([f"{factor} {level}", place or "all", levels[0], *_interval(pairs), str(len(pairs))])
     return body
 
 
-def _differences(rows: list[dict], factor: str, level: str, first: str) -> list[float]:
+def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
     rest = [name for name in ("start", "head", "lambda", "seed") if name != factor]
-    found = {(row[factor], *(row[name] for name in rest)): row["sts_average"] for row in rows}
+    found = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
     return [
         value - found[first, *key] for (own, *key), value in found.items() if own == level and (first, *key) in found
     ]

@@ -113,12 +113,12 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
         tasks: what is scored.
         data_dir: where their data is.
         model: another model than the folder's.
-        how: `pooling` of such a model, and `bf16` (true unless said).
+        how: `pooling` of such a model, `max_length` of the texts, and `bf16` (true unless said).
     """
     path = folder / f"{name}.json"
     if path.is_file():
         return
-    encoder, tokenizer = load_encoder(model or str(folder), how.get("pooling"))
+    encoder, tokenizer = load_encoder(model or str(folder), how.get("pooling"), how.get("max_length"))
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
     results = score_all(encode, tasks, data_dir)

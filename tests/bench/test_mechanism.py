@@ -30,7 +30,8 @@ def asked(monkeypatch):
         (folder / "run.json").write_text(json.dumps({"status": "finished", "best": best, **facts}))
         return 0
 
-    def score(folder, name, tasks, data_dir, bf16):
+    def score(folder, name, tasks, data_dir, bf16, max_length=None):
+        assert (max_length == 128) == (name == "search")
         weight, seed = (float(part.split("-", 1)[1]) for part in folder.name.split("_") if part[:4] in ("lamb", "seed"))
         rows = [{"task": "Avg.", "value": 60.0 + 10 * weight + seed * (1 + weight) + 5 * ("norm" in folder.name)}]
         (folder / f"{name}.json").write_text(json.dumps(rows))
@@ -72,13 +73,16 @@ def test_every_cell_is_trained_once_from_the_start_that_it_names(asked, tmp_path
     # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, in every cell; batch norm adds 5 everywhere
     assert "| lambda 0.1 | all | 0 | +1.05 |" in text
     assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 8 |" in text
+    main([*argv[:-1], "--search", "scifact", "--transfer"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "nDCG@10, points" in text and "transfer avg., points" in text
     before = len(asked)
     again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
     assert len(asked) == before and len(again) == len(rows), "known rows are not trained again"
 
 
 def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
-    rows = [{"start": "plain", "head": "tanh", "lambda": weight, "seed": seed, "sts_average": value}
+    rows = [{"start": "plain", "head": "tanh", "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
             for weight, seed, value in (("0", 0, 60.0), ("0", 1, 61.0), ("0.1", 0, 61.0), ("0.1", 1, 64.0),
                                         ("0.1", 2, 99.0))]  # fmt: skip
     [_, line, per_start] = factorial.effects(rows)
