@@ -84,9 +84,9 @@ def break_numbers(faults):
             next(iter(self.model.parameters())).register_hook(lambda gradient: gradient * value)
         return step(self, model, inputs, *others)
 
-    def count_terms(self, terms):
+    def count_terms(self, terms, inputs):
         broken = self.state.global_step + 1 == faults.get("nan_loss")
-        count(self, {name: term * value for name, term in terms.items()} if broken else terms)
+        count(self, {name: term * value for name, term in terms.items()} if broken else terms, inputs)
 
     def after_step(self):
         after(self)
