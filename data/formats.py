@@ -23,13 +23,14 @@ _KINDS = {
     ".csv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON", ".parquet": "Parquet",
     ".arrow": "Arrow", ".feather": "Feather",
 }  # fmt: skip
+# pyarrow's threads may abort a short program at its exit, so it reads Parquet without them.
 # Programs that print the sentences of standard input, one a line; a cell may hold line ends.
 _PROGRAMS = {
     "CSV": "import csv,sys; [print(*row['text'].split()) for row in csv.DictReader(sys.stdin)]",
     "JSON lines": "import json,sys; [print(*json.loads(line)['text'].split()) for line in sys.stdin]",
     "JSON": "import json,sys; [print(*row['text'].split()) for row in json.load(sys.stdin)]",
     "Parquet": "import pyarrow as pa,pyarrow.parquet as pq,sys; [print(*text.split()) for text in "
-    "pq.read_table(pa.BufferReader(sys.stdin.buffer.read()))['text'].to_pylist()]",
+    "pq.read_table(pa.BufferReader(sys.stdin.buffer.read()),use_threads=False)['text'].to_pylist()]",
     "Arrow": "import pyarrow as pa,sys; [print(*text.split()) for text in "
     "pa.ipc.open_stream(sys.stdin.buffer).read_all()['text'].to_pylist()]",
     "Feather": "import pyarrow as pa,sys; [print(*text.split()) for text in "
