@@ -23,18 +23,18 @@ _KINDS = {
     ".csv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON", ".parquet": "Parquet",
     ".arrow": "Arrow", ".feather": "Feather",
 }  # fmt: skip
-# pyarrow's threads may abort a short program at its exit, so it reads Parquet without them.
+_LEAVE = "sys.stdout.flush(); os._exit(0)"  # pyarrow's threads may abort a short program at its usual exit
 # Programs that print the sentences of standard input, one a line; a cell may hold line ends.
 _PROGRAMS = {
     "CSV": "import csv,sys; [print(*row['text'].split()) for row in csv.DictReader(sys.stdin)]",
     "JSON lines": "import json,sys; [print(*json.loads(line)['text'].split()) for line in sys.stdin]",
     "JSON": "import json,sys; [print(*row['text'].split()) for row in json.load(sys.stdin)]",
-    "Parquet": "import pyarrow as pa,pyarrow.parquet as pq,sys; [print(*text.split()) for text in "
-    "pq.read_table(pa.BufferReader(sys.stdin.buffer.read()),use_threads=False)['text'].to_pylist()]",
-    "Arrow": "import pyarrow as pa,sys; [print(*text.split()) for text in "
-    "pa.ipc.open_stream(sys.stdin.buffer).read_all()['text'].to_pylist()]",
-    "Feather": "import pyarrow as pa,sys; [print(*text.split()) for text in "
-    "pa.ipc.open_file(sys.stdin.buffer.read()).read_all()['text'].to_pylist()]",
+    "Parquet": "import os,pyarrow as pa,pyarrow.parquet as pq,sys; [print(*text.split()) for text in "
+    f"pq.read_table(pa.BufferReader(sys.stdin.buffer.read()),use_threads=False)['text'].to_pylist()]; {_LEAVE}",
+    "Arrow": "import os,pyarrow as pa,sys; [print(*text.split()) for text in "
+    f"pa.ipc.open_stream(sys.stdin.buffer).read_all()['text'].to_pylist()]; {_LEAVE}",
+    "Feather": "import os,pyarrow as pa,sys; [print(*text.split()) for text in "
+    f"pa.ipc.open_file(sys.stdin.buffer.read()).read_all()['text'].to_pylist()]; {_LEAVE}",
 }
 _CELL = r'(?: ?"(?:[^"]|"")*"|[^\s",][^",]*|)'
 _QUOTED_ROW = re.compile(rf"{_CELL}(?:,{_CELL})+")
