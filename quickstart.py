@@ -10,7 +10,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from errors import run_command
+from common.errors import run_command
 
 # isort: split
 
@@ -20,14 +20,14 @@ from transformers import AutoModel, set_seed
 
 import run_pretrain_aux
 import run_unsup
+from common.flags import Parser
+from common.streams import show
 from data import toy, toy_pairs
 from eval.encode import Encode
 from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs
-from flags import Parser
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
-from streams import show
 
 ROOT = Path(__file__).parent
 POOLING = "cls_before_pooler"

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from errors import BadInput, ProjectError, run_command
+from common.errors import BadInput, ProjectError, run_command
 
 # isort: split
 
@@ -22,10 +22,10 @@ from accelerate import PartialState
 import run_pretrain_aux
 import run_sup
 import run_unsup
-from command_line import split_flag
-from files import sha256
-from flags import Parser
-from streams import show
+from common.command_line import split_flag
+from common.files import sha256
+from common.flags import Parser
+from common.streams import show
 from training.provenance import provenance
 from training.record import RUN_FILE, WEIGHTS, check_result, read_run
 

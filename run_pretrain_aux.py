@@ -13,15 +13,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
 
 # isort: split
 
 from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
 
-from arguments import DataArguments, PretrainArguments
-from command_line import find_files, parse
+from common.arguments import DataArguments, PretrainArguments
+from common.command_line import parse
+from common.files import find_files
+from common.views import Masking
 from data.blocks import packed
 from data.collator import MaskedCollator
 from data.corpus import load_corpus
@@ -37,7 +39,6 @@ from training.provenance import contents, weights_hash
 from training.run_arguments import RunArguments
 from training.stopping import stoppable
 from training.trainer import EmbeddingTrainer
-from views import Masking
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from errors import run_command
+from common.errors import run_command
 from training.sentence_run import main_of
 from training.stopping import stoppable
 

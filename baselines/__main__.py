@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from errors import run_command
+from common.errors import run_command
 
 # isort: split
 
@@ -19,12 +19,12 @@ from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
 from baselines.word_file import read_word_vectors
 from baselines.words import STOP_WORDS, save_words
+from common.flags import Parser
+from common.streams import show
 from data.reader import content_hash
 from export.folder import new_folder
-from flags import Parser
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL
-from streams import show
 
 logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:

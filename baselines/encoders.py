@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.errors import BadInput
 from data.reader import Reader, content_hash
-from errors import BadInput
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from errors import BadInput, NonFinite
+from common.errors import BadInput, NonFinite
 from models.flow import Flow
 
 SAMPLE = 8192  # vectors on which act-norm is initialised, and those that are scored at once

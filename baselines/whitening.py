@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models.heads import Dense
 
 BLOCK = 8192  # vectors held in float64 at once

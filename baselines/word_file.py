@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from common.errors import BadInput
 from data.reader import numbered_lines
-from errors import BadInput
 
 
 class WordFile(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from baselines.word_file import WordFile
-from errors import BadInput
+from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.word_vectors import SPECIAL, WordTokenizer, WordVectors
 

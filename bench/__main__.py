@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 import platform
 
-from errors import run_command
+from common.errors import run_command
 
 # isort: split
 
 import torch
 
+from common.flags import Parser, positive
+from common.streams import show
 from eval.report import markdown, write_rows
-from flags import Parser, positive
-from streams import show
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",

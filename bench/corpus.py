@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from common.flags import positive
 from eval.retrieval.beir import BeirTask
-from flags import positive
 
 NAME = "generated"
 QUERIES = 1000

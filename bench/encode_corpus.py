@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.corpus import HashedTexts, peak_rss_mib, text_of
+from common.errors import ProjectError
+from common.flags import positive
 from data.reader import numbered_lines
-from errors import ProjectError
 from eval.encode_corpus.__main__ import encode_corpus
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import read_vectors
-from flags import positive
 
 ROOT = Path(__file__).parents[1]
 _STEP = 0.02  # seconds between two looks at the outputs

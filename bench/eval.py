@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import plain_eval
 from bench.timing import alternate, bench_row
-from errors import ProjectError
+from common.errors import ProjectError
 from eval.encode import Encode
 from eval.sts.tasks import STS_DEV, STS_TEST, merged
 from models.encoder import load_encoder

@@ -18,7 +18,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from errors import ProjectError
+from common.errors import ProjectError
 from eval.kept import writing
 from eval.report import markdown
 from report import reading

@@ -21,14 +21,14 @@ from transformers import BertTokenizer, IntervalStrategy, PrinterCallback, Train
 from bench import plain_loop
 from bench.inputs import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
+from common.flags import positive
+from common.views import Masking, View
 from data.collator import Collator
 from data.corpus import Corpus, write_corpus
 from data.frame import Frame
-from flags import positive
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
-from views import Masking, View
 
 MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from command_line import read_config
-from errors import BadInput
+from common.command_line import read_config
+from common.errors import BadInput
+from common.flags import positive
 from eval.report import markdown
 from eval.sts.tasks import STS_TEST
-from flags import positive
 from tables import cells
 from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 

@@ -12,7 +12,7 @@ from transformers import BertForMaskedLM
 
 from bench.inputs import MODELS, config_of, skip_from
 from bench.plain import PlainInfoCSE
-from flags import positive
+from common.flags import positive
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.heads import projection_named

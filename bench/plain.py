@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM
 from transformers.masking_utils import create_bidirectional_mask
 
-from views import IGNORED
+from common.views import IGNORED
 
 
 class PlainInfoCSE(nn.Module):

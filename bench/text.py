@@ -17,13 +17,13 @@ from torch.utils.data import DataLoader
 
 from bench.corpus import peak_rss_mib
 from bench.loop import FIRST_WORD, VOCABULARY, generated
-from command_line import find_files
+from common.errors import ProjectError
+from common.files import find_files
+from common.flags import positive
+from common.views import Masking, View
 from data.collator import Collator
 from data.corpus import load_corpus
 from data.sampler import KeyedSampler, Keys
-from errors import ProjectError
-from flags import positive
-from views import Masking, View
 
 BATCH, LENGTH, SEED = 64, 32, 42
 SHARD = 1_000_000  # lines

@@ -11,9 +11,9 @@ import numpy as np
 
 from bench import plain_transfer
 from bench.timing import alternate, bench_row
-from errors import ProjectError
+from common.errors import ProjectError
+from common.flags import positive
 from eval.transfer.validation import MODES, Judge
-from flags import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

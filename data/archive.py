@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from errors import BadInput
+from common.errors import BadInput
 
 # Generous for the archive that is read here (some hundred files, 40 MB), far below what would harm a machine.
 MAX_MEMBERS = 10_000

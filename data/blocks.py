@@ -7,8 +7,8 @@ from bisect import bisect_left
 
 import numpy as np
 
+from common.errors import BadInput
 from data.corpus import Corpus
-from errors import BadInput
 
 _TOKENS_AT_ONCE = 2**22  # whose words are known at a time
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from errors import unwritable
-from files import sha256, sync
+from common.errors import unwritable
+from common.files import sha256, sync
 
 logger = logging.getLogger(__name__)
 _CHECKSUMS = "checksums.json"

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from common.errors import BadInput
+from common.views import IGNORED, MASK, Masking, View
 from data import draws
 from data.corpus import Corpus
 from data.frame import Frame
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
 from data.sampler import Key
-from errors import BadInput
-from views import IGNORED, MASK, Masking, View
 
 
 class Collator:

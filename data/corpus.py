@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from common.errors import BadInput, StorageError
 from data import draws
 from data.cache import cached
 from data.labelled import NLI_LABELS, LabelledReader, reader_of
 from data.reader import VERSION, Reader, content_hash
-from errors import BadInput, StorageError
 from growing import GrowingArray
 
 logger = logging.getLogger(__name__)

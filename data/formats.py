@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
 
 LOOKED_AT = 100  # lines
 _FEWEST = 5  # lines with quoted cells; fewer may be a dialogue

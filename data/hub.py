@@ -19,7 +19,7 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 # HTTPError is the base of what the library's HTTP client raises: refused, timed out, cut.
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled, XetDownloadError
 
-from errors import BadInput
+from common.errors import BadInput
 
 _LOG = logging.getLogger(__name__)
 _SHA256 = re.compile(r"[0-9a-f]{64}")

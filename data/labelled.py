@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from common.errors import BadInput
 from data.reader import NLI_HEADER, Reader
-from errors import BadInput
 
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 

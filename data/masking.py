@@ -11,8 +11,8 @@ import json
 
 import numpy as np
 
-from errors import BadInput
-from views import IGNORED
+from common.errors import BadInput
+from common.views import IGNORED
 
 
 def word_starts(tokenizer) -> np.ndarray:

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from common.errors import BadInput, run_command, unwritable
+from common.flags import Parser
+from common.streams import show
 from data import sts_texts
 from data.archive import Extracted, extract
 from data.hub import check, fetch, measure, record
@@ -24,9 +27,6 @@ from data.sources import (
     place_of,
     read_pinned,
 )
-from errors import BadInput, run_command, unwritable
-from flags import Parser
-from streams import show
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")

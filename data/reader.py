@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 
 import zstandard
 
+from common.errors import BadInput
+from common.files import open_regular
 from data.formats import LOOKED_AT, refuse_by_lines, refuse_by_name, refuse_header
-from errors import BadInput
-from files import opened
 
 VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
@@ -104,13 +104,13 @@ def content_hash(paths: Sequence[str | Path]) -> str:
     """sha256 over the bytes of the files in their order."""
     digest = hashlib.sha256()
     for path in paths:
-        with opened(Path(path)) as stream:
+        with open_regular(Path(path)) as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()
 
 
 def _unpacked(path: Path) -> BinaryIO:
-    stream = opened(path)
+    stream = open_regular(path)
     magic = stream.peek(6)[:6]
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=stream)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.errors import BadInput
 from data.hub import Source, measure
-from errors import BadInput
 
 _REPO = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = Source(_REPO, "senteval.tar", "senteval/downstream")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.errors import BadInput
 from data.reader import numbered_lines
-from errors import BadInput
 
 TARGET = "text/sts_unlabelled.txt"
 _ROOT = Path("senteval") / "downstream"

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeVar
 
+from common.errors import BadInput, run_command, unwritable
+from common.flags import Parser
 from data.toy_grammar import WEIGHTS, change, draw_frame, draw_wording, say, split_of
 from data.toy_pairs import KINDS, Pair, draw_pair
-from errors import BadInput, run_command, unwritable
-from flags import Parser
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, BertTokenizer
 
+from common.errors import BadInput
 from data.cache import cached
 from data.reader import VERSION, Reader, content_hash
-from errors import BadInput
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

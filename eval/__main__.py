@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
 
 # isort: split
 
 import torch
 
+from common.flags import Parser
+from common.streams import show
 from eval.encode import Encode
 from eval.kept import check_output
 from eval.report import details, rows_of, score_all, tables, write_scores
@@ -21,10 +23,8 @@ from eval.sts.tasks import own_pairs
 from eval.task import Options, row
 from eval.tasks import GROUPS, tasks_named
 from eval.transfer.validation import MODES
-from flags import Parser
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
-from streams import show
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from errors import NonFinite
+from common.errors import NonFinite
 from eval.precision import warn_of_slow_bf16
 
 TOKENS_PER_BATCH = 2048  # larger batches fall out of the cache and are slower

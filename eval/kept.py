@@ -9,7 +9,7 @@ from glob import escape
 from pathlib import Path
 from uuid import uuid4
 
-from errors import BadInput, unwritable
+from common.errors import BadInput, unwritable
 
 MANIFEST = "manifest.json"
 

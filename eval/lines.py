@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from errors import BadInput
-from files import refuse_special
+from common.errors import BadInput
+from common.files import refuse_special
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.retrieval import beir, in_domain
 from eval.sts import tasks as sts
 from eval.task import Options, Task

@@ -6,14 +6,14 @@ import argparse
 import logging
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
+from common.flags import Parser
 from export.card import card
 from export.facts import read_facts
 from export.folder import new_folder
 from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
 from export.push import check_repo, push
-from flags import Parser
 from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config

@@ -10,8 +10,8 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from common.errors import BadInput
 from data.sources import WIKI, WIKI_TERMS
-from errors import BadInput
 from eval.compare.scores import read_scores
 from training.record import RUN_FILE, read_run
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from errors import BadInput, unwritable
+from common.errors import BadInput, unwritable
 from training.storage import storage_errors
 
 

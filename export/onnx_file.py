@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone
 

@@ -13,7 +13,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from errors import BadInput
+from common.errors import BadInput
 
 # What an earlier export may have left and this one has not would change how the model is read.
 REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
-from errors import BadInput
+from common.errors import BadInput
+from common.views import IGNORED
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.packed import Packing
-from views import IGNORED
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from views import IGNORED
+from common.views import IGNORED
 
 
 def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from errors import BadInput
+from common.errors import BadInput
 
 NO_NEGATIVES = (
     "a batch of one sentence has no negatives, so that nothing would be learned: --per_device_train_batch_size must be "

@@ -18,7 +18,7 @@ from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from torch import Tensor, nn
 
-from errors import BadInput, newer_format
+from common.errors import BadInput, newer_format
 from models.flow import Flow
 from models.heads import Dense
 from models.layout import FLOW, FORMAT

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from errors import BadInput
+from common.errors import BadInput
+from common.views import IGNORED
 from models import layout
 from models.described import Described, read_modules
 from models.dropout import exchange_dropout, rates_of
@@ -21,7 +22,6 @@ from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.rows import rounded
 from models.word_vectors import WordVectors
-from views import IGNORED
 
 
 class EncoderOutput(NamedTuple):

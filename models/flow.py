@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
 
 COUPLINGS = ("additive", "affine")
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from errors import BadInput
+from common.errors import BadInput
 
 # For a repository without safetensors the library would ask a service of the hub to convert it.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models.flow import Flow
 
 WIDE = 4096  # of SG-OPT's head, whatever the encoder

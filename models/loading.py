@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from errors import BadInput
+from common.errors import BadInput
 from models.folder import check_weights, conversion, settle
 
 # Families whose positions start behind the padding index.

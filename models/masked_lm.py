@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from common.views import IGNORED
 from models.auxiliary import (
     HEAD_FILE,
     PREFIX,
@@ -30,7 +31,6 @@ from models.packed import Packing, make_packable
 from models.recompute import exchange_activations, recomputing
 from models.training import TrainingOutput
 from models.vocabulary_loss import packed_token_loss
-from views import IGNORED
 
 
 class Sums(NamedTuple):

@@ -20,9 +20,9 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from common.views import IGNORED
 from models.dropout import attend, backward_is_slow, rates_of, running_rates
 from models.rows import collect, rounded, spread
-from views import IGNORED
 
 logger = logging.getLogger(__name__)
 NAME = "packed"

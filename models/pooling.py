@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from errors import BadInput
+from common.errors import BadInput
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from errors import StorageError
+from common.errors import StorageError
 
 
 class VectorQueue(nn.Module):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from views import IGNORED
+from common.views import IGNORED
 
 CHUNK = 512  # rows whose logits exist at a time in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
 BLOCK = 16  # of them go through the soft-max at a time on a CPU: what they need stays in its cache

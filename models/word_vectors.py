@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
-from errors import BadInput
+from common.errors import BadInput
 
 NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # white space within: no sentence splits into them
 SPECIAL = (NO_WORD, UNKNOWN)  # the first rows of the table, both zero

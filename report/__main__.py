@@ -7,19 +7,19 @@ import logging
 import sys
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
 
 # isort: split
 
 import torch
 
+from common.flags import Parser
 from eval.analyse.labels import labelled
 from eval.encode import Encode
 from eval.kept import check_output, writing
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from flags import Parser
 from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PureWindowsPath
 from typing import Any
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.alignment import ANALYSIS as ALIGNMENT
 from eval.analyse.analysis import Analysis, Material, Remembered, Subject, distinct
 from eval.analyse.anisotropy import ANALYSIS as ANISOTROPY

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from errors import BadInput, newer_format
+from common.errors import BadInput, newer_format
 from eval.compare.scores import Side, from_files, read_items
 
 FORMAT = 1  # of run.json, as in training/record.py, which the report does not know

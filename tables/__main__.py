@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from common.errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from common.flags import Parser
+from common.streams import show
 from eval.kept import writing
 from eval.report import write_rows
-from flags import Parser
-from streams import show
 from tables import specification
 from tables.costs import listing, overview
 from tables.known import read_known, refuse_loss

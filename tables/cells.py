@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from command_line import peek, read_config
-from errors import ProjectError
+from common.command_line import peek, read_config
+from common.errors import ProjectError
 from eval.encode import Encode
 from eval.report import rows_of, score_all, write_scores
 from eval.task import Task

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import find_files
+from common.errors import BadInput
+from common.files import find_files
 from data.labelled import reader_of
-from errors import BadInput
 from eval.report import markdown
 from tables import cells
 from tables.plans import Cell, Choice, planned

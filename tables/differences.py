@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from command_line import read_config
+from common.command_line import read_config
 from export.published import backbone_of
 from models.loading import load_config
 

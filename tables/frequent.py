@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.compare.scores import AVERAGE
 from eval.encode import Encode

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.scores import Key
 from tables.cells import FACTS, finished
 

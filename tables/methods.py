@@ -12,12 +12,12 @@ from pathlib import Path
 
 import yaml
 
-from errors import run_command
+from common.errors import run_command
+from common.flags import Parser
+from common.streams import show
 from eval.compare.published import load
 from eval.compare.scores import Key
 from eval.report import markdown
-from flags import Parser
-from streams import show
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("models/objectives", "models/supervised")

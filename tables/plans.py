@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from command_line import read_config
+from common.command_line import read_config
 from tables import cells, differences
 from tables.cells import CONFIGS
 from tables.known import Known

@@ -7,10 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arguments import ModelArguments
-from command_line import find_files, parse, peek
+from common.arguments import ModelArguments
+from common.command_line import parse, peek
+from common.errors import BadInput, CheckpointRefused
+from common.files import find_files
 from data.reader import content_hash
-from errors import BadInput, CheckpointRefused
 from training.lifecycle import Run
 from training.provenance import contents
 from training.registry import SCRIPTS, load_method, script_of

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from errors import BadInput
-from eval.compare.published import check_keys, check_values, read_yaml, records
+from common.errors import BadInput
+from common.files import read_yaml
+from eval.compare.published import check_keys, check_values, records
 from eval.compare.scores import Key
 
 FOLDER = Path(__file__).parent / "papers"

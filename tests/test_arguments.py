@@ -8,10 +8,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
-from command_line import _Strings, files_of, find_files, parse, peek, read_config
-from errors import BadInput
-from ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
+from common.arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
+from common.command_line import parse, peek, read_config
+from common.errors import BadInput
+from common.files import _Strings, files_of, find_files
+from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
 from training.registry import SCRIPTS, load_method, method_names
 from training.run_arguments import RunArguments
 from training.trajectory import is_longer
@@ -173,8 +174,10 @@ def test_each_key_is_compared_with_few_others():
             return str.__eq__(self, other)
 
     class Counting(_Strings):
-        def construct_scalar(self, node):
-            return Word(super().construct_scalar(node))
+        def compose_scalar_node(self, anchor):
+            node = super().compose_scalar_node(anchor)
+            node.value = Word(node.value)
+            return node
 
     found = yaml.load("".join(f"key_{n}: {n}\n" for n in range(500)), Loader=Counting)
     assert len(found) == 500

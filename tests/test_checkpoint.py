@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import report.runs
-from errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
 from training.checkpoint import Start, checkpoint_problem, last_valid, open_run
 from training.manifest import publish

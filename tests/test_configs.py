@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arguments import (
+from common.arguments import (
     DataArguments,
     ModelArguments,
     PretrainArguments,
 )
-from command_line import parse, peek, read_config
+from common.command_line import parse, peek, read_config
 from training.registry import SCRIPTS, load_method, script_of
 from training.run_arguments import RunArguments
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from errors import BadInput, StorageError, run_command, unwritable
+from common.errors import BadInput, StorageError, run_command, unwritable
 from tests.test_structure import ROOT, SOURCES, imports
 
-FIRST = ("errors", "yaml", "data", "numpy")  # libraries that do not ask for the working directory
+FIRST = ("common", "yaml", "data", "numpy")  # libraries that do not ask for the working directory
 
 TOKEN = "hf_" + "aB3" * 11
 

@@ -5,8 +5,8 @@ import importlib
 
 import pytest
 
-from errors import BadInput
-from flags import Parser, positive, underscored
+from common.errors import BadInput
+from common.flags import Parser, positive, underscored
 from tests.test_structure import ROOT, SOURCES
 
 COMMANDS = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import CheckpointRefused
+from common.errors import CheckpointRefused
 from training.lock import locked
 
 ROOT = Path(__file__).parents[1]

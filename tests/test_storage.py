@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from errors import StorageError
+from common.errors import StorageError
 from training import storage
 from training.storage import check_space, memory_errors, saved_at_once, storage_errors
 

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 CHATTY = """
 import logging, os, sys
 from tqdm import tqdm
-from errors import run_command
-from streams import show
+from common.errors import run_command
+from common.streams import show
 
 def main():
     with open("result", "w") as file:
@@ -26,8 +26,8 @@ def main():
 run_command(main)
 """
 PRINTING = """
-from errors import run_command
-from streams import show
+from common.errors import run_command
+from common.streams import show
 run_command(lambda: show("a line\\n" * 100_000))
 """
 
@@ -64,7 +64,7 @@ def test_a_result_that_is_only_printed_and_that_the_disk_does_not_take_is_an_err
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
-    code = "import os, sys\nfrom errors import run_command\nfrom streams import show\n"
+    code = "import os, sys\nfrom common.errors import run_command\nfrom common.streams import show\n"
     code += "run_command(lambda: show('caf\\u00e9 \\udce9', 'file'))"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
                           capture_output=True)  # fmt: skip

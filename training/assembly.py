@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch
 
-from arguments import ModelArguments, ScoredArguments
+from common.arguments import ModelArguments, ScoredArguments
+from common.errors import BadInput
+from common.streams import show
+from common.views import View
 from data.collator import Collator
-from errors import BadInput
 from eval.encode import Encode
 from eval.report import rows_of, score_all, tables, write_scores
 from eval.seen import in_words, marked, seen_texts
@@ -26,14 +28,12 @@ from models.loading import load_backbone, load_config, usable_length
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
-from streams import show
 from training.cached_trainer import CachedTrainer
 from training.checkpoint import BEST, best_of
 from training.lifecycle import DROPOUT, Run, set_dropout
 from training.manifest import MANIFEST
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
-from views import View
 
 logger = logging.getLogger(__name__)
 

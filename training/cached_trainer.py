@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from errors import BadInput
+from common.errors import BadInput
 from models.caching import GradientCache
 from models.objectives.base import Batch
 from training.trainer import EmbeddingTrainer

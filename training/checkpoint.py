@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from training.manifest import owner, problem, publish, recover, remove
 from training.record import PARTIAL, RUN_FILE, read_run, run_id_of
 from training.trajectory import differing, is_longer

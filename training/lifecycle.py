@@ -17,7 +17,7 @@ import torch
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainingArguments
 
-from errors import BadInput, ProjectError, Stopped
+from common.errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw
 from report.reading import in_words

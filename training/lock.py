@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from errors import CheckpointRefused
+from common.errors import CheckpointRefused
 from training.checkpoint import LOCK_FILE
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from errors import newer_format
-from files import sha256, sync
+from common.errors import newer_format
+from common.files import sha256, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1

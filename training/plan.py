@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
+from common.streams import show
 from data.sampler import KeyedSampler
 from eval.precision import warn_of_slow_bf16
-from streams import show
 from training.lifecycle import DROPOUT
 from training.storage import steps_of
 from training.trainer import EmbeddingTrainer

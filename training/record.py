@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from errors import BadInput, CheckpointRefused, newer_format
-from files import sha256, sync
+from common.errors import BadInput, CheckpointRefused, newer_format
+from common.files import sha256, sync
 from models.loading import read_tensors
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import models.objectives
 import models.supervised
-from arguments import ScoredArguments, SentenceArguments
-from errors import BadInput
+from common.arguments import ScoredArguments, SentenceArguments
+from common.errors import BadInput
 
 OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_repositories.md has them
     "temp": "--temperature",

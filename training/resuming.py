@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformers import Trainer, TrainerState
 
-from errors import CheckpointRefused, ProjectError
+from common.errors import CheckpointRefused, ProjectError
 from training.storage import is_memory_error
 
 

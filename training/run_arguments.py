@@ -10,7 +10,7 @@ from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.integrations import get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
-from errors import BadInput
+from common.errors import BadInput
 
 
 @dataclass

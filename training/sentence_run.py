@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from transformers import set_seed
 
-from arguments import ModelArguments, ScoredArguments
-from command_line import find_files, parse, peek
+from common.arguments import ModelArguments, ScoredArguments
+from common.command_line import parse, peek
+from common.errors import BadInput
+from common.files import find_files
 from data.corpus import Corpus, Sample, load_corpus
 from data.duplicates import false_negatives
 from data.labelled import reader_of
-from errors import BadInput
 from models.loading import load_tokenizer
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from training.lifecycle import Run

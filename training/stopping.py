@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 
-from errors import Stopped
+from common.errors import Stopped
 from training.storage import storage_errors
 
 ONE_REQUEST = (

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from errors import DISK, ProjectError, StorageError
+from common.errors import DISK, ProjectError, StorageError
 
 # A folder that a run has written to and may no longer: its state is whole, and the same command goes on.
 _WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from errors import BadInput
+from common.errors import BadInput
 
 _LONGEST = 80  # characters of a value in a message: a dictionary of hashes is long
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from errors import run_command, unwritable
+from common.errors import run_command, unwritable
 
 # isort: split
 
 import torch
 
+from common.flags import Parser
+from common.streams import show
 from eval.analyse.analyses import ANALYSES
 from eval.analyse.analysis import Analysis, Remembered, Subject, named
 from eval.analyse.labels import labelled
@@ -28,13 +30,11 @@ from eval.report import markdown
 from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from flags import Parser
 from models.described import read_modules
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
 from report.pictures import PICTURES
-from streams import show
 
 logger = logging.getLogger(__name__)
 TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.analysis import Analysis, Material, Subject, unit
 
 _ROWS = 1024  # of the matrix of distances at a time

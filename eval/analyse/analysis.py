@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.sts.files import Pairs
 from eval.task import Encoder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
 
 
 def labelled(models: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.analysis import Analysis, Material, distinct
 from eval.lines import read_lines
 from eval.sts.tasks import StsTask, merged

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
+from common.flags import Parser
+from common.streams import show
 from eval.compare.examples import NO_EXAMPLES
 from eval.compare.published import PREFIX, load, published
 from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
 from eval.kept import check_output
 from eval.report import markdown, write_rows
-from flags import Parser
-from streams import show
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "

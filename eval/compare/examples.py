@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.intervals import Items, figure, resampled_differences
 from eval.compare.scores import AVERAGE, Key, Side, read_items
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-import yaml
-
-from errors import BadInput
+from common.errors import BadInput
+from common.files import read_yaml
 from eval.compare.scores import AVERAGE, Key, Score, Side, is_finite
 
 FILE = Path(__file__).with_suffix(".yaml")
@@ -19,19 +18,6 @@ _FILE = {"average_of": dict, "sources": dict, "records": list}
 _RECORD = {"id": str, "backbone": str, "scores": list, "runs": object, "spread": str, "note": str}
 _BLOCK = {"source": str, "values": dict, "split": str, "metric": str, "n": int}
 _REPEATED = dict.fromkeys(("mean", "std", "min", "max"), object)
-# What PyYAML raises besides its own class, for `!!int ''`, `!!bool x`, `!!map [a]`, a date in month 13, deep nesting.
-_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's SafeLoader that refuses a key written twice; the plain one keeps the last without a word."""
-
-    def construct_mapping(self, node, deep=False):
-        names = [key.value for key, _ in node.value]  # TypeError or ValueError where a tag calls another node a map
-        for name, (key, _) in zip(names, node.value, strict=True):
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{name}' twice", key.start_mark)
-        return super().construct_mapping(node, deep)
 
 
 def load(path: Path = FILE) -> dict[str, Side]:
@@ -113,16 +99,6 @@ def _score(path: Path, where: str, value: Any, runs: int, n: int | None, source:
             raise BadInput(f"{path}: {where}: {name} is '{number}', which is no number")
     std, low, high = (numbers.get(name) for name in ("std", "min", "max"))
     return Score(float(numbers["mean"]), runs, std, low, high, n, source)
-
-
-def read_yaml(path: Path) -> Any:
-    """What a YAML file of plain values holds; BadInput where it cannot be read, has a tag, or a key twice."""
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except _UNREADABLE as error:
-        raise BadInput(f"{path}: not the expected YAML: {' '.join(str(error).split())}") from error
 
 
 def check_keys(path: Path, where: str, mapping: Any, needed: set[str], known: Mapping[str, type | UnionType]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.report import headline, items_path
 
 AVERAGE = "Avg."

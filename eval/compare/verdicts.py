@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.examples import bootstrap
 from eval.compare.intervals import percentile, prediction, welch
 from eval.compare.scores import AVERAGE, Key, Score, Side

@@ -8,19 +8,19 @@ import time
 from functools import partial
 from pathlib import Path
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
 
 # isort: split
 
 import torch
 
-from command_line import files_of
+from common.files import files_of
+from common.flags import Parser
 from data.reader import numbered_lines
 from eval.encode import Encode
 from eval.encode_corpus import on_ray, workers
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import DTYPES, WRITERS
-from flags import Parser
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 

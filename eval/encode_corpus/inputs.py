@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errors import BadInput
-from files import opened
+from common.errors import BadInput
+from common.files import open_regular
 
 ROWS = 20_000  # texts held at once
 Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.reader.numbered_lines`
@@ -44,7 +44,7 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
 
 def is_parquet(path: Path) -> bool:
     """By its first bytes, whatever it is called, as compressed files are told apart too."""
-    with opened(path) as file:
+    with open_regular(path) as file:
         return file.read(len(_PARQUET)) == _PARQUET
 
 

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
+from common.files import open_regular, sha256
 from eval.encode_corpus.inputs import Lines, is_parquet, pieces, stem_of
 from eval.encode_corpus.vectors import WRITERS, shape_of, stored
 from eval.kept import MANIFEST, claim, read_json, write_json, writing
 from eval.task import Encoder
-from files import opened, sha256
 
 RECORDS = "*.done.json"
 _AGAIN = "remove it, and the shard is computed again"
@@ -163,5 +163,5 @@ class Job:
 
 
 def _digest(path: Path) -> str:
-    with opened(path) as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

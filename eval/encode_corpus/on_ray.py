@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-import errors
+from common import errors
 from eval.encode_corpus.job import Job
 from eval.task import Encoder
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errors import BadInput
+from common.errors import BadInput
 from growing import GrowingArray
 
 DTYPES = ("float32", "float16", "int8")

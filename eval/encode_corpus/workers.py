@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from errors import ProjectError
+from common.errors import ProjectError
 from eval.encode_corpus.job import Job
 from eval.task import Encoder
 

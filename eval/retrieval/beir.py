@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.files import Corpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.search import top_k

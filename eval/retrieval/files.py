@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errors import BadInput
+from common.errors import BadInput
 
 logger = logging.getLogger(__name__)
 HEADER = ["query-id", "corpus-id", "score"]

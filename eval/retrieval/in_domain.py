@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.sts.files import Pairs
 from eval.sts.tasks import STS_TEST, merged
 from eval.task import Encoder, Options, Result, row

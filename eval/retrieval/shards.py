@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.kept import claim, writing
 from eval.retrieval.files import Corpus
 from eval.task import Encoder

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.lines import read_lines
 
 # `float` also takes 0_1, infinity and the digits of every script, which are slips here.

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import pearsonr
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.metrics.spearman import Spearman
 from eval.sts.files import Pairs, read_columns, read_sts_year
 from eval.task import DOWNSTREAM, Encoder, Options, Result, row

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.lines import read_lines
 from eval.task import DOWNSTREAM
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import f1_score
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.task import Encoder, Options, Result, row
 from eval.transfer.files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
 from eval.transfer.validation import Judge, Outcome

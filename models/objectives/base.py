@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models.contrast import NO_NEGATIVES
 
 

@@ -12,11 +12,11 @@ from typing import Literal, get_args
 import numpy as np
 from torch import Tensor, nn
 
+from common.ranges import Positive, Rate, Weight
+from common.views import Masking, Perturbed, View
 from models.contrast import nt_xent
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
-from ranges import Positive, Rate, Weight
-from views import Masking, Perturbed, View
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
 CHANGES = get_args(Change)

@@ -23,12 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Count
+from common.views import Masking, View
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
-from ranges import Count
-from views import Masking, View
 
 
 @dataclass

@@ -17,7 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Share, Weight
+from common.views import IGNORED, Masking, View
 from models.auxiliary import backbone_of, family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
@@ -26,8 +28,6 @@ from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable, use_packing
-from ranges import Share, Weight
-from views import IGNORED, Masking, View
 
 TOKENS = 1024  # whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
 

@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 from torch import nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Count, Rate
+from common.views import Masking, View
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective, Term
-from ranges import Count, Rate
-from views import Masking, View
 
 
 @dataclass

@@ -16,7 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Count, Share, Weight
+from common.views import IGNORED, Masking, View
 from models import auxiliary
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
@@ -24,8 +26,6 @@ from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable
 from models.vocabulary_loss import packed_token_loss
-from ranges import Count, Share, Weight
-from views import IGNORED, Masking, View
 
 COLUMNS = 3  # sentences of a row that are read: as SimCSE, without the auxiliary loss
 

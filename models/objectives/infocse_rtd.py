@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from common.views import Masking, View
 from models.encoder import SentenceEncoder
 from models.objectives import diffcse, infocse
 from models.objectives.base import Objective
-from views import Masking, View
 
 
 @dataclass

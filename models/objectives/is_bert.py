@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Count
+from common.views import Masking, View
 from models.collectives import gather_with_gradient, local_rows, mean_over_tokens
 from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
 from models.pooling import masked_mean
-from ranges import Count
-from views import Masking, View
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 

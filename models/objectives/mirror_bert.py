@@ -15,11 +15,11 @@ from functools import partial
 import numpy as np
 from torch import nn
 
+from common.ranges import CountOrZero, Positive
+from common.views import MASK, Masking, View
 from models.contrast import nt_xent
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
-from ranges import CountOrZero, Positive
-from views import MASK, Masking, View
 
 SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
 

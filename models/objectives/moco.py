@@ -16,6 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from common.ranges import Count, Rate
+from common.views import Masking, View
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
@@ -24,8 +26,6 @@ from models.momentum import MomentumEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.queue import VectorQueue
-from ranges import Count, Rate
-from views import Masking, View
 
 COLUMNS = 2  # sentences of a row that are read: a sentence and its positive
 

@@ -16,12 +16,12 @@ import numpy as np
 from scipy.stats import beta
 from torch import nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Positive, Rate
+from common.views import Masking, Rates, View
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Objective
-from ranges import Positive, Rate
-from views import Masking, Rates, View
 
 COLUMNS = 3  # sentences of a row that are read: as SimCSE
 

@@ -22,14 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import BadInput
+from common.errors import BadInput
+from common.ranges import Positive, Weight
+from common.views import Masking, View
 from models.collectives import gather_with_gradient
 from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Objective, Term
-from ranges import Positive, Weight
-from views import Masking, View
 
 
 @dataclass

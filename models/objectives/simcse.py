@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from common.ranges import Positive
+from common.views import Masking, View
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Objective, Term
-from ranges import Positive
-from views import Masking, View
 
 COLUMNS = 3  # sentences of a row that are read: a sentence, its positive and a hard negative
 

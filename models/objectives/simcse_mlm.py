@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from common.ranges import Share, Weight
+from common.views import IGNORED, Masking, View
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.vocabulary_loss import packed_token_loss
-from ranges import Share, Weight
-from views import IGNORED, Masking, View
 
 
 @dataclass

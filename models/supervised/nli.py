@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from common.ranges import Rate, Weight
+from common.views import Masking, View
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives import consert
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.perturb import Perturbation
-from ranges import Rate, Weight
-from views import Masking, View
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"

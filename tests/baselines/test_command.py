@@ -7,7 +7,7 @@ import pytest
 
 import baselines.__main__ as command
 import eval.__main__ as scoring
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from baselines.flow import Settings, fit, mean_nll
-from errors import BadInput, NonFinite
+from common.errors import BadInput, NonFinite
 from models.flow import Flow
 
 SMALL = Settings(steps=3, hidden=16, epochs=2)

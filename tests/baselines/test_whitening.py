@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from baselines.whitening import kernel, linear_map, moments
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.heads import Dense, Head

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from baselines.word_file import read_word_vectors
-from errors import BadInput
+from common.errors import BadInput
 
 GOOD = "the 0.5 -1 2e-1\ndog 1 2 3\n. . . 7 8 9\nu.s. 4 5 6 \n\u0085 1 1 1\n"
 WORDS = ["the", "dog", ". . .", "u.s.", "\u0085"]

@@ -7,8 +7,8 @@ import pytest
 
 from bench import corpus, encode_corpus, transfer
 from bench.__main__ import main, table
+from common.errors import ProjectError
 from data.reader import numbered_lines
-from errors import ProjectError
 from eval.encode_corpus.job import Job
 
 

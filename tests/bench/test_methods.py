@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench.__main__ import main
-from errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from tables import cells
 
 

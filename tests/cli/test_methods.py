@@ -11,8 +11,8 @@ from transformers import AutoModel
 
 import run_sup
 import run_unsup
-from arguments import ModelArguments, SentenceArguments
-from command_line import parse
+from common.arguments import ModelArguments, SentenceArguments
+from common.command_line import parse
 from data.corpus import load_corpus
 from models.loading import load_tokenizer
 from training import assembly

@@ -4,7 +4,7 @@ import pytest
 
 import reproduce
 import run_unsup
-from errors import BadInput
+from common.errors import BadInput
 
 
 def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys, dev_file):

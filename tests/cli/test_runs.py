@@ -14,7 +14,7 @@ import reproduce
 import run_pretrain_aux
 import run_sup
 import run_unsup
-from errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
@@ -672,7 +672,7 @@ def test_a_folder_of_somebody_else_is_not_touched(unsup, tmp_path):
 def test_a_loss_that_is_not_finite_stops_the_run_and_exports_nothing(unsup, tmp_path, stage_one_folder):
     from safetensors.torch import save_file
 
-    from errors import NonFinite
+    from common.errors import NonFinite
 
     broken = tmp_path / "broken"
     shutil.copytree(stage_one_folder, broken)

@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
+from common.errors import BadInput
 from data import archive
 from data.archive import extract
-from errors import BadInput
 
 
 def _tar(path, *members, mode="w"):

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import data.blocks
+from common.errors import BadInput
 from data.blocks import packed
 from data.corpus import Corpus, load_corpus, write_corpus
 from data.masking import word_starts
-from errors import BadInput
 
 
 def by_hand(words, length):

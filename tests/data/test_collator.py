@@ -6,13 +6,13 @@ import torch
 from tokenizers import decoders
 from torch.utils.data import DataLoader
 
+from common.errors import BadInput
+from common.views import IGNORED, MASK, Masking, Perturbed, Rates, View
 from data import draws
 from data.collator import Collator, MaskedCollator
 from data.corpus import load_corpus
 from data.frame import Frame
 from data.sampler import KeyedSampler, Keys
-from errors import BadInput
-from views import IGNORED, MASK, Masking, Perturbed, Rates, View
 
 FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())

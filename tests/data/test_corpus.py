@@ -8,11 +8,11 @@ import pytest
 import data.cache
 import data.corpus
 import data.labelled
+from common.errors import BadInput, StorageError
 from data import draws
 from data.corpus import Corpus, Sample, load_corpus, write_corpus
 from data.labelled import NLI_LABELS
 from data.reader import NLI_HEADER, Reader
-from errors import BadInput, StorageError
 
 
 @pytest.fixture

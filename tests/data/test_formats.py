@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+from common.errors import BadInput
 from data.corpus import load_corpus
 from data.labelled import LabelledReader
 from data.reader import Reader
-from errors import BadInput
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer", "two\nlines", "one", "last"]
 ONE_LINE = [" ".join(text.split()) for text in TEXTS]

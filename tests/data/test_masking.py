@@ -5,9 +5,9 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from common.errors import BadInput
+from common.views import IGNORED
 from data.masking import choose_tokens, choose_words, corrupt, word_starts
-from errors import BadInput
-from views import IGNORED
 
 RNG = np.random.default_rng
 

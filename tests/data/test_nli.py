@@ -2,12 +2,12 @@
 
 import pytest
 
+from common.errors import BadInput
+from common.views import View
 from data.collator import Collator
 from data.corpus import load_corpus
 from data.labelled import LabelledReader
 from data.reader import Reader
-from errors import BadInput
-from views import View
 
 HEADER = "premise\thypothesis\tlabel\n"
 ROWS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"

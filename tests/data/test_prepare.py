@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import BadInput
 from data.prepare import LOCK, main
 from data.sources import SETS, SUMS, WIKI, place_of, read_pinned
-from errors import BadInput
 
 DOWNSTREAM = "senteval/downstream/"
 EXTRA = {

@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
+from common.errors import BadInput
 from data.prepare import LOCK
 from data.sources import ARCHIVE, WIKI
-from errors import BadInput
 
 
 @pytest.mark.parametrize("part", ["sts", "wiki1m"])

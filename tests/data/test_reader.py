@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import data.reader
+from common.errors import BadInput
 from data.reader import LONGEST_LINE, Reader, content_hash
-from errors import BadInput
 
 ROWS = [("A first sentence.",), ("Zwölf Boxkämpfer jagen Viktor 🙂",), ('a lone " quote',), ("the last one",)]
 TEXT = "".join(f"{row[0]}\n" for row in ROWS).encode()

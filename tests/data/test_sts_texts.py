@@ -2,8 +2,8 @@
 
 import pytest
 
+from common.errors import BadInput
 from data import sts_texts
-from errors import BadInput
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from common.errors import BadInput
 from data import toy, toy_pairs
 from data.toy_grammar import frame_key, gold, parse
-from errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,8 +1,8 @@
 import pytest
 
 import data.vocabulary
+from common.errors import BadInput
 from data.vocabulary import SPECIAL, train_tokenizer
-from errors import BadInput
 
 
 @pytest.fixture

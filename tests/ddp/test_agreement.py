@@ -5,7 +5,7 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
-from errors import BadInput
+from common.errors import BadInput
 from tests.ddp.launch import start_both
 from training.trajectory import check_agreement
 

@@ -88,7 +88,7 @@ AT_THE_END = """
 import os, sys
 sys.path.insert(0, os.getcwd())
 import run_unsup
-from errors import run_command
+from common.errors import run_command
 from training.callbacks import StopWhenAsked
 from training.stopping import STOPPING
 before = StopWhenAsked.on_step_end

@@ -15,8 +15,8 @@ from unittest import mock
 from accelerate.commands.launch import launch_command_parser
 
 import bench.text  # noqa: F401  takes find_files by name, and must not be read first while `only_parsing` holds
-import command_line
 import training.sentence_run
+from common import command_line
 
 ROOT = Path(__file__).parents[2]
 # What is done with a command, by the first pattern that its beginning matches; one that matches none is refused.

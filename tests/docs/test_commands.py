@@ -8,7 +8,7 @@ import pytest
 
 import eval.__main__
 import training.lifecycle
-from arguments import ModelArguments, PretrainArguments, SentenceArguments
+from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from data import toy
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.loading import load_tokenizer

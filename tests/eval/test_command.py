@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eval.__main__ as command
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from eval.kept import check_output
 from models.encoder import load_encoder

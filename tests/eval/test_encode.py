@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import eval.encode
-from errors import NonFinite
+from common.errors import NonFinite
 from eval.encode import Encode
 from models.described import Normalize
 from models.encoder import SentenceEncoder

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from errors import StorageError
+from common.errors import StorageError
 from eval.report import details, headline, items_path, rows_of, table, tables, write_rows, write_scores
 from eval.task import Result
 from eval.task import row as full_row

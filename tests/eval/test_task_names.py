@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.sts.files import Pairs
 from eval.sts.tasks import STS_DEV, STS_TEST, StsTask, correlation, merged, own_pairs, similarities
 from eval.task import Options, average

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused
 from export.__main__ import main
 from export.onnx_file import write_onnx
 from models.encoder import load_encoder

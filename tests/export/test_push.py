@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import hf_hub_download
 
-from errors import BadInput, run_command
+from common.errors import BadInput, run_command
 from export.__main__ import main
 
 REPO = "someone/a-model"

@@ -25,7 +25,7 @@ import torch
 
 import run_pretrain_aux
 import run_unsup
-from errors import run_command
+from common.errors import run_command
 from models.training import EncoderForTraining
 from training import lifecycle
 from training.trainer import EmbeddingTrainer

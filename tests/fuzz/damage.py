@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from errors import ProjectError
+from common.errors import ProjectError
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "200"))
 HANGS = 30  # seconds; thousands of times what an example takes

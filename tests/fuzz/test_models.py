@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 from transformers import BertConfig, BertForMaskedLM
 
-from errors import BadInput
+from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, backbone_of, load_head, new_head, read_head
 from models.described import Described, read_modules
 from models.flow import Flow

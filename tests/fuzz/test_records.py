@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import BadInput, CheckpointRefused
 from data.hub import Source, locked
-from errors import BadInput, CheckpointRefused
 from eval.compare.scores import Key, Score, from_files, read_items, read_scores
 from eval.kept import claim
 from eval.report import items_path

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command_line import config_flags, read_config
-from errors import BadInput
+from common.command_line import config_flags, read_config
+from common.errors import BadInput
 from eval.compare import published
 from eval.compare.scores import Side
 from tables import specification
@@ -142,7 +142,7 @@ def test_the_valid_ones_are_read(tmp_path):
 @pytest.mark.parametrize("text", ["!!map [a]", "!!set x", "a: !!int ''", "a: 0b_", "{" * 5000, "a: !!bool x", "<<: 1"])
 def test_yaml_that_breaks_the_library_is_refused(tmp_path, text):
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(BadInput, match="not the expected YAML"):
+    with pytest.raises(BadInput, match="not a YAML file"):
         published.read_yaml(tmp_path / "x.yaml")
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from errors import BadInput
+from common.errors import BadInput
 from models.auxiliary import (
     ROWS,
     LowerLayers,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from errors import BadInput
+from common.errors import BadInput
 from models.contrast import nt_xent
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config

@@ -147,7 +147,7 @@ def test_a_packed_generator_writes_the_same_tokens(request, tiny, tokens):
 
 
 def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta):
-    from errors import BadInput
+    from common.errors import BadInput
 
     config = load_config(str(tiny_bert))
     encoder = SentenceEncoder(load_backbone(str(tiny_bert), config), "cls_before_pooler", None, 64)

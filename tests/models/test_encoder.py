@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.flow import COUPLINGS, Flow

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
-from errors import BadInput
+from common.errors import BadInput
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 

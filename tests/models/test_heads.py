@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models.heads import PROJECTIONS, projection_named
 
 

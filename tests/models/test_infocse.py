@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from errors import BadInput
+from common.errors import BadInput
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.encoder import SentenceEncoder
 from models.heads import projection_named

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from common.views import IGNORED
 from models.auxiliary import backbone_of, load_masked_lm, new_head, top_layers
 from models.bag_of_words import bag_of_words
 from models.masked_lm import AuxiliaryMaskedLM
-from views import IGNORED
 
 LENGTHS = (9, 4, 7)
 OPTIONS = {

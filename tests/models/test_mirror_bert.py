@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from common.views import MASK
 from models.contrast import info_nce, nt_xent
 from models.objectives import mirror_bert
 from models.objectives.mirror_bert import mask_span
-from views import MASK
 
 IDS = np.arange(10, 30)
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, BertConfig, DistilBertConfig
 
-from errors import BadInput
+from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from common.views import View
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives.base import Batch, Encoded
 from models.perturb import Perturbation
 from models.supervised import nli
-from views import View
 
 
 def slow_cross_entropy(first, second, labels, weight, bias, squares):

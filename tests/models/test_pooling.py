@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from errors import BadInput
+from common.errors import BadInput
 from models.pooling import POOLINGS, pooling_named
 
 # Embedding output and two layers; one sentence of two tokens and one padding position, width 2.

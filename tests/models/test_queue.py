@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from errors import StorageError
+from common.errors import StorageError
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone

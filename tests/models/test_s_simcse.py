@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from errors import BadInput
+from common.errors import BadInput
 from models import dropout as sampled
 from models.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
 from models.encoder import SentenceEncoder

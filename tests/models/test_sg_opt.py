@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from errors import BadInput
+from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from baselines.word_file import read_word_vectors
 from baselines.words import STOP_WORDS, save_words
-from errors import BadInput
+from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.word_vectors import SPECIAL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from errors import BadInput, StorageError, run_command
+from common.errors import BadInput, StorageError, run_command
 from report.__main__ import main
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}

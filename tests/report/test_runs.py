@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from report.runs import facts, read_run_folder
 
 

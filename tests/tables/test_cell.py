@@ -8,13 +8,13 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import run_unsup
+from common.errors import BadInput, CheckpointRefused
+from common.files import sha256
 from data.reader import content_hash
-from errors import BadInput, CheckpointRefused
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
 from eval.sts.files import Pairs
 from eval.sts.tasks import correlation, cosines
-from files import sha256
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from tables import cells, frequent, same

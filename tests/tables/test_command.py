@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
+from common.errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
 from tables import cells, specification
 from tables.__main__ import main
 from tables.cells import start_flags

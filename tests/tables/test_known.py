@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.scores import Key
 from tables import specification
 from tables.__main__ import main

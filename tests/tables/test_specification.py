@@ -2,9 +2,9 @@
 
 import pytest
 
-from arguments import ModelArguments
-from command_line import parse, read_config
-from errors import BadInput
+from common.arguments import ModelArguments
+from common.command_line import parse, read_config
+from common.errors import BadInput
 from eval.compare.published import records
 from eval.compare.scores import Key
 from models.pooling import POOLINGS
@@ -131,7 +131,7 @@ def test_a_file_is_read_as_it_says(tmp_path):
         ("kind: curve", "kind: heat map", "needs its place"),
         (", x: 2", "", "needs its place"),
         ("rows:\n", "rows: {}\nrest:\n", "unknown key 'rest'"),
-        ("title: t", "title: !!python/name:os.system", "not the expected YAML"),
+        ("title: t", "title: !!python/name:os.system", "not a YAML file"),
         ("title: t", "title: t\ntitle: u", "key 'title' twice"),
         ("overrides:", "misprints: {Avg.: 3}, overrides:", "misprints of 'Avg.', which is no column"),
     ],

@@ -8,7 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.__main__ import main
 from eval.analyse.analyses import ANALYSES
 from eval.encode import Encode

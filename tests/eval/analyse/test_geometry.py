@@ -8,7 +8,7 @@ import torch
 
 import eval.analyse.alignment
 import models.contrast
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse import alignment, anisotropy
 from eval.analyse.analysis import Material, Remembered, Subject, unit
 from eval.sts.files import Pairs

@@ -1,6 +1,6 @@
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.analyse.labels import labelled
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import spearmanr, t
 
 import eval.compare.__main__ as command
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.examples import draws_of
 from eval.compare.intervals import percentile, prediction, resampled_differences, welch
 from eval.compare.published import published

@@ -1,6 +1,6 @@
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.compare.published import FILE, load, published
 from eval.compare.scores import Key
 
@@ -95,8 +95,8 @@ records:
         ("runs: 5", "runs: five", "runs is five"),
         ("runs: 5", "runs: 1", "standard deviation but its record one run"),
         ("{spearman: [STS12]}", "{}", "average_of does not say"),
-        ("records:", "records: [", "not the expected YAML"),
-        ("STS12: 70.0", "STS12: !!python/name:os.system", "not the expected YAML"),
+        ("records:", "records: [", "not a YAML file"),
+        ("STS12: 70.0", "STS12: !!python/name:os.system", "not a YAML file"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, old, new, said):

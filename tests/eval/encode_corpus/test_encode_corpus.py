@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from common.errors import BadInput
 from data.reader import numbered_lines
-from errors import BadInput
 from eval.encode import Encode
 from eval.encode_corpus import inputs
 from eval.encode_corpus.__main__ import encode_corpus, main
@@ -123,7 +123,7 @@ import runpy, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import test_encode_corpus as tests
-from errors import run_command
+from common.errors import run_command
 from eval.encode_corpus.__main__ import encode_corpus
 from functools import partial
 job = tests.job(Path(sys.argv[3]), partial(tests.Letters, pause=float(sys.argv[5])))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from common.errors import BadInput
 from data.reader import numbered_lines
-from errors import BadInput
 from eval.encode_corpus.__main__ import encode_corpus
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import read_vectors

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eval.retrieval.beir
-from errors import BadInput
+from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
 from eval.retrieval.files import read_corpus, read_qrels, read_queries

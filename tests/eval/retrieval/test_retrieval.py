@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.retrieval.in_domain import InDomainRetrieval, partner_ranks
 from eval.task import Options
 from eval.tasks import tasks_named

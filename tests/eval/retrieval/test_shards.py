@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.kept import MANIFEST
 from eval.retrieval.files import read_corpus
 from eval.retrieval.shards import embedded

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.sts.files import Pairs, read_columns, read_sts_year
 from eval.sts.tasks import cosines, spearman
 

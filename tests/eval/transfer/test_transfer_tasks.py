@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from errors import BadInput
+from common.errors import BadInput
 from eval.task import Options
 from eval.transfer import files as transfer_files
 from eval.transfer import tasks as transfer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ranges import Count, CountOrZero, Rate, Share, Weight
+from common.ranges import Count, CountOrZero, Rate, Share, Weight
 
 
 @dataclass

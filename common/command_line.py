@@ -10,18 +10,17 @@ import argparse
 import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import yaml
 from transformers import HfArgumentParser
 
-from errors import BadInput, refuse_tokens
-from files import refuse_special
-from flags import Parser, underscored
-from ranges import ranges_of
+from common.errors import BadInput, refuse_tokens
+from common.files import read_yaml
+from common.flags import Parser, underscored
+from common.ranges import ranges_of
 
 
 class _Parser(Parser, HfArgumentParser):
@@ -127,13 +126,7 @@ def config_flags(path: str, known: dict[str, str]) -> list[str]:
 
 def read_config(path: str) -> dict[str, str | list[str]]:
     """A flat YAML mapping with every scalar as the string that is written there."""
-    try:
-        refuse_special(Path(path))  # a pipe gives its content once, and a configuration is read twice
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Strings)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from error
+    content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
     for key, value in content.items():
@@ -141,64 +134,3 @@ def read_config(path: str) -> dict[str, str | list[str]]:
         if not parts or not all(isinstance(part, str) and part for part in parts):
             raise BadInput(f"{path}: '{key}' needs a value or a list of values; leave the key out for the default")
     return content
-
-
-class _Strings(yaml.BaseLoader):
-    """YAML's BaseLoader (only strings, lists and mappings) that refuses a tag, and a key written twice."""
-
-    def construct_object(self, node, deep=False):
-        if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in ("str", "seq", "map"):
-            raise yaml.constructor.ConstructorError(None, None, f"tag '{node.tag}'; values have none", node.start_mark)
-        return super().construct_object(node, deep)
-
-    def construct_mapping(self, node, deep=False):
-        names: set[str] = set()
-        for place, _ in node.value:
-            key = self.construct_object(place, deep=True)
-            if not isinstance(key, str) or key in names:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' twice or no word", place.start_mark)
-            names.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:
-    """Training files, each as given or below `data_dir`, a folder as `files_of`; BadInput names both places."""
-    if not names:
-        raise BadInput("--train_file is missing: the text to train on")
-    found = []
-    for name in names:
-        places = [Path(name), Path(data_dir) / name]
-        existing = [place for place in places if place.exists()]
-        if not existing:
-            raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
-        found += files_of(existing[0], own)
-    return found
-
-
-def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
-    """A file itself; of a folder, all files in it and its subfolders but hidden ones, in the order of their paths.
-
-    Args:
-        place: the file or folder.
-        own: folders the command itself writes, left out too: they may lie in `place`, and would be text the next time.
-    """
-    if not place.is_dir():
-        return [place]
-    files = list(_below(place, {place.resolve()}, {Path(folder).resolve() for folder in own}))
-    if not files:
-        raise BadInput(f"{place}: the folder holds no files; name files, or a folder of them")
-    return files
-
-
-def _below(folder: Path, above: set[Path], own: set[Path]) -> Iterator[Path]:
-    try:
-        paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise BadInput(f"{folder}: the folder cannot be read ({error.strerror})") from error
-    for path in paths:
-        if not path.is_dir():  # also a broken link or a pipe: whoever opens it refuses it, and no text is missed
-            yield path
-        elif (real := path.resolve()) in above:
-            raise BadInput(f"{path}: a link to a folder that it lies in; remove it")
-        elif real not in own:
-            yield from _below(path, above | {real}, own)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
-from streams import lasting
+from common.streams import lasting
 
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
 

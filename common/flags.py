@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from errors import BadInput
+from common.errors import BadInput
 
 
 class Parser(argparse.ArgumentParser):

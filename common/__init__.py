@@ -1,0 +1,1 @@
+"""What every folder shares; imports nothing else of this project."""
