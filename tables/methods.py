@@ -1,4 +1,4 @@
-"""`python -m tables.methods`: write the README's method table anew from the folders of methods and configs.
+"""`python -m tables.methods`: write the table of docs/methods.md from the folders of methods and configs.
 
 A method is a file; its line says the first sentence of the file, the configurations that name it, and the published
 STS averages of the systems in eval/compare/published.yaml that bear the configurations' names.
@@ -49,16 +49,16 @@ def _published(configs: list[str]) -> str:
     return ", ".join(f"{score.mean:.2f} ({name})" for name, score in found if score) or "-"
 
 
-def rewritten(readme: str) -> str:
-    """The README with the table between its marks made anew."""
+def rewritten(page: str) -> str:
+    """The page with a new table between its marks."""
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", readme)
+    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the table into the README, and show it."""
+    """Write the table into docs/methods.md, and print it."""
     Parser(prog="python -m tables.methods", description=__doc__).parse_args(argv)
-    path = ROOT / "README.md"
+    path = ROOT / "docs" / "methods.md"
     path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
     show(table(), path)
 

@@ -1,5 +1,6 @@
-"""Every command that the README and the guides show is run on tiny data, or taken as far as its flags."""
+"""Every command on a Markdown page runs on tiny data or parses its flags; links and figures are right."""
 
+import json
 import re
 import shutil
 from dataclasses import fields
@@ -8,28 +9,23 @@ import pytest
 
 import eval.__main__
 import training.lifecycle
+from bench import factorial, gap, methods
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from data import toy
-from models.auxiliary import backbone_of, load_masked_lm, new_head
-from models.loading import load_tokenizer
-from models.masked_lm import AuxiliaryMaskedLM
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.registry import SCRIPTS, load_method, method_names
 from training.run_arguments import RunArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "RELIABILITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "results" / "README.md"]
 
 
 @pytest.fixture(scope="session")
 def made(tiny_bert, text_file, dev_file, tmp_path_factory):
-    """A folder as `make quickstart` leaves the repository's, and what the pages call by names in capitals."""
+    """The working folder after `make quickstart`, with the files that the pages name in capitals."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "configs").symlink_to(ROOT / "configs")
     toy.write(toy.generate(0, 300, 40), folder / "corpora" / "toy")
-    stage_one = folder / "runs" / "quickstart" / "stage-1"
-    lm = load_masked_lm(str(tiny_bert))
-    AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).save(str(stage_one), load_tokenizer(str(tiny_bert)))
     shutil.copytree(tiny_bert, folder / "MODEL")
     for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt", "MY_QUERIES.txt"):
         shutil.copy(text_file, folder / name)
@@ -39,20 +35,22 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
     shutil.copy(text_file, folder / "CORPUS" / "part-0.txt")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        call(["python", "run_unsup.py", "--config", "configs/infocse-quickstart.yaml", *SHORT])
+        stage_one = ["--model_name_or_path=MODEL", "--skip_from=2", "--output_dir=runs/quickstart/stage-1"]
+        call(["python", "run_pretrain_aux.py", "--train_file=MY_PARAGRAPHS.txt", *stage_one, *SHORT])
+        call(["python", "run_unsup.py", "--config=configs/infocse-quickstart.yaml", *SHORT])
     shutil.copytree(folder / "runs" / "quickstart" / "stage-2", folder / "RUN")
     return folder
 
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    """A copy of it as the working folder."""
+    """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
     monkeypatch.setattr(training.lifecycle, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_of_a_page_works(page, here, capsys):
     text = page.read_text(encoding="utf-8")
     for command in commands(text):
@@ -69,7 +67,6 @@ def test_every_command_of_a_page_works(page, here, capsys):
     [
         "python run_unsup.py --config configs/simcse-bert-base.yaml --temprature 0.1",
         "python run_unsup.py --config configs/no-such.yaml",
-        "python run_unsup.py --method simcse --train_file text.txt",  # nothing to start from
         "python run_pretrain_aux.py --config configs/aux-bert-base.yaml --temperature 1",
         "accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --learn 1",
         "accelerate launch --config_file configs/accelerate/no.yaml run_unsup.py --config configs/simcse-mini.yaml",
@@ -87,7 +84,7 @@ def test_every_command_of_a_page_works(page, here, capsys):
 )
 def test_a_command_that_does_not_work_is_found(command, here):
     [found] = commands(f"Text.\n\n```sh\n{command}   # why\n```\n")
-    with pytest.raises((AssertionError, SystemExit)):
+    with pytest.raises((AssertionError, SystemExit, ImportError)):
         check(found)
 
 
@@ -98,22 +95,33 @@ def test_commands_are_found_in_blocks_and_in_prose():
     assert blocks(page, "") == ["python x\n"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_figures_of_the_readme_are_those_of_the_results():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    results = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
-    for title in ("Reproduction status", "Speed"):
-        [section] = re.findall(rf"^## {title}\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
-        rows = [line for line in section.splitlines() if line.startswith("| ")]
-        figures = re.findall(r"(?<![\w.-])\d+\.\d+(?![\w.])", "\n".join(rows))
-        assert len(figures) >= 5
-        for figure in figures:
-            assert figure in results, figure
+@pytest.mark.parametrize(
+    ("name", "subject"), [("methods-mini", methods), ("infocse-factorial-mini", factorial), ("aux-gap-mini", gap)]
+)
+def test_a_page_of_results_shows_its_rows(name, subject):
+    rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert subject.table(rows) in page
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "figures"),
+    [
+        ("README.md", "infocse-factorial-mini", ["1.53", "+0.84 to +2.22"]),
+        ("results/README.md", "infocse-factorial-mini", ["1.53", "+0.84 to +2.22", "-0.15", "-1.21 to +0.92", "69.77"]),
+        ("results/README.md", "methods-mini", ["71.31 ± 0.42", "69.72 ± 0.13"]),
+    ],
+)
+def test_headline_figures_stand_in_the_generated_table(page, source, figures):
+    for path in (ROOT / page, ROOT / "results" / f"{source}.md"):
+        text = path.read_text(encoding="utf-8")
+        assert [figure for figure in figures if figure not in text] == [], path
 
 
 def test_flags_that_replace_those_of_other_repositories_exist():
