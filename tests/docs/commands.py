@@ -15,6 +15,7 @@ from common.command_line import read_config
 ROOT = Path(__file__).parents[2]
 RUN = re.compile(
     r"""python\ (run_\w+\.py\ .*(MY_SENTENCES|MY_PARAGRAPHS|toy/sentences)
+    | -m\ baselines\ flow\ MODEL
     | reproduce\.py\ runs/
     | -m\ (eval|eval\.analyse|report)\ .*--dev_file\b
     | -m\ eval\.compare\ (--list|runs/my-)
