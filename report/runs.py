@@ -1,12 +1,12 @@
-"""A run folder as the report reads it: record, log and scores; what is missing is said, what is broken refused.
+"""A run folder as the report reads it: record, log and scores. What is missing is shown as missing.
 
-`run.json` must be there. A log, scores or figures of the examples may be missing, as in a run that still trains.
+`run.json` must be there. The log, the scores or the examples' values may be missing, as in a run that still trains.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput, newer_format
+from common.files import read_json
 from eval.compare.scores import Side, from_files, read_items
 
-FORMAT = 1  # of run.json, as in training/record.py, which the report does not know
+FORMAT = 1  # of run.json; equals that in training/record.py, which the report may not import
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class RunFolder:
     """What a run left behind.
 
     Attributes:
-        label: what the run is called in the report.
+        label: the run's name in the report.
         record: `run.json`.
-        history: the lines of `log.jsonl`; none where there is no such file.
-        scores: the figures of the file of scores; None where it is missing or holds no row.
-        items: (task, split, mode) -> the figures of every example, see `eval.compare.scores.read_items`.
+        history: the lines of `log.jsonl`; empty where there is no such file.
+        scores: the file of scores; None where it is missing or has no row.
+        items: (task, split, mode) -> the value of every example, see `eval.compare.scores.read_items`.
     """
 
     label: str
@@ -42,17 +43,17 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     """Read everything but the model.
 
     Args:
-        label: what the run is called.
+        label: the run's name in the report.
         folder: the run's folder.
         scores: name of the file of scores in it.
 
     Raises:
-        BadInput: no run folder, or a file in it that is damaged; with the file and the line.
+        BadInput: the folder has no run.json, or one of its files is damaged; with the file and the line.
     """
     path = folder / "run.json"
     if not path.is_file():
-        raise BadInput(f"{folder}: no run folder (there is no run.json, which every training command writes)")
-    record = _object(_read(path), str(path))
+        raise BadInput(f"{folder}: is not a run folder (there is no run.json, which every training command writes)")
+    record = read_json(path, "the record of a run")
     if type(written := record.get("format")) is int and written > FORMAT:
         raise BadInput(newer_format(str(path), written, FORMAT))
     if not isinstance(record.get("settings"), dict) or "status" not in record:
@@ -62,8 +63,8 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
 
 
 def _scores(label: str, path: Path) -> tuple[Side | None, dict]:
-    # A run with --test_tasks none writes an empty list.
-    if not path.is_file() or "".join(_read(path).split()) == "[]":
+    # a run with --test_tasks none writes an empty list
+    if not path.is_file() or read_json(path, "a file of scores", kind=list) == []:
         return None, {}
     return from_files(label, [path]), read_items(path)
 
@@ -71,45 +72,53 @@ def _scores(label: str, path: Path) -> tuple[Side | None, dict]:
 def _history(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    lines = [_object(text, f"{path}:{n}") for n, text in enumerate(_read(path).splitlines(), 1)]
-    for number, line in enumerate(lines, 1):
-        wrong = [f"'{name}' is no number" for name, value in line.items() if type(value) not in (int, float)]
-        wrong += [] if "step" in line else ["no 'step'"]
-        if wrong:
-            raise BadInput(f"{path}:{number}: {wrong[0]}; the log is damaged")
-    return lines
-
-
-def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from error
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from error
+    return [_log_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
-def _object(text: str, where: str) -> dict[str, Any]:
+def _log_line(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: no JSON ({' '.join(str(error).split())})") from error
-    if not isinstance(found, dict):
-        raise BadInput(f"{where}: a JSON object is needed")
-    return found
+        raise BadInput(f"{where}: is not JSON ({error}); the log is damaged") from error
+    if not isinstance(line, dict) or "step" not in line:
+        raise BadInput(f"{where}: an object with a 'step' is needed; the log is damaged")
+    for name, value in line.items():
+        if not _is_number(value):
+            raise BadInput(f"{where}: '{name}' is not a number; the log is damaged")
+    return line
+
+
+def _is_number(value: Any) -> bool:
+    """Whether float64 can hold a value; NaN counts, since a training that failed logs it."""
+    return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def facts(record: dict[str, Any]) -> dict[str, str]:
-    """What a reader wants to know of a run, in words, no path of a machine; `not recorded` where nothing is said."""
-    return {name: _words(find(record)) for name, find in _FACTS.items()}
-
-
-def _setting(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda record: record["settings"].get(name)
-
-
-def _under(first: str, second: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda record: _mapping(record.get(first)).get(second)
+    """What a reader wants to know of a run, in words, without the paths of a machine."""
+    settings = record["settings"]
+    start = settings.get("model_name_or_path")
+    found = {
+        "method": settings.get("method") or record.get("script"),
+        "status": record["status"],
+        "seed": settings.get("seed"),
+        "steps": record.get("steps"),
+        "best dev score": _best(_mapping(record.get("best"))),
+        "start checkpoint": None if start is None else _last(start),
+        "text": _text(record),
+        "batch size": settings.get("per_device_train_batch_size"),
+        "learning rate": settings.get("learning_rate"),
+        "pooling": settings.get("pooling"),
+        "bfloat16": settings.get("bf16"),
+        "device": _mapping(record.get("hardware")).get("device"),
+        "seconds of the last start": record.get("seconds_of_last_start"),
+        "commit": _commit(record),
+        "versions": ", ".join(f"{name} {number}" for name, number in _mapping(record.get("versions")).items()),
+    }
+    return {name: _words(value) for name, value in found.items()}
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -134,41 +143,12 @@ def _text(record: dict[str, Any]) -> str | None:
     return f"{names} ({rows:,} rows)" if names and isinstance(rows, int) else names
 
 
-def _best(record: dict[str, Any]) -> str | None:
-    best = _mapping(record.get("best"))
+def _best(best: dict[str, Any]) -> str | None:
     value = best.get("value")
     known = isinstance(value, int | float) and abs(value) <= 100  # a correlation in percent; JSON has larger integers
     return f"{value:.2f} at step {best.get('step')}" if known else None
 
 
-def _start(record: dict[str, Any]) -> str | None:
-    start = record["settings"].get("model_name_or_path")
-    return None if start is None else _last(start)
-
-
 def _last(path: object) -> str:
-    """The end of a path of any system, so that no machine's folders are published."""
+    """The end of a path of any system, so that the page shows no machine's folders."""
     return PureWindowsPath(str(path)).name
-
-
-def _versions(record: dict[str, Any]) -> str | None:
-    return ", ".join(f"{name} {number}" for name, number in _mapping(record.get("versions")).items()) or None
-
-
-_FACTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "method": lambda record: record["settings"].get("method") or record.get("script"),
-    "status": lambda record: record["status"],
-    "seed": _setting("seed"),
-    "steps": lambda record: record.get("steps"),
-    "best dev score": _best,
-    "start checkpoint": _start,
-    "text": _text,
-    "batch size": _setting("per_device_train_batch_size"),
-    "learning rate": _setting("learning_rate"),
-    "pooling": _setting("pooling"),
-    "bfloat16": _setting("bf16"),
-    "device": _under("hardware", "device"),
-    "seconds of the last start": lambda record: record.get("seconds_of_last_start"),
-    "commit": _commit,
-    "versions": _versions,
-}

@@ -49,17 +49,20 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
 @pytest.mark.parametrize(
     "file, content, said",
     [
-        ("run.json", "{", "run.json: no JSON"),
-        ("run.json", "[" * 100_000, "run.json: no JSON"),
-        ("run.json", "[]", "run.json: a JSON object is needed"),
+        ("run.json", "{", "run.json: cannot be read as the record of a run"),
+        ("run.json", "[" * 100_000, "run.json: cannot be read as the record of a run"),
+        ("run.json", "[]", "run.json: is not the record of a run (an object is needed)"),
         ("run.json", '{"status": "finished"}', "is not the record of a run"),
-        ("run.json", b"\xff", "run.json: not UTF-8"),
-        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: no JSON"),
-        ("log.jsonl", '{"step": 1, "mlm": "high"}\n', "log.jsonl:1: 'mlm' is no number"),
-        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: no 'step'"),
-        ("scores.json", "{}", "a list of rows is needed"),
+        ("run.json", b"\xff", "run.json: cannot be read as the record of a run ('utf-8' codec"),
+        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: is not JSON"),
+        ("log.jsonl", '{"step": 1, "mlm": "high"}\n', "log.jsonl:1: 'mlm' is not a number"),
+        ("log.jsonl", '{"step": 1, "mlm": 1' + "0" * 400 + "}\n", "log.jsonl:1: 'mlm' is not a number"),
+        ("log.jsonl", "[" * 100_000, "log.jsonl:1: is not JSON"),
+        ("log.jsonl", b"\xff", "log.jsonl: cannot be read"),
+        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: an object with a 'step' is needed"),
+        ("scores.json", "{}", "scores.json: is not a file of scores (a list is needed)"),
         ("scores.json", '[{"task": "x"}]', "row 1 has no word as 'split'"),
-        ("scores.json", b"\xff", "scores.json: not UTF-8"),
+        ("scores.json", b"\xff", "scores.json: cannot be read as a file of scores"),
     ],
 )
 def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, content, said):
@@ -72,7 +75,7 @@ def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, con
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(BadInput, match="no run folder"):
+        with pytest.raises(BadInput, match="is not a run folder"):
             read_run_folder("a", folder, "scores.json")
 
 
