@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 from common.errors import ProjectError
 from eval.kept import writing
 from eval.report import markdown
-from report import reading
+from report import curves
 from tables.cells import CONFIGS, ROOT, finished
 from training.stopping import run_to_its_end
 
@@ -95,17 +95,17 @@ def looks(folder: Path) -> list[dict]:
     """What a run's log says of the auxiliary network at every evaluation."""
     history = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
-    return [{**look._asdict(), "gap": look.gap, "mlm": mlm.get(look.step)} for look in reading.looks(history)]
+    return [{**look._asdict(), "gap": look.gap, "mlm": mlm.get(look.step)} for look in curves.auxiliary_losses(history)]
 
 
 def table(rows: list[dict]) -> str:
     """The last look of each setting, and when its gap was clear."""
     body = [
-        ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {reading.CLEAR} after"]
+        ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {curves.CLEAR} after"]
     ]
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
-        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= reading.CLEAR), "not reached")
+        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= curves.CLEAR), "not reached")
         last = own[-1]
         losses = [f"{last[key]:.3f}" for key in ("own", "other", "gap", "mlm")]
         body.append([name, *losses, f"{last['tokens']:,}", clear])
@@ -119,7 +119,7 @@ def draw(rows: list[dict], path: Path) -> None:
     for number, (name, own) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
         axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3,
                   linestyle="-" if number < 10 else "--", label=f"{name}: {own[-1]['gap']:.3f}")  # fmt: skip
-    axis.axhline(reading.CLEAR, color="gray", linewidth=0.8, linestyle=":")
+    axis.axhline(curves.CLEAR, color="gray", linewidth=0.8, linestyle=":")
     axis.set_xlabel("tokens seen in stage 1")
     axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
     axis.grid(alpha=0.3)

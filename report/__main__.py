@@ -13,21 +13,22 @@ from common.errors import BadInput, run_command
 
 import torch
 
+from common.files import writing
 from common.flags import Parser
 from eval.analyse.labels import labelled
 from eval.encode import Encode
-from eval.kept import check_output, writing
+from eval.kept import check_output
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
 from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
-from report.collection import LIMIT
 from report.measures import measure, read_texts
 from report.page import page
 from report.runs import read_run_folder
 from report.score_table import score_rows
+from report.vectors import LIMIT
 
 logger = logging.getLogger(__name__)
 

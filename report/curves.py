@@ -1,28 +1,68 @@
-"""One picture of a run: the loss terms above, the dev score and the spread of the vectors below."""
+"""What a training log shows: its curves, and whether the auxiliary network reads the sentence vector.
+
+The gap tells the latter: the auxiliary loss where each sentence gets its neighbour's [CLS], less the loss with its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-from report.reading import looks
-
-GAP = "eval_aux_gap"
+OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
+CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = {"epoch", "step", "grad_norm", "learning_rate", "loss", "train_loss", "train_runtime", "total_flos",
               "tokens", "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
 
+History = Sequence[dict[str, Any]]
 
-def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
-    """Steps and values of everything worth drawing in a Trainer's log history, and the gap (`report.reading`)."""
+
+class AuxiliaryLosses(NamedTuple):
+    """The auxiliary losses at one evaluation, in nats per token; `tokens` seen so far, None in older logs."""
+
+    step: int
+    tokens: int | None
+    own: float
+    other: float
+
+    @property
+    def gap(self) -> float:
+        return self.other - self.own
+
+
+def auxiliary_losses(history: History) -> list[AuxiliaryLosses]:
+    """Every evaluation in a Trainer's log history that has both losses."""
+    return [
+        AuxiliaryLosses(line["step"], line.get("tokens"), line[OWN], line[OTHER])
+        for line in history
+        if OWN in line and OTHER in line
+    ]
+
+
+def in_words(history: History) -> str | None:
+    """What the gaps of a run mean; None for a run without an auxiliary network."""
+    found = auxiliary_losses(history)
+    if not found:
+        return None
+    last = found[-1]
+    losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with a neighbour's"
+    if not last.gap >= CLEAR:  # NaN is not clear either
+        return (
+            f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result of the contrastive "
+            "loss alone"
+        )
+    first = next(one for one in found if one.gap >= CLEAR)
+    after = f" ({first.tokens:,} tokens)" if first.tokens else ""
+    return f"the auxiliary network reads the sentence vector ({losses}), clearly from step {first.step}{after} on"
+
+
+def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
+    """Name -> steps and values of every curve in a Trainer's log history, the gap among them."""
     found: dict[str, tuple[list[int], list[float]]] = {}
-    if seen := looks(history):
-        found[GAP] = [look.step for look in seen], [look.gap for look in seen]
+    if losses := auxiliary_losses(history):
+        found[GAP] = [one.step for one in losses], [one.gap for one in losses]
     for line in history:
         for name, value in line.items():
             if name not in _NOT_TERMS:
@@ -32,27 +72,26 @@ def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int], list
     return found
 
 
-def draw(history: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Write the picture; panels without anything to show are left out, and the picture when all are."""
-    found = series(history)
+def draw(history: History, path: str | Path) -> None:
+    """Write a picture with a panel for each kind of curve; no picture where there is no curve."""
+    found = logged(history)
     scores = [name for name in found if name.endswith("_spearman")]
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in found]
     gap = [GAP] if GAP in found else []
     terms = [name for name in found if name not in (*scores, *spread, *gap)]
-    panels = [(terms, "loss term (raw)"), (scores, "dev, Spearman x 100"), (gap, "neighbour's less own [CLS], nats"),
-              (spread, "spread of the vectors")]  # fmt: skip
-    panels = [panel for panel in panels if panel[0]]
+    panels = {"loss term (raw)": terms, "dev, Spearman x 100": scores, "neighbour's less own [CLS], nats": gap,
+              "spread of the vectors": spread}  # fmt: skip
+    panels = {label: names for label, names in panels.items() if names}
     if not panels:
         return
-    figure, axes = plt.subplots(len(panels), 1, figsize=(8, 3 * len(panels)), sharex=True, squeeze=False)
-    for (names, label), axis in zip(panels, axes[:, 0], strict=True):
+    figure = Figure(figsize=(8, 3 * len(panels)), layout="tight")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for (label, names), axis in zip(panels.items(), axes, strict=True):
         for name in names:
             steps, values = found[name]
             axis.plot(steps, values, marker="o" if len(steps) < 40 else None, markersize=3, label=name)
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
-    axes[-1, 0].set_xlabel("optimizer step")
-    figure.tight_layout()
+    axes[-1].set_xlabel("optimizer step")
     figure.savefig(path, dpi=120)
-    plt.close(figure)

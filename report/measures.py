@@ -1,4 +1,4 @@
-"""What the report measures on the models: analyses of `eval/analyse`, and the vectors that can be searched."""
+"""What the report measures on the models: analyses of `eval/analyse`, and vectors for the neighbour search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eval.analyse.material import read_sentences
 from eval.sts.files import Pairs
 from eval.sts.tasks import StsTask, merged
 from eval.task import Encoder
-from report.collection import LIMIT, Packed, affordable, pack
+from report.vectors import LIMIT, Packed, affordable, pack
 
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
 ABOVE = 4.0  # gold score above which a pair is a positive, as in SimCSE
@@ -24,12 +24,12 @@ ABOVE = 4.0  # gold score above which a pair is a positive, as in SimCSE
 
 @dataclass(frozen=True)
 class Texts:
-    """What the models are shown.
+    """What the models encode.
 
     Attributes:
-        material: for the analyses; None where there is no sentence at all.
+        material: for the analyses; None where there are fewer than two sentences.
         searched: distinct sentences for the search, at most `LIMIT`.
-        source: where they are from, for a person.
+        source: where they come from, for the reader.
         found: how many there were before the cut.
     """
 
@@ -41,12 +41,12 @@ class Texts:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """The results.
 
     Attributes:
-        results: analysis -> {run number: what it found}; an analysis that could not be made is missing.
-        searched: the sentences whose vectors are in the page, the first ones of the texts.
-        packed: the vectors, a run each.
+        results: analysis -> {run number: its result}; analyses that could not be made are missing.
+        searched: the sentences whose vectors the page holds, the first ones of `Texts.searched`.
+        packed: the vectors of each run that has an encoder.
     """
 
     results: dict[str, dict[int, dict[str, Any]]]
@@ -55,15 +55,15 @@ class Measured:
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
-    """Pairs and sentences, from what there is.
+    """Read the pairs and the sentences that there are.
 
     Args:
         tasks: scored pairs; the analyses take the first, the search the sentences of all.
         data_dir: folder with `senteval/downstream`.
-        sentences: text file, one a line, instead of the sentences of the pairs; None for those.
+        sentences: text file, one per line, instead of the sentences of the pairs; None for those.
 
     Raises:
-        BadInput: a file that is damaged, or `sentences` that cannot be read. Pairs that are not there are no error.
+        BadInput: a file is damaged, or `sentences` cannot be read. A published set that is not there is no error.
     """
     loaded = {task: pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
     pairs = loaded.get(tasks[0])
@@ -73,7 +73,7 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
         source = " and ".join(map(_title, loaded))
     else:
         every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
-    own = sentences is not None or pairs is None  # the spectrum is of the first pairs alone, as in eval.analyse
+    own = sentences is not None or pairs is None  # else the spectrum is of the first pairs alone, as in eval.analyse
     shown, of = (every[:LIMIT], source) if own else (paired, _title(tasks[0]))
     material = Material(_title(tasks[0]), pairs, of, shown, [], ABOVE) if len(every) > 1 else None
     return Texts(material, every[:LIMIT], source, len(every))
@@ -87,7 +87,7 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
     try:
         return merged(task.load(data_dir))
     except BadInput as error:
-        # a published set may lie elsewhere; a file that the user names may not
+        # a published set may not have been fetched; a file that the user names must be there
         if task.pairs is not None and isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
@@ -98,7 +98,7 @@ def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measur
 
     Args:
         encoders: run number -> its label and its encoder.
-        texts: what they are shown.
+        texts: what they encode.
     """
     results: dict[str, dict[int, dict[str, Any]]] = {}
     remembered = {number: Remembered(encode) for number, (_, encode) in encoders.items()}

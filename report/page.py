@@ -6,44 +6,63 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from string import Template
+from typing import Any
 
-from report import sections
-from report.blocks import legend
-from report.geometry import geometry
-from report.markup import Markup, escaped, joined, script_json, tag
-from report.measures import Measured, Texts
-from report.runs import RunFolder
-from report.score_table import Row
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from report import figures
+from report.curves import in_words
+from report.measures import ABOVE, ANALYSES, Measured, Texts
+from report.runs import RunFolder, facts
+from report.score_table import BEST, RESAMPLES, SEED, TIED, Row
 
 _FOLDER = Path(__file__).parent
+_PAGES = Environment(
+    loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_PAGES.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
 
 
 def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured: Measured) -> str:
     """HTML of the report.
 
     The page forbids itself every connection and every script and style but its own (Content-Security-Policy with their
-    hashes), so that a text that slipped through the escaping could still do nothing.
+    hashes), so a text that slipped through the escaping could still do nothing.
 
     Args:
-        runs: what stands in their folders, at least one.
+        runs: what their folders hold, at least one.
         rows: of the table of scores.
-        texts: what the models were shown.
-        measured: what came of it.
+        texts: what the models encoded.
+        measured: the results.
     """
-    parts = {
-        "runs": ("Runs", sections.about(runs)),
-        "training": ("Training", sections.training(runs)),
-        "scores": ("Scores", sections.scores(runs, rows)),
-        "vectors": ("Geometry of the vectors", geometry(runs, texts, measured)),
-        "neighbours": ("Nearest neighbours", sections.neighbours(runs, texts, measured)),
-    }
+    labels = [run.label for run in runs]
+    columns = [facts(run.record) for run in runs]
     style, script = _asset("style.css"), _asset("script.js")
-    return Template(_asset("template.html")).substitute(
-        title=escaped("Report: " + ", ".join(run.label for run in runs)),
-        keys=legend(runs),
-        links=joined(*(tag("a", title, href=f"#{name}") for name, (title, _) in parts.items())),
-        sections=joined(*(tag("section", tag("h2", title), body, id=name) for name, (title, body) in parts.items())),
+    return _PAGES.get_template("page.html.j2").render(
+        labels=labels,
+        colours=len(figures.COLOURS),
+        markers=len(figures.MARKERS),
+        facts=[(name, [column[name] for column in columns]) for name in columns[0]],
+        curves=figures.curves(labels, [run.history for run in runs]),
+        readings=[(run.label, words) for run in runs if (words := in_words(run.history))],
+        scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
+        comparable=all(row.comparable for row in rows),
+        resamples=RESAMPLES,
+        seed=SEED,
+        best=BEST,
+        tied=TIED,
+        without={
+            "log": [run.label for run in runs if not run.history],
+            "scores": [run.label for run in runs if run.scores is None],
+            "interval": any(cell and cell.interval is None for row in rows for cell in row.cells),
+            "encoder": _without_encoder(labels, measured),
+        },
+        above=ABOVE,
+        charts=figures.geometry(labels, measured.results, texts),
+        numbers=_numbers(len(runs), measured),
+        texts=texts,
+        measured=measured,
         collection=_collection(measured),
         style=style,
         script=script,
@@ -52,13 +71,30 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
     )
 
 
-def _collection(measured: Measured) -> Markup:
+def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:
+    """The runs among others that gave no vectors; none where all runs gave none."""
+    present = {one.number for one in measured.packed}
+    return [label for number, label in enumerate(labels) if number not in present] if present else []
+
+
+def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
+    """The main numbers of every analysis: title, and a cell for each run."""
+    rows = []
+    for name, found in measured.results.items():
+        for key, (title, form) in ANALYSES[name].headlines.items():
+            values = [found[run][key] if run in found else None for run in range(runs)]
+            rows.append((title, ["none" if value is None else format(value, form) for value in values]))
+    return rows
+
+
+def _collection(measured: Measured) -> dict[str, Any] | None:
+    """What the page's script searches; None where there is nothing."""
     content = {"sentences": measured.searched, "runs": [one.content() for one in measured.packed]}
-    return script_json(content if measured.packed else None)
+    return content if measured.packed else None
 
 
-def _asset(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def _asset(name: str) -> Markup:
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
 
 
 def _hash(text: str) -> str:

@@ -26,7 +26,7 @@ class Cell:
 
     Attributes:
         value: the figure.
-        interval: 95 % over the test examples; None without the figures of the examples.
+        interval: 95 % over the test examples; None without the examples' values.
         mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to that holds 0.
     """
 
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One task: a cell a run, None where a run has no such figure; `comparable` when all rest on as many examples."""
+    """One task: a cell for each run, None where it has no score; `comparable` when all rest on the same examples."""
 
     key: Key
     cells: list[Cell | None]
@@ -45,7 +45,7 @@ class Row:
 
 
 def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int = SEED) -> list[Row]:
-    """A row for every figure that a run's table shows, averages last."""
+    """A row for every score that the table of a run shows, averages last."""
     keys = list(dict.fromkeys(key for run in runs if run.scores for key in run.scores.headline))
     keys.sort(key=lambda key: key.task == AVERAGE)
     drawn = [_drawn(run, resamples, seed) for run in runs]
@@ -59,7 +59,7 @@ def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
     found: dict[Key, np.ndarray] = {}
     for key in run.scores.headline:
         items = run.items.get(key[:3])
-        # an items file of another scoring says nothing of this row
+        # an items file of another scoring says nothing about this row
         if items and abs(figure_of_all(items) - run.scores.scores[key].mean) <= TOLERANCE:
             found[key] = resampled_figures(items, resamples, draws_of(key, seed))
     for key in run.scores.headline:

@@ -88,7 +88,7 @@
     });
     const key = document.querySelector(`.keys [data-run="${run.run}"]`).firstElementChild.cloneNode(true);
     const head = element("h3", {}, key);
-    return element("div", { className: key.querySelector("svg").classList[1] }, head, element("ol", { className: "near" }, ...items));
+    return element("div", { className: key.querySelector(".swatch").classList[1] }, head, element("ol", { className: "near" }, ...items));
   }
 
   function pick(row) {

@@ -19,8 +19,7 @@ from transformers import TrainingArguments
 
 from common.errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
-from report.curves import draw
-from report.reading import in_words
+from report.curves import draw, in_words
 from training.callbacks import RunLog
 from training.checkpoint import Start, checkpoints, clean, open_run, state_of, status_of
 from training.lock import locked

@@ -1,6 +1,8 @@
 """`python -m report`: what stands on the page, in whatever state the runs are."""
 
+import base64
 import errno
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -12,7 +14,9 @@ from common.errors import BadInput, StorageError, run_command
 from report.__main__ import main
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- ${title} $style"
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' <!-- {{ 7 * 7 }} {% raw %} é"
+)
 
 
 class Page(HTMLParser):
@@ -41,7 +45,9 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] == "script":
             self.scripts.append(data)
-        elif self.open and self.open[-1] != "style":
+        elif self.open and self.open[-1] == "style":
+            self.style = data
+        elif self.open:
             self.texts[self.section] = self.texts.get(self.section, "") + " " + data
 
     @property
@@ -76,7 +82,19 @@ def test_the_page_needs_nothing_else_and_tells_no_path(tmp_path, trained, dev_fi
     assert all(value.startswith("#") for name, value in page.attributes if name == "href")
     assert not re.search(r"https?://", page.source)
     assert "secret" not in page.source and str(trained[0].parent) not in page.source and "/tmp" not in page.source
-    assert "default-src 'none'" in page.source
+    policy = dict(page.attributes)["content"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    for kind, content in (("style", page.style), ("script", page.scripts[1])):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_two_reports_of_the_same_runs_are_the_same_bytes(tmp_path, trained, dev_file):
+    arguments = [*map(str, trained), "--dev_file", str(dev_file), "--output"]
+    one, other = (main([*arguments, str(tmp_path / name)]) for name in ("one.html", "other.html"))
+    assert one.read_bytes() == other.read_bytes()
+    ids = [value for name, value in Page(one).attributes if name == "id"]
+    assert len(set(ids)) == len(ids)
 
 
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path, write_run, trained):

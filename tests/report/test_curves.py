@@ -1,8 +1,12 @@
-import matplotlib.image
-import matplotlib.pyplot as plt
-import pytest
+"""The curves of a training log, curves.png, and what the gap says."""
 
-from report.curves import draw, series
+import math
+
+import matplotlib.image
+import pytest
+from matplotlib.figure import Figure
+
+from report.curves import GAP, auxiliary_losses, draw, in_words, logged
 
 HISTORY = [
     {"step": 25, "epoch": 0.1, "loss": 2.0, "grad_norm": 1.0, "learning_rate": 1e-5, "contrastive": 1.9, "aux": 7.0},
@@ -16,26 +20,26 @@ HISTORY = [
 @pytest.fixture
 def drawn(monkeypatch):
     """The labels and lines of every picture, as they are when it is saved."""
-    seen, save = [], plt.Figure.savefig
+    seen, save = [], Figure.savefig
 
     def watched(self, path, **options):
         seen.append({axis.get_ylabel(): {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
                      for axis in self.axes})  # fmt: skip
         return save(self, path, **options)
 
-    monkeypatch.setattr(plt.Figure, "savefig", watched)
+    monkeypatch.setattr(Figure, "savefig", watched)
     return seen
 
 
-def test_a_series_has_the_steps_and_values_of_one_name():
-    assert series(HISTORY) == {
+def test_a_curve_has_the_steps_and_values_of_one_name():
+    assert logged(HISTORY) == {
         "contrastive": ([25, 50], [1.9, 0.9]),
         "aux": ([25, 50], [7.0, 6.0]),
         "eval_stsb_spearman": ([50], [71.5]),
         "eval_uniformity": ([50], [-1.5]),
         "eval_mean_cosine": ([50], [0.3]),
     }
-    assert series([]) == {}
+    assert logged([]) == {}
 
 
 def test_a_picture_is_written(tmp_path, drawn):
@@ -49,7 +53,6 @@ def test_a_picture_is_written(tmp_path, drawn):
     assert terms == {"contrastive": [[25, 1.9], [50, 0.9]], "aux": [[25, 7.0], [50, 6.0]]}
     assert scores == {"eval_stsb_spearman": [[50, 71.5]]}
     assert spread == {"eval_uniformity": [[50, -1.5]], "eval_mean_cosine": [[50, 0.3]]}
-    assert plt.get_fignums() == [], "the figure is closed"
 
 
 def test_panels_without_anything_to_show_are_left_out(tmp_path, drawn):
@@ -68,3 +71,37 @@ def test_a_run_that_logged_nothing_has_no_picture(tmp_path, drawn):
         draw(history, tmp_path / "curves.png")
     assert drawn == []
     assert list(tmp_path.iterdir()) == []
+
+
+def losses(step, own, other, **more):
+    return {"step": step, "eval_aux_mlm": own, "eval_aux_mlm_shuffled_cls": other, **more}
+
+
+READING = [{"step": 5, "loss": 9.0, "aux_mlm": 6.0}, losses(10, 6.0, 6.1, tokens=1000),
+           losses(20, 5.5, 6.0, tokens=2000), losses(30, 5.0, 6.0, tokens=3000)]  # fmt: skip
+
+
+def test_the_gap_is_what_a_neighbours_vector_costs():
+    assert [one.gap for one in auxiliary_losses(READING)] == pytest.approx([0.1, 0.5, 1.0])
+    steps, values = logged(READING)[GAP]
+    assert steps == [10, 20, 30] and values == pytest.approx([0.1, 0.5, 1.0])
+    assert GAP not in logged([{"step": 1, "contrastive": 1.0}])
+
+
+def test_the_gap_has_a_panel(tmp_path, drawn):
+    draw(READING, tmp_path / "curves.png")
+    (picture,) = drawn
+    assert picture["neighbour's less own [CLS], nats"][GAP] == [[10, pytest.approx(0.1)], [20, 0.5], [30, 1.0]]
+
+
+def test_an_incomplete_log_raises_nothing():
+    assert auxiliary_losses([{"step": 1, "eval_aux_mlm_shuffled_cls": 6.0}]) == []
+    assert "hardly reads" in in_words([losses(10, math.nan, 6.0)])
+
+
+def test_words_say_whether_and_since_when_the_vector_is_read():
+    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in in_words(READING)
+    assert in_words(READING).endswith("clearly from step 20 (2,000 tokens) on")
+    assert "hardly reads the sentence vector" in in_words(READING[:2])
+    assert in_words([losses(10, 5.0, 6.0)]).endswith("clearly from step 10 on"), "older logs have no tokens"
+    assert in_words(READING[:1]) is None

@@ -1,4 +1,4 @@
-"""Sentences and their vectors inside a page: 16 or 8 bits a component, so that a few thousand can be searched there."""
+"""The vectors that the neighbour search carries: 16 or 8 bits per component, for a few thousand sentences."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BUDGET = 8_000_000  # characters of all runs' vectors in base64, which keeps the
 
 @dataclass(frozen=True)
 class Packed:
-    """One run's vectors for the page.
+    """One run's vectors, rounded.
 
     Attributes:
-        label: the run.
+        label: the run's name.
         number: of the run on the page, which gives its colour.
-        rows: each vector over its largest component, x 32767 or 127, rounded, (N, D) int16 or int8. The scale of a
-            row is no part of a cosine, so none is kept.
+        rows: each vector over its largest component, times 32767 or 127, rounded, (N, D) int16 or int8. The scale of a
+            row does not change a cosine, so none is kept.
         error: the largest difference that the rounding makes to the cosine of two of the sentences.
     """
 
@@ -34,7 +34,7 @@ class Packed:
 
     @property
     def bits(self) -> int:
-        """Of a component."""
+        """Bits per component."""
         return 8 * self.rows.itemsize
 
     def content(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Packed:
 
 
 def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Packed:
-    """Vectors, (N, D), as the page holds them; a zero vector stays zero, and its cosines 0."""
+    """Round vectors, (N, D); a zero vector stays zero, and its cosines 0."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     most = float(2 ** (bits - 1) - 1)
     scaled = np.divide(most * vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
@@ -55,14 +55,14 @@ def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Packed:
 
 def _error(vectors: np.ndarray, rows: np.ndarray) -> float:
     exact, rounded, worst = unit(vectors), unit(rows), 0.0
-    for start in range(0, len(rows), 512):  # of the matrix of cosines at a time
+    for start in range(0, len(rows), 512):  # rows of the matrix of cosines at a time
         part = slice(start, start + 512)
         worst = max(worst, float(np.abs(exact[part] @ exact.T - rounded[part] @ rounded.T).max()))
     return worst
 
 
 def affordable(widths: Sequence[int], sentences: int) -> tuple[int, int]:
-    """How many bits a component may have, and how many sentences fit, for runs with vectors of these widths.
+    """Bits per component, and how many sentences fit, for runs with vectors of these widths.
 
     16 bits where all sentences fit with them, else 8, and then as many sentences as fit.
     """

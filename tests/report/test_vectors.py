@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from report.collection import BUDGET, affordable, pack
+from report.vectors import BUDGET, affordable, pack
 
 
 def loop(rows):
