@@ -1,1 +1,1 @@
-"""What a run looks like to a person."""
+"""The report: what a run is, how it trained, and how it scores, for people to read."""

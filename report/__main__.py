@@ -1,4 +1,4 @@
-"""`python -m report RUN [RUN ...]`: one HTML file that shows runs side by side, and needs no network to be read."""
+"""`python -m report RUN [RUN ...]`: one HTML file that shows runs side by side and needs no network."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def parser() -> Parser:
         description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
         "geometry of the vectors, and nearest neighbours that can be searched by typing.\n\n"
         "The file holds sentences and their vectors: those of --sentences, of --dev_file, or of STS-B in --data_dir.\n"
-        "Whoever publishes it publishes these texts; see to it that their terms allow that.",
+        "Publishing it publishes these texts; check that their terms allow that.",
         epilog="examples:\n"
         "  python -m report runs/infocse\n"
         "  python -m report SimCSE=runs/simcse InfoCSE=runs/infocse --output runs/both.html\n"
         "  python -m report runs/infocse --sentences my_sentences.txt --dev_file my_pairs.tsv",
     )
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN",
-                   help="run folder; NAME is for the page (default: the end of the path)")  # fmt: skip
+                   help="run folder; NAME is what the page calls it (default: the end of the path)")  # fmt: skip
     p.add_argument("--output", default="report.html", help="the file to write (default: report.html)")
     p.add_argument("--sentences", metavar="FILE",
-                   help=f"a sentence a line, to search and for the spectrum; the first {LIMIT:,} distinct ones are "
-                   "taken (default: those of the pairs)")  # fmt: skip
+                   help=f"one sentence per line, to search and for the spectrum; the first {LIMIT:,} distinct ones "
+                   "are used (default: those of the pairs)")  # fmt: skip
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
     p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
     p.add_argument("--scores", default="scores.json", metavar="NAME",

@@ -94,16 +94,16 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
 
 
 def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
-    """Every analysis that the texts allow, and the vectors of the sentences to search.
+    """Make every analysis that the texts allow, and encode the sentences to search.
 
     Args:
-        encoders: run number -> its label and its encoder.
+        encoders: run number -> label and encoder.
         texts: what they encode.
     """
     results: dict[str, dict[int, dict[str, Any]]] = {}
     remembered = {number: Remembered(encode) for number, (_, encode) in encoders.items()}
     for name, analysis in ANALYSES.items():
-        if texts.material and possible(analysis, texts.material):
+        if texts.material and _possible(analysis, texts.material):
             for number, encode in remembered.items():
                 results.setdefault(name, {})[number] = analysis.measure(Subject(encode), texts.material)
     if len(texts.searched) < 2 or not remembered:
@@ -114,8 +114,8 @@ def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measur
     return Measured(results, texts.searched[:count], packed)
 
 
-def possible(analysis: Analysis, material: Material) -> bool:
-    """Whether the material has what the analysis needs: scored pairs, and a positive among them for the alignment."""
+def _possible(analysis: Analysis, material: Material) -> bool:
+    """Whether the material has what the analysis needs: scored pairs, and for the alignment a positive one."""
     if not analysis.needs_pairs:
         return True
     pairs = material.pairs

@@ -1,7 +1,7 @@
 """Scores of several runs side by side, each with its 95 % interval over the test examples, and the best of each row.
 
 The intervals are the bootstrap of `python -m eval.compare`, with its draws: every run is resampled at the same
-examples, so the differences of two runs' resampled figures are its paired bootstrap.
+examples, so the differences of two runs' resampled scores are its paired bootstrap.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BEST, TIED = "best", "≈ best"
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure x 100.
+    """One score x 100.
 
     Attributes:
-        value: the figure.
+        value: the score.
         interval: 95 % over the test examples; None without the examples' values.
-        mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to that holds 0.
+        mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to it contains 0.
     """
 
     value: float
@@ -53,13 +53,13 @@ def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int 
 
 
 def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
-    """The resampled figures of every key that has examples; an average is taken over one draw of every task."""
+    """The resampled scores of every key that has examples; an average is taken over one draw of every task."""
     if run.scores is None:
         return {}
     found: dict[Key, np.ndarray] = {}
     for key in run.scores.headline:
         items = run.items.get(key[:3])
-        # an items file of another scoring says nothing about this row
+        # values of another scoring say nothing about this row
         if items and abs(figure_of_all(items) - run.scores.scores[key].mean) <= TOLERANCE:
             found[key] = resampled_figures(items, resamples, draws_of(key, seed))
     for key in run.scores.headline:
@@ -75,14 +75,14 @@ def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) ->
     best = int(np.argmax(values))
     comparable = _comparable(key, [run for run, score in zip(runs, scores, strict=True) if score])
     cells: list[Cell | None] = []
-    for number, (score, figures) in enumerate(zip(scores, drawn, strict=True)):
+    for number, (score, resampled) in enumerate(zip(scores, drawn, strict=True)):
         if score is None:
             cells.append(None)
             continue
         mark = ""
         if comparable and np.isfinite(values).sum() > 1:
-            mark = BEST if number == best else TIED if _tied(drawn[best], figures) else ""
-        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark))
+            mark = BEST if number == best else TIED if _tied(drawn[best], resampled) else ""
+        cells.append(Cell(score.mean, None if resampled is None else percentile(resampled), mark))
     return Row(key, cells, comparable)
 
 
@@ -91,7 +91,7 @@ def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:
 
 
 def _comparable(key: Key, runs: Sequence[RunFolder]) -> bool:
-    """Whether the figures of a row rest on the same examples, as far as files can tell."""
+    """Whether the scores of a row rest on the same examples, as far as the files can tell."""
     if key.task == AVERAGE:
         sets = {run.scores.averaged[key[1:]] for run in runs}
         tasks = [Key(task, *key[1:]) for task in next(iter(sets))]
