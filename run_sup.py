@@ -1,4 +1,4 @@
-"""Train a sentence encoder on labelled pairs: SBERT-NLI and ConSERT's supervised settings (models/supervised).
+"""Train a sentence encoder on labelled pairs: SBERT-NLI and ConSERT's supervised settings.
 
     python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from common.errors import run_command
-from training.sentence_run import main_of
+from training.sentence_run import train
 from training.stopping import stoppable
 
 
@@ -19,7 +19,7 @@ from training.stopping import stoppable
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv
-    main_of("run_sup.py", "nli", argv, __doc__)
+    train(argv, __doc__, labels=True, default="nli")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train a sentence encoder on unlabelled text: InfoCSE (stage 2), SimCSE and every method of models/objectives.
+"""Train a sentence encoder on unlabelled text: InfoCSE (stage 2), SimCSE and the other methods of models/objectives.
 
     python run_unsup.py --config configs/infocse-bert-base.yaml [--any_flag value ...]
     accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --config ...
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from common.errors import run_command
-from training.sentence_run import main_of
+from training.sentence_run import train
 from training.stopping import stoppable
 
 
@@ -20,7 +20,7 @@ from training.stopping import stoppable
 def main(argv: list[str] | None = None) -> None:
     """Parse, build, train, export, score."""
     argv = sys.argv[1:] if argv is None else argv
-    main_of("run_unsup.py", "infocse", argv, __doc__)
+    train(argv, __doc__, labels=False, default="infocse")
 
 
 if __name__ == "__main__":

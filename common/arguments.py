@@ -16,10 +16,7 @@ class ModelArguments:
 
     method: str | None = field(
         default=None,
-        metadata={
-            "help": "a file of models/objectives (run_unsup.py) or models/supervised (run_sup.py); --help shows "
-            "the flags of the one it is given with"
-        },
+        metadata={"help": "a file of models/objectives; --help shows the flags of the one it is given with"},
     )
     model_name_or_path: str | None = field(
         default=None, metadata={"help": "checkpoint to start from: a folder, a run of stage 1, or a hub id"}

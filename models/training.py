@@ -59,27 +59,14 @@ class EncoderForTraining(PreTrainedModel):
         """The projection head: the encoder's own where it keeps one."""
         return self.encoder.head if self.encoder.head is not None else self.projection
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        masked_input_ids: Tensor | None = None,
-        masked_labels: Tensor | None = None,
-        rtd_input_ids: Tensor | None = None,
-        rtd_labels: Tensor | None = None,
-        rtd_uniforms: Tensor | None = None,
-        dropout_rates: Tensor | None = None,
-        positions: Tensor | None = None,
-        kept: Tensor | None = None,
-        labels: Tensor | None = None,
-    ) -> TrainingOutput:
-        """One training step's loss; shapes as in `models.objectives.base.Batch`."""
-        twins = (masked_input_ids, masked_labels, rtd_input_ids, rtd_labels, rtd_uniforms)
-        batch = Batch(input_ids, attention_mask, *twins, dropout_rates, positions, kept, labels)
+    def forward(self, **inputs: Tensor) -> TrainingOutput:
+        """One training step's loss; the inputs are those of `Batch.of`."""
+        batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         self.project(encoded)
-        loss, values = torch.zeros((), device=input_ids.device), {}
-        with recomputing(input_ids.device):
+        device = batch.input_ids.device
+        loss, values = torch.zeros((), device=device), {}
+        with recomputing(device):
             for objective in self.objectives:
                 for name, term in objective(encoded, batch).items():
                     loss = loss + term.weight * term.value
@@ -114,7 +101,7 @@ class EncoderForTraining(PreTrainedModel):
         """Diagnostics on one batch in evaluation mode: spread of the vectors and what the objectives add."""
         was_training = self.training
         self.eval()
-        batch = Batch(**inputs)
+        batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         seen = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
         for objective in self.objectives:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -32,10 +31,6 @@ CONFIGS = ROOT / "configs"
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")
 
 
-def _module(method: str | None) -> ModuleType:
-    return load_method(script_of(method), method)
-
-
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
     """The checkpoints a configuration starts from, as flags; those it names itself stay where nothing is given.
 
@@ -48,7 +43,7 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
     """
     own = read_config(str(config))
     effective = own | dict(overrides)
-    known = {f.name for f in fields(_module(effective.get("method")).Arguments)}
+    known = {f.name for f in fields(load_method(effective.get("method")).arguments)}
     has_head = "aux_init" in known and effective.get("aux_init", "checkpoint") == "checkpoint"
     start = stage_one if has_head else model
     flags = {"model_name_or_path": start} if start else {}

@@ -7,14 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.arguments import ModelArguments
 from common.command_line import parse, peek
 from common.errors import BadInput, CheckpointRefused
 from common.files import find_files
 from data.reader import content_hash
 from training.lifecycle import Run
 from training.provenance import contents
-from training.registry import SCRIPTS, load_method, script_of
+from training.registry import argument_groups, load_method, script_of
 from training.run_arguments import RunArguments
 
 
@@ -27,9 +26,8 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
         CheckpointRefused: the run has other settings, or what it read has changed since.
     """
     name = peek(argv, "method")
-    script = script_of(name)
-    groups = parse(argv, (ModelArguments, load_method(script, name).Arguments, SCRIPTS[script][1], RunArguments), "")
-    old, new = dict(record["trajectory"]), Run(script, argv, groups, {}).trajectory
+    groups = parse(argv, argument_groups(load_method(name)), "")
+    old, new = dict(record["trajectory"]), Run(script_of(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # a run of another machine is a run all the same
     changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
     changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))

@@ -7,11 +7,10 @@ import yaml
 
 from common.arguments import (
     DataArguments,
-    ModelArguments,
     PretrainArguments,
 )
 from common.command_line import parse, peek, read_config
-from training.registry import SCRIPTS, load_method, script_of
+from training.registry import argument_groups, load_method
 from training.run_arguments import RunArguments
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -49,9 +48,8 @@ def parsed(name):
     if name.startswith("aux-"):
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
     else:
-        name = peek(argv, "method")
-        method, data = load_method(script_of(name), name), SCRIPTS[script_of(name)][1]
-        groups = parse(argv, (ModelArguments, method.Arguments, data, RunArguments), "")
+        method = load_method(peek(argv, "method"))
+        groups = parse(argv, argument_groups(method), "")
         method.views(groups[1])
     return {key: value for group in groups for key, value in vars(group).items()}
 

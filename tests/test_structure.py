@@ -15,7 +15,6 @@ FOLDERS = [
     "export",
     "models",
     "models/objectives",
-    "models/supervised",
     "report",
 ]
 FOLDERS += ["tables", "training", "eval"]

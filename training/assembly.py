@@ -25,6 +25,7 @@ from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, usable_length
+from models.objectives.base import Method
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.training import EncoderForTraining
@@ -38,7 +39,9 @@ from training.trainer import EmbeddingTrainer
 logger = logging.getLogger(__name__)
 
 
-def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False) -> EncoderForTraining:
+def build_model(
+    method: Method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False
+) -> EncoderForTraining:
     """Encoder, projection head and objectives from a checkpoint; with `bf16`, what never learns is held in it."""
     source = model_args.model_name_or_path
     config = load_config(source)
@@ -54,6 +57,8 @@ def build_model(method, method_args, model_args: ModelArguments, tokenizer, bf16
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
+    if projection is not None and not method.projects:
+        raise BadInput(f"--method {method.name} reads no projection head: give --projection none")
     objectives = method.build(method_args, encoder, projection, source)
     for objective in objectives if bf16 else []:
         objective.hold_frozen(torch.bfloat16)
@@ -111,25 +116,17 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     run.finish(trainer, facts)
 
 
-def make_collator(method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int) -> Collator:
+def make_collator(
+    method: Method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int
+) -> Collator:
     """The method's views of the text; rows of several sentences show one sentence a view."""
     longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
-    views = method.views(method_args)
+    views = method.views_of_rows(method_args, corpus.columns)
     if any(view.perturb for view in views):
         model.encoder.check_perturbation()
-    if corpus.labels is None and corpus.columns > len(views):
-        made = method.masking(method_args) or any(view.edit or view.perturb for view in views)
-        most = len(views) if made else max(len(views), getattr(method, "COLUMNS", 1))
-        if corpus.columns > most:
-            raise BadInput(f"--columns {corpus.columns}: this method reads {most} of a row, with these flags")
-        views = views[:1] * corpus.columns
-    if getattr(method_args, "hard_negative_weight", 0) and corpus.columns < 3:
-        raise BadInput(
-            "--hard_negative_weight: hard negatives are the third of --columns 3, with a method that reads it"
-        )
-    if corpus.labels is None and corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
+    if corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)

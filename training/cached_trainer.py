@@ -28,7 +28,7 @@ class CachedTrainer(EmbeddingTrainer):
         model.train()
         self.optimizer.train()
         inputs = self._prepare_inputs(inputs)
-        batch = Batch(**inputs)
+        batch = Batch.of(**inputs)
         scale = 1 / self.current_gradient_accumulation_steps
         output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
         self.count_terms(output.terms, inputs)

@@ -1,16 +1,16 @@
-"""Which methods there are, and which script trains each: a method is a file in the script's folder."""
+"""Which methods there are, and which script trains each. A method is a file of `models/objectives`."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from dataclasses import fields
-from types import ModuleType
 
 import models.objectives
-import models.supervised
-from common.arguments import ScoredArguments, SentenceArguments
+from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput
+from models.objectives.base import Method
+from training.run_arguments import RunArguments
 
 OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_repositories.md has them
     "temp": "--temperature",
@@ -24,36 +24,44 @@ OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_reposito
     "masking_ratio": "--rtd_mask_rate",
     "evaluation_strategy": "--eval_strategy",
 }
-SCRIPTS = {  # where each script finds its methods, and what it asks of its data
-    "run_unsup.py": (models.objectives, SentenceArguments),
-    "run_sup.py": (models.supervised, ScoredArguments),
-}
+SCRIPTS = {False: "run_unsup.py", True: "run_sup.py"}  # by whether the method needs labels
 
 
-def method_names(script: str) -> list[str]:
-    """The methods of a script."""
-    return [module.name for module in pkgutil.iter_modules(SCRIPTS[script][0].__path__) if module.name != "base"]
+def method_names(labels: bool | None = None) -> list[str]:
+    """All methods; with `labels`, only those that train on labelled pairs, or only those that do not."""
+    names = [file.name for file in pkgutil.iter_modules(models.objectives.__path__) if file.name != "base"]
+    return names if labels is None else [name for name in names if load_method(name).labels == labels]
 
 
-def script_of(method: str | None) -> str:
-    """The script that trains a method; run_unsup.py, which says what it knows, for an unknown one."""
-    return next((script for script in SCRIPTS if method in method_names(script)), "run_unsup.py")
-
-
-def load_method(script: str, name: str | None) -> ModuleType:
-    """The module of a script's method; BadInput with the known ones otherwise."""
-    known = method_names(script)
+def load_method(name: str | None, labels: bool | None = None) -> Method:
+    """The method of that name; BadInput for an unknown one and, with `labels`, for one of the other script."""
     if name is None:
-        raise BadInput(f"--method is missing: choose one of {', '.join(known)}, or a --config that names one")
-    if name not in known:
-        raise BadInput(f"--method {name}: choose one of {', '.join(known)} (or a --config that names one)")
-    return importlib.import_module(f"{SCRIPTS[script][0].__name__}.{name}")
+        known = ", ".join(method_names(labels))
+        raise BadInput(f"--method is missing: choose one of {known}, or a --config that names one")
+    if name not in method_names():
+        known = ", ".join(method_names(labels))
+        raise BadInput(f"--method {name}: choose one of {known} (or a --config that names one)")
+    method = importlib.import_module(f"models.objectives.{name}").METHOD
+    if labels not in (None, method.labels):
+        known = ", ".join(method_names(labels))
+        raise BadInput(f"--method {name}: {SCRIPTS[method.labels]} trains it; here choose one of {known}")
+    return method
+
+
+def script_of(name: str | None) -> str:
+    """The script that trains a method; run_unsup.py, which lists what it knows, for an unknown one."""
+    return SCRIPTS[name in method_names() and load_method(name).labels]
+
+
+def argument_groups(method: Method) -> tuple[type, ...]:
+    """The dataclasses whose fields are the flags of a run: model, method, data and training."""
+    data = ScoredArguments if method.labels else SentenceArguments
+    return ModelArguments, method.arguments, data, RunArguments
 
 
 def hint(flag: str) -> str:
     """What is known of a flag that the chosen method does not have: other methods do, or it has another name here."""
     if flag in OLD_NAMES:
         return f"here it is {OLD_NAMES[flag]} (docs/from_the_old_repositories.md)"
-    every = [(script, name) for script in SCRIPTS for name in method_names(script)]
-    having = [name for script, name in every if flag in {f.name for f in fields(load_method(script, name).Arguments)}]
+    having = [name for name in method_names() if flag in {f.name for f in fields(load_method(name).arguments)}]
     return f"a flag of --method {', '.join(having)}" if having else ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from itertools import compress, repeat
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from transformers import set_seed
 
-from common.arguments import ModelArguments, ScoredArguments
+from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import find_files
@@ -19,11 +18,12 @@ from data.corpus import Corpus, Sample, load_corpus
 from data.duplicates import false_negatives
 from data.labelled import reader_of
 from models.loading import load_tokenizer
+from models.objectives.base import Method
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from training.lifecycle import Run
 from training.plan import dry_run, plan
 from training.provenance import contents, digest, weights_hash
-from training.registry import SCRIPTS, hint, load_method
+from training.registry import SCRIPTS, argument_groups, hint, load_method
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -33,19 +33,24 @@ _LOOKED_AT = 100_000  # rows whose lengths the plan counts
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
-def main_of(script: str, default: str, argv: Sequence[str], description: str) -> None:
-    """The command of a training script: its method's flags, then the run; of `default` where --help names no method."""
+def train(argv: Sequence[str], description: str, labels: bool, default: str) -> None:
+    """The command of a training script: parse the flags of its method, build, train, export, score.
+
+    Args:
+        argv: the script's arguments.
+        description: what --help says of the script.
+        labels: whether it trains the methods that need labelled pairs, or the others.
+        default: the method whose flags --help shows where none is named.
+    """
     name = peek(argv, "method") or (default if {"-h", "--help"} & {*argv} else None)
-    method = load_method(script, name)
-    groups = parse(argv, (ModelArguments, method.Arguments, SCRIPTS[script][1], RunArguments), description, hint)
+    method = load_method(name, labels)
+    groups = parse(argv, argument_groups(method), description, hint)
     model_args, _, data_args, args = groups
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
-    columns = getattr(data_args, "columns", None)
-    if columns is not None and not 1 <= columns <= 3:
-        raise BadInput(f"--columns {columns}: from 1 to 3")
+    columns = None if method.labels else sentences_a_row(data_args)
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
         corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir, sample)
@@ -56,7 +61,7 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
         "dev_pairs": dev and digest([dev[0], vars(dev[1])]),
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
-    run = Run(script, argv, groups, identity, files)
+    run = Run(SCRIPTS[labels], argv, groups, identity, files)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -71,7 +76,14 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
             trainer.accelerator.wait_for_everyone()
 
 
-def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) -> tuple[EmbeddingTrainer, str]:
+def sentences_a_row(data_args: SentenceArguments) -> int:
+    """`--columns`; BadInput outside 1 to 3."""
+    if not 1 <= data_args.columns <= 3:
+        raise BadInput(f"--columns {data_args.columns}: from 1 to 3")
+    return data_args.columns
+
+
+def build(method: Method, groups: Groups, tokenizer, corpus: Corpus, dev) -> tuple[EmbeddingTrainer, str]:
     """Model, collator and Trainer of a method, and the plan in words."""
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)

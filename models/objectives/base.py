@@ -1,25 +1,48 @@
-"""What every objective gets and gives."""
+"""What a method is, and what every objective gets and gives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
+from common.views import IGNORED, Masking, View
 from models.contrast import NO_NEGATIVES
+
+if TYPE_CHECKING:
+    from models.encoder import SentenceEncoder
+
+
+class Twin(NamedTuple):
+    """Masked copies of some views, as one `Masking` of the method makes them.
+
+    Attributes:
+        input_ids: the ids with masks, (number of masked views, B, L).
+        labels: the original ids where a token is masked, IGNORED elsewhere, of the same shape.
+        uniforms: numbers in [0, 1), of the same shape; None where the masking draws none.
+    """
+
+    input_ids: Tensor
+    labels: Tensor
+    uniforms: Tensor | None = None
+
+    @property
+    def count(self) -> Tensor:
+        """How many tokens carry a label, ()."""
+        return (self.labels != IGNORED).sum()
 
 
 @dataclass
 class Batch:
-    """A batch as the collator made it; None where the method asks for no such thing.
+    """A batch of the collator; None where the method asks for no such thing.
 
     Attributes:
         input_ids, attention_mask: (V, B, L).
-        masked_input_ids, masked_labels: twins for masked language models, (number of masked views, B, L).
-        rtd_input_ids, rtd_labels, rtd_uniforms: twins for replaced token detection, likewise.
+        twins: the masked copies, by the name of their `Masking`.
         dropout_rates: (V, B, 1), or one for each of the backbone's O dropout operations, (V, B, O); NaN keeps its own.
         positions, kept: changed embeddings, (V, B, L) and (V, B, L, H), see `views.Perturbed`.
         labels: classes of the rows, (1, B).
@@ -27,23 +50,35 @@ class Batch:
 
     input_ids: Tensor
     attention_mask: Tensor
-    masked_input_ids: Tensor | None = None
-    masked_labels: Tensor | None = None
-    rtd_input_ids: Tensor | None = None
-    rtd_labels: Tensor | None = None
-    rtd_uniforms: Tensor | None = None
+    twins: dict[str, Twin] = field(default_factory=dict)
     dropout_rates: Tensor | None = None
     positions: Tensor | None = None
     kept: Tensor | None = None
     labels: Tensor | None = None
 
+    @classmethod
+    def of(cls, **inputs: Tensor) -> Batch:
+        """From the collator's flat names, in which a twin is `NAME_input_ids`, `NAME_labels`, `NAME_uniforms`."""
+        names = [name.removesuffix("_labels") for name in inputs if name.endswith("_labels")]
+        twins = {
+            name: Twin(*(inputs.pop(f"{name}_{part}") for part in Twin._fields if f"{name}_{part}" in inputs))
+            for name in names
+        }
+        return cls(twins=twins, **inputs)
+
     def split(self, size: int | None) -> list[Batch]:
         """The same sentences in chunks of at most `size`; None: in one."""
-        values = [getattr(self, field.name) for field in fields(self)]
         count = self.input_ids.shape[1]
-        size = size or count
-        cuts = range(0, count, size)
-        return [Batch(*(None if v is None else v[:, cut : cut + size] for v in values)) for cut in cuts]
+        return [self._rows(slice(cut, cut + (size or count))) for cut in range(0, count, size or count)]
+
+    def _rows(self, rows: slice) -> Batch:
+        twins = {name: Twin(*map(partial(_cut, rows=rows), twin)) for name, twin in self.twins.items()}
+        plain = {part.name: _cut(getattr(self, part.name), rows) for part in fields(self) if part.name != "twins"}
+        return Batch(twins=twins, **plain)
+
+
+def _cut(value: Tensor | None, rows: slice) -> Tensor | None:
+    return None if value is None else value[:, rows]
 
 
 @dataclass
@@ -120,7 +155,61 @@ class Objective(nn.Module):
         """Called once after every optimizer step."""
 
 
-def refuse_projection(projection: nn.Module | None, method: str) -> None:
-    """BadInput for a head that the method would leave aside."""
-    if projection is not None:
-        raise BadInput(f"{method} reads no projection head: give --projection none")
+class Method:
+    """A training method: its flags, what it asks of its data, and its objectives.
+
+    A file of `models/objectives` defines one subclass and ends with `METHOD = TheSubclass()`; the file's name is the
+    method's name. Nothing else lists the methods.
+
+    Attributes:
+        arguments: a dataclass, each field a flag.
+        labels: trains on labelled pairs (run_sup.py) rather than on text (run_unsup.py).
+        columns: sentences of a row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
+            negative).
+        projects: whether the loss can have a projection head in front of it.
+    """
+
+    arguments: type
+    labels = False
+    columns = 1
+    projects = True
+
+    @property
+    def name(self) -> str:
+        """What `--method` calls it."""
+        return type(self).__module__.rsplit(".", 1)[-1]
+
+    def views(self, args: Any) -> list[View]:
+        """The copies of a sentence."""
+        raise NotImplementedError
+
+    def masking(self, args: Any) -> tuple[Masking, ...]:
+        """The masked twins of the views, each under a name of its own; none by default."""
+        return ()
+
+    def views_of_rows(self, args: Any, columns: int) -> list[View]:
+        """The views of rows of `columns` sentences: the method's own, or every sentence of a row as it is.
+
+        Raises:
+            BadInput: the loss does not read so many.
+        """
+        views = self.views(args)
+        changed = self.masking(args) or any(view.edit or view.perturb for view in views)
+        most = len(views) if changed else max(len(views), self.columns)
+        if columns > most:
+            raise BadInput(f"--columns {columns}: this method reads {most} of a row, with these flags")
+        return views if columns <= len(views) else views[:1] * columns
+
+    def build(self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
+        """The objectives, with the networks, frozen copies and queues they own.
+
+        Args:
+            args: of type `arguments`.
+            encoder: what is trained.
+            projection: its head, None without one.
+            source: the checkpoint that the encoder came from.
+
+        Raises:
+            BadInput: the checkpoint or the flags do not fit the method.
+        """
+        raise NotImplementedError

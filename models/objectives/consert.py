@@ -10,13 +10,12 @@ from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.ranges import Positive, Rate, Weight
-from common.views import Masking, Perturbed, View
+from common.views import Perturbed, View
 from models.contrast import nt_xent
-from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
 CHANGES = get_args(Change)
@@ -70,16 +69,6 @@ def view(args: Arguments, change: Change) -> View:
     return View(perturb=partial(perturb, change=change, **rates))
 
 
-def views(args: Arguments) -> list[View]:
-    """The two copies."""
-    return [view(args, args.view_1), view(args, args.view_2)]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
-
-
 class NTXent(Objective):
     """Symmetric contrastive loss of two views (equation 1)."""
 
@@ -100,6 +89,18 @@ class NTXent(Objective):
         return Term(self.factor * nt_xent(first, second, self.temperature), self.weight)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """The contrastive loss alone."""
-    return [NTXent(args.temperature, args.contrastive_weight, args.directions)]
+class ConSERT(Method):
+    """NT-Xent between two changed copies."""
+
+    arguments = Arguments
+
+    def views(self, args: Arguments) -> list[View]:
+        """The two copies."""
+        return [view(args, args.view_1), view(args, args.view_2)]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """The contrastive loss alone."""
+        return [NTXent(args.temperature, args.contrastive_weight, args.directions)]
+
+
+METHOD = ConSERT()

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Count
-from common.views import Masking, View
+from common.views import View
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 
 @dataclass
@@ -38,16 +38,6 @@ class Arguments:
     _argument_group_name = "method"
 
     negatives: Count = field(default=7, metadata={"help": "K: pairs of different sentences for an equal one (paper)"})
-
-
-def views(args: Arguments) -> list[View]:
-    """One: dropout is no augmentation here, and is off in the official code."""
-    return [View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
@@ -107,7 +97,19 @@ class ContrastiveTension(Objective):
         return {"contrastive": Term(tension(first, second[partner], same), 1.0)}
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One objective, which owns the second encoder."""
-    refuse_projection(projection, "Contrastive Tension")
-    return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]
+class CT(Method):
+    """Two encoders; no projection head."""
+
+    arguments = Arguments
+    projects = False
+
+    def views(self, args: Arguments) -> list[View]:
+        """One: dropout is no augmentation here, and is off in the official code."""
+        return [View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One objective, which owns the second encoder."""
+        return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]
+
+
+METHOD = CT()

@@ -19,7 +19,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Share, Weight
-from common.views import IGNORED, Masking, View
+from common.views import IGNORED, Masking
 from models.auxiliary import backbone_of, family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
@@ -55,16 +55,6 @@ class Arguments(simcse.Arguments):
     pad_as_negative: bool = field(
         default=False, metadata={"help": "count padding as unreplaced tokens, as the published code did (its issue 25)"}
     )
-
-
-def views(args: Arguments) -> list[View]:
-    """Two equal views."""
-    return [View(), View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """A masked twin of both views for the generator."""
-    return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
 
 
 class ReplacedTokens(Objective):
@@ -134,12 +124,13 @@ class ReplacedTokens(Objective):
     def rewrite(self, batch: Batch) -> Tensor:
         """The generator's version of every sentence, (T, L): first token and padding stay."""
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        masked = batch.rtd_input_ids.flatten(0, 1)
-        uniforms = None if batch.rtd_uniforms is None else batch.rtd_uniforms.flatten(0, 1)
+        twin = batch.twins["rtd"]
+        masked = twin.input_ids.flatten(0, 1)
+        uniforms = None if twin.uniforms is None else twin.uniforms.flatten(0, 1)
         kept = mask == 0
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
-            kept |= batch.rtd_labels.flatten(0, 1) == IGNORED
+            kept |= twin.labels.flatten(0, 1) == IGNORED
         write = self._write_packed if self.generator_packed else self._write
         return torch.where(kept, ids, write(masked, mask, uniforms))
 
@@ -191,6 +182,18 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
     return ReplacedTokens(args, generator, encoder.backbone, encoder.packed)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """SimCSE's loss and the detection loss."""
-    return [*simcse.build(args, encoder, projection, source), detector(args, encoder, projection)]
+class DiffCSE(simcse.SimCSE):
+    """SimCSE and replaced token detection."""
+
+    arguments = Arguments
+
+    def masking(self, args: Arguments) -> tuple[Masking, ...]:
+        """A masked twin of both views for the generator."""
+        return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """SimCSE's loss and the detection loss."""
+        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection)]
+
+
+METHOD = DiffCSE()

@@ -14,9 +14,8 @@ from torch import nn
 
 from common.errors import BadInput
 from common.ranges import Count, Rate
-from common.views import Masking, View
+from common.views import View
 from models.contrast import info_nce
-from models.encoder import SentenceEncoder
 from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective, Term
 
@@ -71,17 +70,6 @@ def _below(count: int, rate: float, unit: str) -> int:
     return min(10, int(rate * (count + 2))) if unit == "subword" else min(10, count, max(2, int(rate * count)))
 
 
-def views(args: Arguments) -> list[View]:
-    """The sentence, and the sentence with repetitions."""
-    edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
-    return [View(), View(edit, words=args.repeat_unit == "word")]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
-
-
 class QueuedContrastive(Objective):
     """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
 
@@ -103,8 +91,21 @@ class QueuedContrastive(Objective):
         self.memory.keys.follow(encoder, projection)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One contrastive objective with a memory."""
-    if args.queue_head == "none":
-        raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
-    return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
+class ESimCSE(moco.MoCo):
+    """Repeated words and a momentum queue."""
+
+    arguments = Arguments
+
+    def views(self, args: Arguments) -> list[View]:
+        """The sentence, and the sentence with repetitions."""
+        edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
+        return [View(), View(edit, words=args.repeat_unit == "word")]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One contrastive objective with a memory."""
+        if args.queue_head == "none":
+            raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
+        return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
+
+
+METHOD = ESimCSE()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Count, Share, Weight
-from common.views import IGNORED, Masking, View
+from common.views import Masking
 from models import auxiliary
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
@@ -26,8 +26,6 @@ from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.packed import Packing, make_packable
 from models.vocabulary_loss import packed_token_loss
-
-COLUMNS = 3  # sentences of a row that are read: as SimCSE, without the auxiliary loss
 
 
 @dataclass
@@ -61,16 +59,9 @@ class Arguments(simcse.Arguments):
     )
 
 
-def views(args: Arguments) -> list[View]:
-    """Two equal views, as SimCSE."""
-    return [View(), View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """A masked twin of one or both views; none when its loss has no weight."""
-    if args.aux_weight == 0:
-        return ()
-    return (Masking(args.mask_rate, args.mask_recipe, views=(0, 1) if args.aux_views == "both" else (0,)),)
+def twinned(args: Arguments) -> tuple[int, ...]:
+    """The views that get a masked twin."""
+    return (0, 1) if args.aux_views == "both" else (0,)
 
 
 class AuxiliaryMLM(Objective):
@@ -123,7 +114,7 @@ class AuxiliaryMLM(Objective):
         return {"aux_mlm": Term(mean_over_tokens(total, count), self.weight)}
 
     def tokens(self, batch: Batch) -> Tensor:
-        return (batch.masked_labels != IGNORED).sum()
+        return batch.twins["masked"].count
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """The auxiliary loss, and the same when every sentence gets its neighbour's [CLS]: what the vector tells."""
@@ -135,11 +126,12 @@ class AuxiliaryMLM(Objective):
         return seen
 
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        cls, labels = cls.flatten(0, 1), batch.masked_labels.flatten(0, 1)  # (T, H), (T, L)
+        twin = batch.twins["masked"]
+        cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
         mask = batch.attention_mask[list(self.views)].flatten(0, 1)
         mask = Packing.of(mask) if self.packed else mask
         with torch.no_grad() if self.detach else nullcontext():
-            lower = self.lower(batch.masked_input_ids.flatten(0, 1), mask)  # (T, L, H), or (1, N, H) packed
+            lower = self.lower(twin.input_ids.flatten(0, 1), mask)  # (T, L, H), or (1, N, H) packed
         if self.packed:
             tokens, targets = mask.labelled(labels)
             states = mask.run(self.c_head, mask.with_first(lower, cls), tokens)
@@ -148,33 +140,17 @@ class AuxiliaryMLM(Objective):
         return auxiliary.masked_token_loss(self.output, states, labels)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """Contrastive and auxiliary objective; a term of weight 0 is not built.
-
-    Raises:
-        BadInput: no stage-1 head beside the checkpoint (unless `aux_init` says so), or one of another depth.
-    """
-    objectives: list[Objective] = []
-    if args.contrastive_weight:
-        objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
-    if args.aux_weight:
-        # With the encoder's configuration, so that the copies have the dropout of this run.
-        lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
-        if encoder.packed:
-            make_packable(lm)
-        backbone = auxiliary.backbone_of(lm)
-        lower = auxiliary.LowerLayers(backbone, args.skip_from)
-        head = _head(args, lm.config, backbone, source)
-        output = auxiliary.VocabularyHead(lm)
-        [twins] = masking(args)
-        objectives.append(
-            AuxiliaryMLM(
-                lower, head, output, args.aux_weight, args.aux_detach, args.aux_frozen_eval, twins.views, encoder.packed
-            )
-        )
-    if not objectives:
-        raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")
-    return objectives
+def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> AuxiliaryMLM:
+    # With the encoder's configuration, so that the copies have the dropout of this run.
+    lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
+    if encoder.packed:
+        make_packable(lm)
+    backbone = auxiliary.backbone_of(lm)
+    lower = auxiliary.LowerLayers(backbone, args.skip_from)
+    head = _head(args, lm.config, backbone, source)
+    output = auxiliary.VocabularyHead(lm)
+    how = args.aux_weight, args.aux_detach, args.aux_frozen_eval, twinned(args), encoder.packed
+    return AuxiliaryMLM(lower, head, output, *how)
 
 
 def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.ModuleList:
@@ -192,3 +168,33 @@ def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.Modul
             "stage 1 (run_pretrain_aux.py) first, or say --aux_init random or encoder_top"
         )
     return head
+
+
+class InfoCSE(simcse.SimCSE):
+    """SimCSE and the auxiliary language model."""
+
+    arguments = Arguments
+
+    def masking(self, args: Arguments) -> tuple[Masking, ...]:
+        """A masked twin of one or both views; none when its loss has no weight."""
+        if args.aux_weight == 0:
+            return ()
+        return (Masking(args.mask_rate, args.mask_recipe, views=twinned(args)),)
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """Contrastive and auxiliary objective; a term of weight 0 is not built.
+
+        Raises:
+            BadInput: no stage-1 head beside the checkpoint (unless `aux_init` says so), or one of another depth.
+        """
+        objectives: list[Objective] = []
+        if args.contrastive_weight:
+            objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
+        if args.aux_weight:
+            objectives.append(_auxiliary(args, encoder, source))
+        if not objectives:
+            raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")
+        return objectives
+
+
+METHOD = InfoCSE()

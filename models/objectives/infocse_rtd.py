@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
-
-from common.views import Masking, View
-from models.encoder import SentenceEncoder
+from common.views import Masking
 from models.objectives import diffcse, infocse
 from models.objectives.base import Objective
 
@@ -22,16 +19,18 @@ class Arguments(infocse.Arguments, diffcse.Arguments):
     """Both methods' options."""
 
 
-def views(args: Arguments) -> list[View]:
-    """Two equal views."""
-    return infocse.views(args)
+class InfoCSEWithRTD(infocse.InfoCSE):
+    """InfoCSE and DiffCSE's detection loss."""
+
+    arguments = Arguments
+
+    def masking(self, args: Arguments) -> tuple[Masking, ...]:
+        """A twin for the language model and one for the generator."""
+        return (*super().masking(args), *diffcse.METHOD.masking(args))
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """InfoCSE's objectives and the detection loss."""
+        return [*super().build(args, encoder, projection, source), diffcse.detector(args, encoder, projection)]
 
 
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """A twin for the language model and one for the generator."""
-    return (*infocse.masking(args), *diffcse.masking(args))
-
-
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """InfoCSE's objectives and the detection loss."""
-    return [*infocse.build(args, encoder, projection, source), diffcse.detector(args, encoder, projection)]
+METHOD = InfoCSEWithRTD()

@@ -22,11 +22,10 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Count
-from common.views import Masking, View
+from common.views import View
 from models.collectives import gather_with_gradient, local_rows, mean_over_tokens
 from models.contrast import NO_NEGATIVES
-from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Objective, Term, refuse_projection
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.pooling import masked_mean
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
@@ -42,16 +41,6 @@ class Arguments:
     activation: Literal["none", "relu"] = field(
         default="none", metadata={"help": "behind the convolutions: none (code) or relu (section 3.2)"}
     )
-
-
-def views(args: Arguments) -> list[View]:
-    """One: a sentence is compared with its own parts."""
-    return [View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 class LocalFeatures(nn.Module):
@@ -117,7 +106,19 @@ class MutualInformation(Objective):
         return {"information": Term(mean_over_tokens(total, mask.sum()), 1.0)}
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One objective, which owns the convolutions."""
-    refuse_projection(projection, "IS-BERT")
-    return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
+class ISBERT(Method):
+    """Mutual information of a sentence and its tokens; no projection head."""
+
+    arguments = Arguments
+    projects = False
+
+    def views(self, args: Arguments) -> list[View]:
+        """One: a sentence is compared with its own parts."""
+        return [View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One objective, which owns the convolutions."""
+        return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
+
+
+METHOD = ISBERT()

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from torch import nn
 
 from common.ranges import CountOrZero, Positive
-from common.views import MASK, Masking, View
+from common.views import MASK, View
 from models.contrast import nt_xent
-from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
 
@@ -47,16 +45,6 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
     return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
 
 
-def views(args: Arguments) -> list[View]:
-    """The sentence, and the sentence with a masked span."""
-    return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """No twins: the masked span is a view."""
-    return ()
-
-
 class BothWays(Objective):
     """NT-Xent of the two views (equation 1, with both views as anchors, as coded)."""
 
@@ -72,6 +60,18 @@ class BothWays(Objective):
         return {"contrastive": Term(nt_xent(first, second, self.temperature), 1.0)}
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One contrastive objective."""
-    return [BothWays(args.temperature)]
+class MirrorBERT(Method):
+    """NT-Xent of a sentence and its copy with a masked span."""
+
+    arguments = Arguments
+
+    def views(self, args: Arguments) -> list[View]:
+        """The sentence, and the sentence with a masked span."""
+        return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One contrastive objective."""
+        return [BothWays(args.temperature)]
+
+
+METHOD = MirrorBERT()

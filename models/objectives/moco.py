@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from common.ranges import Count, Rate
-from common.views import Masking, View
+from common.views import View
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
@@ -26,8 +26,6 @@ from models.momentum import MomentumEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.queue import VectorQueue
-
-COLUMNS = 2  # sentences of a row that are read: a sentence and its positive
 
 
 @dataclass
@@ -47,16 +45,6 @@ class Arguments(simcse.Arguments):
         metadata={"help": "head that projects the keys: its own moving average, the trained one, or none, when "
                   "pooled vectors are contrasted"},
     )  # fmt: skip
-
-
-def views(args: Arguments) -> list[View]:
-    """One: query and key are the same sentence, in two encoders."""
-    return [View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 class Memory(nn.Module):
@@ -102,6 +90,19 @@ class MomentumContrast(Objective):
         self.memory.keys.follow(encoder, projection)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One contrastive objective with a memory."""
-    return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
+class MoCo(simcse.SimCSE):
+    """Momentum contrast; a row's second sentence is the positive."""
+
+    arguments = Arguments
+    columns = 2
+
+    def views(self, args: Arguments) -> list[View]:
+        """One: query and key are the same sentence, in two encoders."""
+        return [View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One contrastive objective with a memory."""
+        return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
+
+
+METHOD = MoCo()

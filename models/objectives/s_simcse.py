@@ -14,16 +14,12 @@ from typing import Literal
 
 import numpy as np
 from scipy.stats import beta
-from torch import nn
 
 from common.errors import BadInput
 from common.ranges import Positive, Rate
-from common.views import Masking, Rates, View
-from models.encoder import SentenceEncoder
+from common.views import Rates, View
 from models.objectives import simcse
 from models.objectives.base import Objective
-
-COLUMNS = 3  # sentences of a row that are read: as SimCSE
 
 
 @dataclass
@@ -54,20 +50,22 @@ def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
     return args.rate_low + share * (args.rate_high - args.rate_low)
 
 
-def views(args: Arguments) -> list[View]:
-    """Two views, each with rates of its own."""
-    if args.rate_low > args.rate_high:
-        raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
-    rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
-    return [View(dropout=rates) for _ in range(2)]
+class SSimCSE(simcse.SimCSE):
+    """SimCSE with sampled dropout rates."""
+
+    arguments = Arguments
+
+    def views(self, args: Arguments) -> list[View]:
+        """Two views, each with rates of its own."""
+        if args.rate_low > args.rate_high:
+            raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
+        rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
+        return [View(dropout=rates) for _ in range(2)]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """SimCSE's loss on an encoder whose dropout takes its rates from the batch."""
+        encoder.sample_dropout()
+        return super().build(args, encoder, projection, source)
 
 
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
-
-
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """SimCSE's loss on an encoder whose dropout takes its rates from the batch."""
-    encoder.sample_dropout()
-    return simcse.build(args, encoder, projection, source)
+METHOD = SSimCSE()

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Positive, Weight
-from common.views import Masking, View
+from common.views import View
 from models.collectives import gather_with_gradient
 from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 
 @dataclass
@@ -43,16 +43,6 @@ class Arguments:
         default=0.1, metadata={"help": "lambda of the squared distance of the weights from the start (code)"}
     )
     freeze_embeddings: bool = field(default=True, metadata={"help": "the embeddings are not trained, as coded"})
-
-
-def views(args: Arguments) -> list[View]:
-    """One: the frozen copy takes the place of a second view."""
-    return [View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
@@ -121,15 +111,27 @@ class SelfGuided(Objective):
         return everyone.unflatten(0, (-1, shape[0])).flatten(1, 2)
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One objective, which owns the frozen copy.
+class SGOPT(Method):
+    """Self-guided contrast."""
 
-    Raises:
-        BadInput: a backbone whose embeddings cannot be told from the rest.
-    """
-    start = copy.deepcopy(encoder)
-    if args.freeze_embeddings:
-        if not hasattr(encoder.backbone, "embeddings"):
-            raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; say false")
-        encoder.backbone.embeddings.requires_grad_(False)
-    return [SelfGuided(args, start)]
+    arguments = Arguments
+
+    def views(self, args: Arguments) -> list[View]:
+        """One: the frozen copy takes the place of a second view."""
+        return [View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One objective, which owns the frozen copy.
+
+        Raises:
+            BadInput: a backbone whose embeddings cannot be told from the rest.
+        """
+        start = copy.deepcopy(encoder)
+        if args.freeze_embeddings:
+            if not hasattr(encoder.backbone, "embeddings"):
+                raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; say false")
+            encoder.backbone.embeddings.requires_grad_(False)
+        return [SelfGuided(args, start)]
+
+
+METHOD = SGOPT()

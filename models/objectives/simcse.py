@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
+from common.errors import BadInput
 from common.ranges import Positive
-from common.views import Masking, View
+from common.views import View
 from models.contrast import info_nce
-from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Objective, Term
-
-COLUMNS = 3  # sentences of a row that are read: a sentence, its positive and a hard negative
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 
 @dataclass
@@ -31,16 +27,6 @@ class Arguments:
         default=0.0,
         metadata={"help": "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE B)"},
     )
-
-
-def views(args: Arguments) -> list[View]:
-    """Two equal views; dropout makes them differ."""
-    return [View(), View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 class Contrastive(Objective):
@@ -62,6 +48,26 @@ class Contrastive(Objective):
         return {"contrastive": Term(info_nce(query, key, self.temperature, hard, own), self.weight)}
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """The objectives of the method; `source` is the checkpoint the encoder came from."""
-    return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
+class SimCSE(Method):
+    """InfoNCE of two views; of a row, the second sentence is the positive and the third a hard negative."""
+
+    arguments = Arguments
+    columns = 3
+
+    def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
+        if args.hard_negative_weight and columns < 3:
+            raise BadInput(
+                "--hard_negative_weight: hard negatives are the third of --columns 3, with a method that reads it"
+            )
+        return super().views_of_rows(args, columns)
+
+    def views(self, args: Arguments) -> list[View]:
+        """Two equal views; dropout makes them differ."""
+        return [View(), View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """The contrastive loss alone."""
+        return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
+
+
+METHOD = SimCSE()

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.ranges import Share, Weight
-from common.views import IGNORED, Masking, View
+from common.views import Masking
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.collectives import mean_over_tokens
-from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.vocabulary_loss import packed_token_loss
@@ -29,16 +28,6 @@ class Arguments(simcse.Arguments):
     mask_rate: Share = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
 
 
-def views(args: Arguments) -> list[View]:
-    """Two equal views."""
-    return [View(), View()]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """A masked twin of both views, as in SimCSE's code."""
-    return (Masking(args.mask_rate, views=(0, 1)),)
-
-
 class MaskedTokens(Objective):
     """Cross entropy of the masked tokens under the encoder and a vocabulary head of its own (untied, as coded)."""
 
@@ -48,16 +37,29 @@ class MaskedTokens(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        ids, mask = batch.masked_input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        states, targets = encoded.encoder.token_states(ids, mask, batch.masked_labels.flatten(0, 1))
+        twin = batch.twins["masked"]
+        ids, mask = twin.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        states, targets = encoded.encoder.token_states(ids, mask, twin.labels.flatten(0, 1))
         total, count = packed_token_loss(self.output.transform, self.output.decoder, states[None], targets)
         return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
 
     def tokens(self, batch: Batch) -> Tensor:
-        return (batch.masked_labels != IGNORED).sum()
+        return batch.twins["masked"].count
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """SimCSE's loss and the language model's; the vocabulary head comes from the checkpoint."""
-    output = VocabularyHead(load_masked_lm(source))
-    return [*simcse.build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]
+class SimCSEWithMLM(simcse.SimCSE):
+    """SimCSE and a masked language model loss."""
+
+    arguments = Arguments
+
+    def masking(self, args: Arguments) -> tuple[Masking, ...]:
+        """A masked twin of both views, as in SimCSE's code."""
+        return (Masking(args.mask_rate, views=(0, 1)),)
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """SimCSE's loss and the language model's; the vocabulary head comes from the checkpoint."""
+        output = VocabularyHead(load_masked_lm(source))
+        return [*super().build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]
+
+
+METHOD = SimCSEWithMLM()

@@ -11,15 +11,14 @@ from transformers import AutoModel
 
 import run_sup
 import run_unsup
-from common.arguments import ModelArguments, SentenceArguments
 from common.command_line import parse
+from common.errors import BadInput
 from data.corpus import load_corpus
 from models.loading import load_tokenizer
 from training import assembly
-from training.registry import load_method, method_names, script_of
-from training.run_arguments import RunArguments
+from training.registry import argument_groups, load_method, method_names
 
-UNLABELLED, LABELLED = map(method_names, ("run_unsup.py", "run_sup.py"))
+UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
@@ -37,15 +36,13 @@ ONE_VIEW = {"ct", "is_bert", "moco", "sg_opt"}  # methods that need no second co
 
 def model_of(argv, method):
     """The model as the script builds it, and the first batch as the script makes it."""
-    module = load_method(script_of(method), method)
-    model_args, method_args, data_args, args = parse(
-        argv, (ModelArguments, module.Arguments, SentenceArguments, RunArguments), ""
-    )
+    method = load_method(method)
+    model_args, method_args, data_args, args = parse(argv, argument_groups(method), "")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    model = assembly.build_model(module, method_args, model_args, tokenizer)
-    columns = None if method in LABELLED else data_args.columns
+    model = assembly.build_model(method, method_args, model_args, tokenizer)
+    columns = None if method.labels else data_args.columns
     corpus = load_corpus(data_args.train_file, tokenizer, columns, data_args.cache_dir)
-    collator = assembly.make_collator(module, method_args, data_args, corpus, tokenizer, model, args.seed)
+    collator = assembly.make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     return model, collator([(0, index, 0) for index in range(8)])
 
 
@@ -108,6 +105,19 @@ def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, metho
         assert p.requires_grad != bool(parts), name
         assert p.grad is None if parts else p.grad.abs().max() > 0, name
     assert seen == frozen
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).projects])
+def test_a_method_without_a_projection_refuses_one(unsup, method):
+    with pytest.raises(BadInput, match=f"--method {method} reads no projection head: give --projection none"):
+        train(unsup(method=method, projection="linear_tanh"), method)
+
+
+def test_a_method_of_the_other_script_is_refused_with_its_script(unsup):
+    with pytest.raises(BadInput, match="--method nli: run_sup\\.py trains it; here choose one of consert, "):
+        run_unsup.main(unsup(method="nli"))
+    with pytest.raises(BadInput, match="--method simcse: run_unsup\\.py trains it; here choose one of nli"):
+        run_sup.main(unsup(method="simcse"))
 
 
 @pytest.mark.parametrize("method", sorted({*UNLABELLED} - ONE_VIEW))

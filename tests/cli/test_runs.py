@@ -471,7 +471,7 @@ def test_a_resumed_run_saves_and_logs_as_often_as_it_is_told_now(unsup, tmp_path
 
 
 @pytest.mark.parametrize("flags", [{}, {"dry_run": "true"}], ids=["run", "dry run"])
-@pytest.mark.parametrize("method", [*method_names("run_unsup.py"), "nli"])
+@pytest.mark.parametrize("method", method_names())
 def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method, flags):
     said = "of 1 sentences 0 are left" if method == "ct" else "a batch of one sentence has no negatives"
     with pytest.raises(BadInput, match=said):

@@ -18,42 +18,15 @@ from torch.nn.parallel import DistributedDataParallel
 import models.training
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.caching import GradientCache
-from models.encoder import SentenceEncoder
-from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import (
-    consert,
-    ct,
-    diffcse,
-    esimcse,
-    infocse,
-    infocse_rtd,
-    is_bert,
-    mirror_bert,
-    moco,
-    s_simcse,
-    sg_opt,
-    simcse,
-    simcse_mlm,
-)
 from models.objectives.base import Batch
-from models.supervised import nli
-from models.training import EncoderForTraining
+from tests import methods
 from training.lifecycle import set_dropout
 
 ROWS = 8
 # Not forked from here: a child forked while a library's thread holds a lock waits for it forever.
 multiprocessing.set_forkserver_preload(["models.training", "models.masked_lm", "safetensors.torch"])
-
-
-def stage_two(folder, method, args, projection, packed=False):
-    config = load_config(folder)
-    set_dropout(config, 0.0)
-    torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64, packed)
-    head = projection_named(projection, config.hidden_size, 0.3)
-    return EncoderForTraining(encoder, head, method.build(args, encoder, head, folder)).train()
 
 
 def stage_one(folder, packed=False):
@@ -64,76 +37,39 @@ def stage_one(folder, packed=False):
     return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
 
 
-INFO = {"aux_init": "random", "skip_from": 2}
-QUEUE = {"queue_size": 11, "momentum": 0.5, "momentum_mode": "eval"}
-METHODS = {  # method, arguments, projection, what its batch holds beside the sentences
-    "simcse": (simcse, {}, "linear_tanh", ()),
-    "infocse": (infocse, INFO, "batch_norm", ("masked",)),
-    "infocse, aux_weight 1": (infocse, INFO | {"aux_weight": 1.0}, "batch_norm", ("masked",)),
-    "infocse, packed": (infocse, INFO | {"aux_weight": 1.0}, "linear_tanh", ("masked",)),
-    "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh", ("masked",)),
-    "simcse_mlm, packed": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh", ("masked",)),
-    "s_simcse": (s_simcse, {}, "linear_tanh", ("rates",)),
-    "moco": (moco, QUEUE, "linear_tanh", ()),
-    "moco, no head": (moco, QUEUE | {"queue_head": "none"}, "linear_tanh", ()),
-    "esimcse": (esimcse, QUEUE, "linear_tanh", ()),
-    "diffcse": (diffcse, {"rtd_weight": 1.0}, "batch_norm", ("rtd",)),
-    "diffcse, packed": (diffcse, {"rtd_weight": 1.0}, "linear_tanh", ("rtd",)),
-    "consert": (consert, {}, "none", ("perturbed",)),
-    "consert, packed": (consert, {}, "none", ("perturbed",)),
-    "nli": (nli, {}, "none", ("perturbed", "labels")),
-    "nli, adversarial": (nli, {"view_2": "adversarial", "features": "code"}, "linear_tanh", ("labels",)),
-    "infocse_rtd": (infocse_rtd, INFO | {"aux_weight": 1.0, "rtd_weight": 1.0}, "linear_tanh", ("masked", "rtd")),
-    "ct": (ct, {"negatives": 3}, "none", ()),
-    "mirror_bert": (mirror_bert, {}, "none", ()),
-    "sg_opt": (sg_opt, {"temperature": 0.05}, "linear_tanh", ()),
-    "is_bert": (is_bert, {"filters": 8}, "none", ()),
-}
-CACHED = ["infocse, aux_weight 1", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert"]
+PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
+BATCH_NORM = ["infocse", "diffcse"]
+CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
-CASES = [*METHODS, *STAGE_ONE]
+CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE]
 
 
 def build(case, folder):
     if case in STAGE_ONE:
         return stage_one(folder, STAGE_ONE[case])
-    method, options, projection, _ = METHODS[case]
-    generator = {"generator": folder, "generator_dropout": False} if method in (diffcse, infocse_rtd) else {}
-    return stage_two(folder, method, method.Arguments(**options, **generator), projection, case.endswith("packed"))
+    head = "batch_norm" if case in BATCH_NORM else "linear_tanh"
+    return methods.build_model(case.removesuffix(", packed"), folder, case.endswith("packed"), head)
 
 
-def make_batch(case, seed=4):
+def make_batch(case, folder, seed=4):
     """Rows that differ, with twice as many masked tokens in the first process's half."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(10, 90, (2, ROWS, 9), generator=generator)
-    mask = torch.ones_like(ids)
-    mask[:, ::3, 6:] = 0
-    rate = torch.tensor([0.6] * (ROWS // 2) + [0.2] * (ROWS // 2)).view(1, ROWS, 1)
-    chosen = (torch.rand(ids.shape, generator=generator) < rate) & (mask == 1)
-    chosen[:, :, 0] = False
-    labels = torch.where(chosen, ids, -100)
-    counts = [(labels[:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]
-    assert counts[0] > 1.5 * counts[1] > 0
-    masked = torch.where(chosen, 5, ids)
-    if case.startswith("stage 1"):
-        return {"input_ids": masked[0], "attention_mask": mask[0], "labels": labels[0]}
-    batch = {"input_ids": ids, "attention_mask": mask}
-    kept = torch.rand(*ids.shape, 32, generator=generator) < 0.8
-    for name in METHODS[case][3]:
-        batch |= {
-            "rates": {"dropout_rates": torch.zeros(2, ROWS, 1)},
-            "labels": {"labels": torch.arange(ROWS).view(1, -1) % 3},
-            "perturbed": {"positions": torch.arange(9).flip(0).expand(2, ROWS, 9), "kept": kept},
-        }.get(name, {f"{name}_input_ids": masked, f"{name}_labels": labels})
-    if case == "nli":  # the copies stand behind the plain texts
-        batch = {n: v if n == "labels" else torch.cat([v, v]) for n, v in batch.items()}
-        batch["kept"][:2] = True
-    return batch
+    mask = torch.ones(ROWS, 9)
+    mask[::3, 6:] = 0
+    rate = torch.tensor([0.6] * (ROWS // 2) + [0.2] * (ROWS // 2)).view(ROWS, 1)
+    method = "infocse" if case in STAGE_ONE else case.removesuffix(", packed")
+    batch = methods.make_batch(method, folder, mask, rate, seed)
+    for name in (name for name in batch if name.endswith("_labels")):
+        counts = [(batch[name][:, half] != -100).sum().item() for half in (slice(0, 4), slice(4, 8))]
+        assert counts[0] > 1.5 * counts[1] > 0
+    if case not in STAGE_ONE:
+        return batch
+    names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
+    return {name: batch[source][0] for name, source in names.items()}
 
 
-def make_batches(case, steps):
+def make_batches(case, folder, steps):
     """One batch for each step of gradient accumulation."""
-    return [make_batch(case, 4 + step) for step in range(steps)]
+    return [make_batch(case, folder, 4 + step) for step in range(steps)]
 
 
 def shard(batch, rank, processes):
@@ -173,7 +109,7 @@ class Cached:
 
     def __call__(self, **batch):
         self.calls += 1
-        output = self.cache.backward(Batch(**batch), 1 / self.steps, self.calls % self.steps == 0)
+        output = self.cache.backward(Batch.of(**batch), 1 / self.steps, self.calls % self.steps == 0)
         output.loss.requires_grad_()  # for a backward pass that changes nothing
         return output
 
@@ -188,7 +124,7 @@ def worker(rank, case, folder, out, detached, cached, steps, processes):
     wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=False)
     wrapped = Cached(wrapped, steps) if cached else wrapped
     loss, gradients, buffers = measure(
-        model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, steps)]
+        model, wrapped, [shard(batch, rank, processes) for batch in make_batches(case, folder, steps)]
     )
     dist.all_reduce(loss)
     torch.save((loss / processes, gradients, buffers), f"{out}/{rank}.pt")
@@ -217,7 +153,7 @@ def worst_ratio(one, two):
     return max(((one[n] - two[n]).norm() / (1e-5 * one[n].norm() + 1e-7 * whole)).item() for n in one)
 
 
-FOUR = ["simcse", "infocse, aux_weight 1", "esimcse", "diffcse, packed", "stage 1, packed"]
+FOUR = ["simcse", "infocse", "esimcse", "diffcse, packed", "stage 1, packed"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +167,7 @@ FOUR = ["simcse", "infocse, aux_weight 1", "esimcse", "diffcse, packed", "stage 
 def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, tmp_path):
     """Also in chunks and with accumulated gradients; the one process takes every batch whole."""
     model = build(case, str(tiny_bert))
-    loss, gradients, buffers = measure(model, model, make_batches(case, steps))
+    loss, gradients, buffers = measure(model, model, make_batches(case, str(tiny_bert), steps))
     found = run_several(case, str(tiny_bert), tmp_path / "several", cached=cached, steps=steps, processes=processes)
     for other_loss, other_gradients, other_buffers in found:
         assert other_loss.item() == pytest.approx(loss.item(), rel=1e-5)
@@ -245,7 +181,7 @@ def test_several_processes_equal_one(case, cached, steps, processes, tiny_bert, 
 def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path):
     case = "simcse"
     model = build(case, str(tiny_bert))
-    _, gradients, _ = measure(model, model, make_batches(case, 1))
+    _, gradients, _ = measure(model, model, make_batches(case, str(tiny_bert), 1))
     two = run_several(case, str(tiny_bert), tmp_path / "two", detached=True)
     assert worst_ratio(gradients, two[0][1]) > 100
 

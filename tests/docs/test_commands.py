@@ -13,7 +13,7 @@ from bench import factorial, gap, methods
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from data import toy
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
-from training.registry import SCRIPTS, load_method, method_names
+from training.registry import load_method, method_names
 from training.run_arguments import RunArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here
@@ -125,7 +125,7 @@ def test_headline_figures_stand_in_the_generated_table(page, source, figures):
 
 
 def test_flags_that_replace_those_of_other_repositories_exist():
-    methods = [load_method(script, name).Arguments for script in SCRIPTS for name in method_names(script)]
+    methods = [load_method(name).arguments for name in method_names()]
     kinds = (ModelArguments, PretrainArguments, SentenceArguments, RunArguments, *methods)
     known = {field.name for kind in kinds for field in fields(kind)}
     known |= {name.lstrip("-") for action in eval.__main__.parser()._actions for name in action.option_strings}

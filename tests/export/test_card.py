@@ -15,11 +15,11 @@ from export.__main__ import main
 from export.citations import citations
 from export.facts import Facts, read_facts
 from export.published import backbone_of, comparison
-from training.registry import SCRIPTS, method_names
+from training.registry import method_names
 
 from .conftest import SCORES, record
 
-METHODS = {name for script in SCRIPTS for name in method_names(script)}
+METHODS = set(method_names())
 HOSTILE = "</script><b>|[x](y)"
 
 

@@ -7,51 +7,10 @@ import pytest
 import torch
 
 from models.caching import GradientCache
-from models.encoder import SentenceEncoder
-from models.heads import projection_named
-from models.loading import load_backbone, load_config
-from models.objectives import (
-    ct,
-    diffcse,
-    esimcse,
-    infocse,
-    infocse_rtd,
-    is_bert,
-    mirror_bert,
-    moco,
-    s_simcse,
-    sg_opt,
-    simcse,
-    simcse_mlm,
-)
 from models.objectives.base import Batch, Encoded
-from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from tests.methods import CASES, build_model, make_batch
 
 ROWS = 7
-INFO = {"aux_init": "random", "skip_from": 2, "aux_weight": 1.0}
-RTD = {"rtd_weight": 1.0, "generator_dropout": False}
-QUEUE = {"queue_size": 11, "momentum": 0.5}
-CASES = {  # method, arguments, head
-    "simcse": (simcse, {}, "linear_tanh"),
-    "no head": (simcse, {}, "none"),
-    "infocse": (infocse, INFO, "batch_norm"),
-    "infocse, first view": (infocse, INFO | {"aux_views": "first"}, "batch_norm"),
-    "auxiliary only": (infocse, INFO | {"contrastive_weight": 0.0}, "none"),
-    "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}, "linear_tanh"),
-    "s_simcse": (s_simcse, {}, "linear_tanh"),
-    "moco": (moco, QUEUE, "batch_norm"),
-    "moco, no head": (moco, QUEUE | {"queue_head": "none", "momentum_mode": "eval"}, "linear_tanh"),
-    "esimcse": (esimcse, QUEUE, "linear_tanh"),
-    "diffcse": (diffcse, RTD, "batch_norm"),
-    "diffcse, pooled": (diffcse, RTD | {"rtd_condition": "pooled"}, "batch_norm"),
-    "diffcse, padding": (diffcse, RTD | {"pad_as_negative": True}, "linear_tanh"),
-    "infocse_rtd": (infocse_rtd, INFO | RTD, "batch_norm"),
-    "ct": (ct, {"negatives": 2}, "none"),
-    "mirror_bert": (mirror_bert, {}, "none"),
-    "sg_opt": (sg_opt, {"temperature": 0.05}, "linear_tanh"),
-    "is_bert": (is_bert, {"filters": 6}, "none"),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -60,51 +19,30 @@ def _nothing_rounds(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
 
 
-def build(folder, case, dropout=0.0, packed=False, double=True, pooling="cls_before_pooler"):
-    method, options, projection = CASES[case]
-    config = load_config(folder)
-    set_dropout(config, dropout)
-    torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
-    head = projection_named(projection, config.hidden_size, 0.3)
-    generator = {"generator": folder} if method in (diffcse, infocse_rtd) else {}
-    objectives = method.build(method.Arguments(**options, **generator), encoder, head, folder)
-    model = EncoderForTraining(encoder, head, objectives).train()
+@pytest.fixture
+def folder(tiny_bert):
+    return str(tiny_bert)
+
+
+def build(folder, case, double=True, head="batch_norm", **options):
+    model = build_model(case, folder, head=head, **options)
     return model.double() if double else model
 
 
-def make_batch(case):
-    generator = torch.Generator().manual_seed(4)
-    ids = torch.randint(10, 90, (2, ROWS, 9), generator=generator)
-    mask = torch.ones_like(ids)
-    mask[:, ::3, 6:] = 0
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
-    chosen[:, :, 0] = False
-    chosen[:, -1] = False  # with chunks of 2 or 3, one that has no masked token
-    masked, labels = torch.where(chosen, 5, ids), torch.where(chosen, ids, -100)
-    batch = Batch(ids, mask)
-    method = CASES[case][0]
-    if method in (infocse, infocse_rtd, simcse_mlm):
-        views = 1 if case.endswith("first view") else 2
-        batch.masked_input_ids, batch.masked_labels = masked[:views], labels[:views]
-    if method in (diffcse, infocse_rtd):
-        batch.rtd_input_ids, batch.rtd_labels = masked, labels
-    if method is s_simcse:
-        batch.dropout_rates = torch.zeros(2, ROWS, 1)
-    return batch
-
-
-def arguments(batch):
-    return {name: value for name, value in vars(batch).items() if value is not None}
+def batch_of(case, folder):
+    """Seven sentences; the last has no masked token, so that with chunks of 2 or 3 one chunk has none."""
+    mask = torch.ones(ROWS, 9)
+    mask[::3, 6:] = 0
+    return make_batch(case, folder, mask, torch.tensor([0.4] * (ROWS - 1) + [0.0]).view(-1, 1))
 
 
 def cached(model, batch, size, **more):
     """Loss, terms, gradients and buffers after the cached step."""
-    return measured(model, GradientCache(model, size, nullcontext).backward(batch, **more))
+    return measured(model, GradientCache(model, size, nullcontext).backward(Batch.of(**batch), **more))
 
 
 def plain(model, batch):
-    output = model(**arguments(batch))
+    output = model(**batch)
     output.loss.backward()
     return measured(model, output)
 
@@ -129,28 +67,34 @@ def assert_equal(one, two):
 
 @pytest.mark.parametrize("size", [1, 3, 7, 50])
 @pytest.mark.parametrize("case", CASES)
-def test_without_dropout_it_is_the_plain_pass(tiny_bert, case, size):
-    batch = make_batch(case)
-    assert_equal(plain(build(str(tiny_bert), case), batch), cached(build(str(tiny_bert), case), batch, size))
+def test_without_dropout_it_is_the_plain_pass(folder, case, size):
+    batch = batch_of(case, folder)
+    assert_equal(plain(build(folder, case), batch), cached(build(folder, case), batch, size))
+
+
+@pytest.mark.parametrize("case", ["simcse", "infocse, auxiliary only"])
+def test_without_a_head_too(folder, case):
+    batch = batch_of(case, folder)
+    assert_equal(*(step(build(folder, case, head="none"), batch) for step in (plain, lambda *given: cached(*given, 3))))
 
 
 @pytest.mark.parametrize("pooling", ["avg", "avg_top2"])
-def test_other_pooled_vectors_and_cls_are_two_boundaries(tiny_bert, pooling):
-    folder, batch = str(tiny_bert), make_batch("infocse")
+def test_other_pooled_vectors_and_cls_are_two_boundaries(folder, pooling):
+    batch = batch_of("infocse", folder)
     models = [build(folder, "infocse", pooling=pooling) for _ in range(2)]
     assert_equal(plain(models[0], batch), cached(models[1], batch, 3))
 
 
 @pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse", "is_bert"])
-def test_packed_too(tiny_bert, case):
-    folder, batch = str(tiny_bert), make_batch(case)
+def test_packed_too(folder, case):
+    batch = batch_of(case, folder)
     assert_equal(plain(build(folder, case, packed=True), batch), cached(build(folder, case, packed=True), batch, 3))
 
 
-def test_queues_hold_the_same_over_several_steps(tiny_bert):
-    batch, found = make_batch("esimcse"), []
+def test_queues_hold_the_same_over_several_steps(folder):
+    batch, found = batch_of("esimcse", folder), []
     for step in (plain, lambda *given: cached(*given, 2)):
-        model = build(str(tiny_bert), "esimcse")
+        model = build(folder, "esimcse")
         for _ in range(3):
             model.zero_grad()
             last = step(model, batch)
@@ -165,8 +109,8 @@ def test_queues_hold_the_same_over_several_steps(tiny_bert):
 
 @pytest.mark.parametrize(("size", "chunks"), [(3, [3, 3, 1]), (ROWS, [ROWS])])
 @pytest.mark.parametrize("case", ["moco", "moco, no head", "esimcse"])
-def test_the_key_encoder_too_sees_a_chunk_at_a_time(tiny_bert, case, size, chunks):
-    model, batch = build(str(tiny_bert), case), make_batch(case)
+def test_the_key_encoder_too_sees_a_chunk_at_a_time(folder, case, size, chunks):
+    model, batch = build(folder, case), batch_of(case, folder)
     memory, seen = model.objectives[0].memory, []
     memory.keys.register_forward_hook(lambda module, given, made: seen.append(len(given[0])))
     cached(model, batch, size)
@@ -177,6 +121,7 @@ def test_the_key_encoder_too_sees_a_chunk_at_a_time(tiny_bert, case, size, chunk
 
 def all_graphs_kept(model, batch, size):
     """The same forward in chunks, nothing cached: one graph, one backward, random numbers in their natural order."""
+    batch = Batch.of(**batch)
     chunks = batch.split(size)
     parts = [model.encode(chunk) for chunk in chunks]
     encoded = Encoded(
@@ -203,8 +148,8 @@ def all_graphs_kept(model, batch, size):
 
 
 @pytest.mark.parametrize("case", ["simcse", "infocse", "simcse_mlm", "moco", "esimcse", "infocse_rtd"])
-def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(tiny_bert, case):
-    models, batch = [build(str(tiny_bert), case, dropout=0.2) for _ in range(2)], make_batch(case)
+def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(folder, case):
+    models, batch = [build(folder, case, dropout=0.2) for _ in range(2)], batch_of(case, folder)
     torch.manual_seed(3)
     loss, terms = all_graphs_kept(models[0], batch, 3)
     state = torch.get_rng_state()
@@ -215,8 +160,8 @@ def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(tiny_bert, 
     assert_equal((loss, terms, gradients, dict(models[0].named_buffers())), found)
 
 
-def test_one_chunk_with_dropout_is_the_plain_pass(tiny_bert):
-    models, batch = [build(str(tiny_bert), "infocse", dropout=0.2) for _ in range(2)], make_batch("infocse")
+def test_one_chunk_with_dropout_is_the_plain_pass(folder):
+    models, batch = [build(folder, "infocse", dropout=0.2) for _ in range(2)], batch_of("infocse", folder)
     found = []
     for model, step in zip(models, (plain, lambda *given: cached(*given, ROWS)), strict=True):
         torch.manual_seed(3)
@@ -224,22 +169,22 @@ def test_one_chunk_with_dropout_is_the_plain_pass(tiny_bert):
     assert_equal(*found)
 
 
-def test_scaled_steps_add_up(tiny_bert):
-    model, again = (build(str(tiny_bert), "infocse") for _ in range(2))
-    batch = make_batch("infocse")
+def test_scaled_steps_add_up(folder):
+    model, again = (build(folder, "infocse") for _ in range(2))
+    batch = batch_of("infocse", folder)
     for synchronise in (False, True):
         found = cached(model, batch, 3, scale=0.5, synchronise=synchronise)
     assert_equal((*cached(again, batch, 3)[:3], {}), found)
 
 
-def test_autocast_gives_the_weights_a_gradient(tiny_bert):
+def test_autocast_gives_the_weights_a_gradient(folder):
     """Autocast keeps weights cast without a graph; the second pass must not meet them."""
-    model, again = (build(str(tiny_bert), "infocse", double=False) for _ in range(2))
-    batch = make_batch("infocse")
+    model, again = (build(folder, "infocse", double=False) for _ in range(2))
+    batch = batch_of("infocse", folder)
     bf16 = lambda: torch.autocast("cpu", dtype=torch.bfloat16)  # noqa: E731
-    GradientCache(model, 3, bf16).backward(batch)
+    GradientCache(model, 3, bf16).backward(Batch.of(**batch))
     with bf16():
-        loss = again(**arguments(batch)).loss
+        loss = again(**batch).loss
     loss.backward()
     one, two = (torch.cat([p.grad.flatten() for p in m.parameters() if p.requires_grad]) for m in (again, model))
     assert torch.cosine_similarity(one, two, dim=0) > 0.95

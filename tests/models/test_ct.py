@@ -19,7 +19,8 @@ def build(folder, packed=False, **options):
     config = load_config(str(folder))
     set_dropout(config, 0.0)
     encoder = SentenceEncoder(load_backbone(str(folder), config), "avg", None, 64, packed)
-    return EncoderForTraining(encoder, None, ct.build(ct.Arguments(**options), encoder, None, str(folder))).train()
+    objectives = ct.METHOD.build(ct.Arguments(**options), encoder, None, str(folder))
+    return EncoderForTraining(encoder, None, objectives).train()
 
 
 def make_batch(config):
@@ -90,8 +91,3 @@ def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
     gradients = [torch.cat([p.grad.flatten() for p in side.values()]) for side in pairs]
     assert min(g.norm() for g in gradients) > 1e-4
     assert not torch.allclose(*gradients, rtol=1e-3)
-
-
-def test_what_it_cannot_use_is_refused(tiny_bert):
-    with pytest.raises(BadInput, match="--projection none"):
-        ct.build(ct.Arguments(), None, torch.nn.Linear(2, 2), "")

@@ -37,7 +37,8 @@ def build(folder, packed=False, **options):
     torch.manual_seed(2)
     encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64, packed)
     projection = projection_named("linear_tanh", config.hidden_size, 0.3)
-    model = EncoderForTraining(encoder, projection, diffcse.build(args, encoder, projection, str(folder))).train()
+    objectives = diffcse.METHOD.build(args, encoder, projection, str(folder))
+    model = EncoderForTraining(encoder, projection, objectives).train()
     return model, model.objectives[1]
 
 
@@ -97,7 +98,7 @@ def test_gradient_reaches_the_encoder_through_the_vector_alone_and_never_the_gen
 def parts(model, batch):
     from models.objectives.base import Batch
 
-    made = Batch(**batch)
+    made = Batch.of(**batch)
     encoded = model.encode(made)
     model.project(encoded)
     return encoded, made
@@ -126,9 +127,9 @@ def test_a_sampled_rewrite_differs_from_the_likeliest_and_repeats(tiny_bert):
 
     model, rtd = build(tiny_bert, rtd_tokens="sample")
     batch = make_batch(model.config, uniforms=True)
-    one, again = (rtd.rewrite(Batch(**batch)) for _ in range(2))
+    one, again = (rtd.rewrite(Batch.of(**batch)) for _ in range(2))
     assert torch.equal(one, again)
-    likeliest = rtd.rewrite(Batch(**{n: v for n, v in batch.items() if n != "rtd_uniforms"}))
+    likeliest = rtd.rewrite(Batch.of(**{n: v for n, v in batch.items() if n != "rtd_uniforms"}))
     assert (one != likeliest).float().mean() > 0.1
 
 
@@ -138,7 +139,7 @@ def test_a_packed_generator_writes_the_same_tokens(request, tiny, tokens):
     from models.objectives.base import Batch
 
     folder = request.getfixturevalue(tiny)
-    batch = Batch(**make_batch(load_config(str(folder)), uniforms=tokens == "sample"))
+    batch = Batch.of(**make_batch(load_config(str(folder)), uniforms=tokens == "sample"))
     padded, packed = (build(folder, packed, rtd_tokens=tokens)[1] for packed in (False, True))
     assert (padded.generator_packed, packed.generator_packed) == (False, True)
     written = padded.rewrite(batch)
@@ -152,4 +153,4 @@ def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta)
     config = load_config(str(tiny_bert))
     encoder = SentenceEncoder(load_backbone(str(tiny_bert), config), "cls_before_pooler", None, 64)
     with pytest.raises(BadInput, match="choose a generator with the encoder's vocabulary"):
-        diffcse.build(diffcse.Arguments(generator=str(tiny_roberta)), encoder, None, str(tiny_bert))
+        diffcse.METHOD.build(diffcse.Arguments(generator=str(tiny_roberta)), encoder, None, str(tiny_bert))

@@ -85,6 +85,6 @@ def test_the_last_word_is_never_repeated_as_coded(unit, count, last):
 
 
 def test_the_second_view_alone_is_edited():
-    first, second = esimcse.views(esimcse.Arguments())
+    first, second = esimcse.METHOD.views(esimcse.Arguments())
     assert first.edit is None and second.edit is not None
     assert len(second.edit(IDS, STARTS, np.random.default_rng(3))) >= 30

@@ -39,7 +39,7 @@ def build(folder, args=ARGS, dropout=0.0, pooling="cls_before_pooler", projectio
     torch.manual_seed(11)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64)
     head = projection_named(projection, config.hidden_size, 0.3)
-    objectives = method.build(args, encoder, head, folder)
+    objectives = method.METHOD.build(args, encoder, head, folder)
     return EncoderForTraining(encoder, head, objectives).train()
 
 
@@ -114,9 +114,9 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
 def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
     """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
     model, batch = build(stage_one), make_batch(stage_one)
-    encoded = model.encode(Batch(**batch))
+    encoded = model.encode(Batch.of(**batch))
     encoded.cls = encoded.cls.detach()
-    auxiliary_of(model)(encoded, Batch(**batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(encoded, Batch.of(**batch))["aux_mlm"].value.backward()
     assert all(p.grad is None for p in model.encoder.parameters())
 
 
@@ -133,7 +133,7 @@ def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
             model(**plain).loss.backward()
             optimizer.step()
         both.append(model.state_dict())
-    assert infocse.masking(infocse.Arguments(aux_weight=0.0)) == ()
+    assert infocse.METHOD.masking(infocse.Arguments(aux_weight=0.0)) == ()
     assert both[0].keys() == both[1].keys()
     assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
 
@@ -175,7 +175,7 @@ def test_frozen_layers_have_dropout_only_when_asked(stage_one):
 
 def test_one_masked_view_uses_that_views_vector(stage_one):
     args = replace(ARGS, aux_views="first")
-    assert infocse.masking(args)[0].views == (0,)
+    assert infocse.METHOD.masking(args)[0].views == (0,)
     model, batch = build(stage_one, args), make_batch(stage_one)
     batch["masked_input_ids"], batch["masked_labels"] = batch["masked_input_ids"][:1], batch["masked_labels"][:1]
     captured = []
@@ -185,7 +185,7 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
         captured.append(output)
 
     model.encoder.backbone.register_forward_hook(keep)
-    auxiliary_of(model)(model.encode(Batch(**batch)), Batch(**batch))["aux_mlm"].value.backward()
+    auxiliary_of(model)(model.encode(Batch.of(**batch)), Batch.of(**batch))["aux_mlm"].value.backward()
     gradient = captured[0].last_hidden_state.grad.view(2, 4, 10, -1)
     assert gradient[0, :, 0].abs().max() > 0
     assert gradient[1].abs().max() == 0

@@ -20,7 +20,7 @@ def build(folder):
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64)
     head = projection_named("linear_tanh", config.hidden_size, 0.3)
-    return EncoderForTraining(encoder, head, infocse_rtd.build(args, encoder, head, folder)).train()
+    return EncoderForTraining(encoder, head, infocse_rtd.METHOD.build(args, encoder, head, folder)).train()
 
 
 def make_batch(folder, masked, rtd):
@@ -52,6 +52,6 @@ def test_three_terms_add_up_and_each_depends_on_its_own_twin(request, tiny):
 
 def test_its_twins_are_masked_at_rates_of_their_own():
     args = infocse_rtd.Arguments(mask_rate=0.4, rtd_mask_rate=0.3)
-    assert {m.name: (m.rate, m.views) for m in infocse_rtd.masking(args)} == {
+    assert {m.name: (m.rate, m.views) for m in infocse_rtd.METHOD.masking(args)} == {
         "masked": (0.4, (0, 1)), "rtd": (0.3, (0, 1)),
     }  # fmt: skip

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import is_bert
@@ -21,7 +20,7 @@ def build(folder, packed=False, pooling="avg", **options):
     set_dropout(config, 0.0)
     torch.manual_seed(2)
     encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, None, 64, packed)
-    objectives = is_bert.build(is_bert.Arguments(filters=6, **options), encoder, None, str(folder))
+    objectives = is_bert.METHOD.build(is_bert.Arguments(filters=6, **options), encoder, None, str(folder))
     return EncoderForTraining(encoder, None, objectives).train()
 
 
@@ -109,8 +108,3 @@ def test_gradient_reaches_every_part(tiny_bert):
     model(**make_batch(model.config)).loss.backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.objectives.parameters())
     assert all(p.grad is not None for p in model.encoder.parameters())
-
-
-def test_a_projection_is_refused():
-    with pytest.raises(BadInput, match="--projection none"):
-        is_bert.build(is_bert.Arguments(), None, torch.nn.Linear(2, 2), "")

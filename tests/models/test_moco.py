@@ -27,7 +27,7 @@ def build(folder, method, head, **options):
     encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64)
     projection = projection_named("linear_tanh", config.hidden_size, 0.3)
     args = METHODS[method].Arguments(queue_size=QUEUE, momentum=0.5, queue_head=head, **options)
-    return EncoderForTraining(encoder, projection, METHODS[method].build(args, encoder, projection, "")).train()
+    return EncoderForTraining(encoder, projection, METHODS[method].METHOD.build(args, encoder, projection, "")).train()
 
 
 def make_batch(seed):

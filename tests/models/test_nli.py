@@ -11,9 +11,9 @@ from torch import nn
 from common.views import View
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
+from models.objectives import nli
 from models.objectives.base import Batch, Encoded
 from models.perturb import Perturbation
-from models.supervised import nli
 
 
 def slow_cross_entropy(first, second, labels, weight, bias, squares):
@@ -33,7 +33,7 @@ def encoder(tiny_bert):
 
 
 def objective(encoder, **options):
-    [made] = nli.build(nli.Arguments(**options), encoder, None, "")
+    [made] = nli.METHOD.build(nli.Arguments(**options), encoder, None, "")
     torch.manual_seed(0)
     nn.init.normal_(made.classifier.weight, std=0.5)
     return made
@@ -56,7 +56,7 @@ def encode(encoder, made):
 
 def test_the_classifier_starts_with_torch_s_own_values(encoder):
     """As SBERT's and ConSERT's do; the encoder's own initialisation would have a spread of 0.3."""
-    [made] = nli.build(nli.Arguments(), encoder, None, "")
+    [made] = nli.METHOD.build(nli.Arguments(), encoder, None, "")
     limit = made.classifier.in_features**-0.5
     for drawn in (made.classifier.weight, made.classifier.bias):
         assert 0 < drawn.abs().max() <= limit
@@ -76,10 +76,10 @@ def test_the_classifier_is_equation_2(encoder, features):
 
 
 def test_sbert_nli_asks_for_no_copies():
-    assert len(nli.views(nli.Arguments(contrastive_weight=0.0))) == 2
-    assert [view.perturb is None for view in nli.views(nli.Arguments())] == [True, True, False, False]
-    assert len(nli.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
-    assert len(nli.views(nli.Arguments(view_2="adversarial"))) == 2
+    assert len(nli.METHOD.views(nli.Arguments(contrastive_weight=0.0))) == 2
+    assert [view.perturb is None for view in nli.METHOD.views(nli.Arguments())] == [True, True, False, False]
+    assert len(nli.METHOD.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
+    assert len(nli.METHOD.views(nli.Arguments(view_2="adversarial"))) == 2
 
 
 def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(encoder):
@@ -132,8 +132,8 @@ def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(e
 
 def test_two_plain_views_are_two_copies():
     args = nli.Arguments(view_1="none", view_2="none")
-    assert nli.views(args) == [View()] * 4
-    assert nli.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
+    assert nli.METHOD.views(args) == [View()] * 4
+    assert nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
 
 
 def test_the_contrast_of_two_plain_views_is_between_the_copies(encoder):

@@ -1,6 +1,5 @@
 """Packed equals padded: losses, gradients, vectors; and dropout keeps its rate."""
 
-import pkgutil
 import shutil
 
 import pytest
@@ -8,56 +7,16 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
-import models.objectives
 from models import dropout
 from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
-from models.encoder import SentenceEncoder
-from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import (
-    consert,
-    ct,
-    diffcse,
-    esimcse,
-    infocse,
-    infocse_rtd,
-    is_bert,
-    mirror_bert,
-    moco,
-    s_simcse,
-    sg_opt,
-    simcse,
-    simcse_mlm,
-)
 from models.packed import Packing, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
-from models.training import EncoderForTraining
+from tests.methods import CASES, build_model, make_batch
 from training.lifecycle import set_dropout
 
-INFO = {"aux_init": "random", "skip_from": 2}
-MASKED = (infocse, infocse_rtd, simcse_mlm)
-RTD = {"rtd_weight": 1.0, "generator_dropout": False}
-METHODS = {
-    "simcse": (simcse, {}),
-    "infocse": (infocse, INFO),
-    "infocse, aux_weight 1": (infocse, INFO | {"aux_weight": 1.0}),
-    "first view": (infocse, INFO | {"aux_weight": 1.0, "aux_views": "first"}),
-    "no detach": (infocse, INFO | {"aux_weight": 1.0, "aux_detach": False}),
-    "simcse_mlm": (simcse_mlm, {"mlm_weight": 1.0}),
-    "s_simcse": (s_simcse, {}),
-    "moco": (moco, {"queue_size": 20}),
-    "esimcse": (esimcse, {"queue_size": 20}),
-    "diffcse": (diffcse, RTD),
-    "diffcse, padding": (diffcse, RTD | {"pad_as_negative": True}),
-    "infocse_rtd": (infocse_rtd, INFO | RTD | {"aux_weight": 1.0}),
-    "consert": (consert, {"contrastive_weight": 1.0}),
-    "ct": (ct, {"negatives": 1}),
-    "mirror_bert": (mirror_bert, {}),
-    "sg_opt": (sg_opt, {"temperature": 0.1}),
-    "is_bert": (is_bert, {"filters": 4}),
-}
 LENGTHS = {
     "random": [2, 7, 11, 3, 9, 5, 13, 4],
     "drawn": torch.randint(3, 65, (16,), generator=torch.Generator().manual_seed(8)).tolist(),
@@ -69,8 +28,8 @@ LENGTHS = {
     "longest": [64, 3, 40, 17],
 }
 # Every objective at one hard length; the others for the three kinds of term together.
-HARD = [(method, "one word") for method in METHODS]
-HARD += [(method, lengths) for method in ("simcse", "infocse", "infocse_rtd")
+HARD = [(case, "one word") for case in CASES]
+HARD += [(case, lengths) for case in ("simcse", "infocse", "infocse_rtd")
          for lengths in ("drawn", "all of one word", "one length")]  # fmt: skip
 
 
@@ -102,20 +61,9 @@ def config_without_dropout(folder):
     return config
 
 
-def stage_two(
-    folder, packed, method="infocse, aux_weight 1", pooling="cls_before_pooler", dropout=0.0, head="linear_tanh"
-):
+def stage_two(folder, packed, case="infocse", **options):
     """With the linear-tanh head: batch norm over a few rows multiplies rounding more than the tolerance allows."""
-    module, options = METHODS[method]
-    generator = {"generator": folder} if module in (diffcse, infocse_rtd) else {}
-    config = config_without_dropout(folder)
-    set_dropout(config, dropout)
-    torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
-    head = "none" if module in (ct, is_bert) else head  # they refuse one
-    projection = projection_named(head, config.hidden_size, 0.1)
-    objectives = module.build(module.Arguments(**options, **generator), encoder, projection, folder)
-    return EncoderForTraining(encoder, projection, objectives).train()
+    return build_model(case, folder, packed=packed, spread=0.1, **options)
 
 
 def stage_one(folder, packed):
@@ -125,23 +73,8 @@ def stage_one(folder, packed):
     return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
 
 
-def make_batch(folder, lengths, method="infocse", seed=3):
-    config = load_config(folder)
-    generator = torch.Generator().manual_seed(seed)
-    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long().expand(2, -1, -1)
-    ids = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
-    ids = torch.where(mask == 1, ids, config.pad_token_id)
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
-    chosen[:, :, 0] = False
-    batch = {"input_ids": ids, "attention_mask": mask.contiguous()}
-    twins = {"input_ids": torch.where(chosen, 7, ids), "labels": torch.where(chosen, ids, -100)}
-    module = METHODS[method][0]
-    for name in ["masked"] * (module in MASKED) + ["rtd"] * (module in (diffcse, infocse_rtd)):
-        batch |= {f"{name}_{kind}": value[:1] if method == "first view" else value for kind, value in twins.items()}
-    if module is consert:
-        kept = torch.rand(*ids.shape, config.hidden_size, generator=generator) < 0.8
-        batch |= {"positions": mask.cumsum(2).sub(1).clamp(min=0).flip(2) % mask.sum(2, keepdim=True), "kept": kept}
-    return batch | ({"dropout_rates": torch.zeros(2, len(lengths), 1)} if module is s_simcse else {})
+def batch_of(folder, lengths, case="infocse"):
+    return make_batch(case, folder, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 def one_view(batch):
@@ -172,36 +105,31 @@ def assert_equal(padded, packed, batch):
         assert (g - others[name]).norm() <= 2e-5 * g.norm() + 1e-7 * whole, name
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("lengths", ["random", "longest"])
-def test_losses_and_gradients_equal_the_padded_ones(folder, method, lengths):
-    batch = make_batch(folder, LENGTHS[lengths], method)
-    assert_equal(stage_two(folder, False, method), stage_two(folder, True, method), batch)
+def test_losses_and_gradients_equal_the_padded_ones(folder, case, lengths):
+    batch = batch_of(folder, LENGTHS[lengths], case)
+    assert_equal(stage_two(folder, False, case), stage_two(folder, True, case), batch)
 
 
-@pytest.mark.parametrize(("method", "lengths"), HARD)
-def test_hard_lengths_too(folder, in_float64, method, lengths):
-    batch = make_batch(folder, LENGTHS[lengths], method)
-    padded, packed = (stage_two(folder, packed, method).double() for packed in (False, True))
+@pytest.mark.parametrize(("case", "lengths"), HARD)
+def test_hard_lengths_too(folder, in_float64, case, lengths):
+    batch = batch_of(folder, LENGTHS[lengths], case)
+    padded, packed = (stage_two(folder, packed, case).double() for packed in (False, True))
     assert_equal(padded, packed, batch)
 
 
-def test_every_objective_is_compared():
-    known = {module.name for module in pkgutil.iter_modules(models.objectives.__path__)} - {"base"}
-    assert {module.__name__.rsplit(".", 1)[1] for module, _ in METHODS.values()} == known
-
-
-@pytest.mark.parametrize("method", ["infocse", "infocse_rtd"])
-def test_sentences_of_512_tokens_too(long_folder, in_float64, method):
-    batch = make_batch(long_folder, [512, 3, 130], method)
-    padded, packed = (stage_two(long_folder, packed, method).double() for packed in (False, True))
+@pytest.mark.parametrize("case", ["infocse", "infocse_rtd"])
+def test_sentences_of_512_tokens_too(long_folder, in_float64, case):
+    batch = batch_of(long_folder, [512, 3, 130], case)
+    padded, packed = (stage_two(long_folder, packed, case).double() for packed in (False, True))
     assert_equal(padded, packed, batch)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
 def test_every_pooling_at_every_length(folder, lengths, pooling):
-    batch = make_batch(folder, LENGTHS[lengths])
+    batch = batch_of(folder, LENGTHS[lengths])
     vectors = []
     for packed in (False, True):
         model = stage_two(folder, packed, pooling=pooling).eval()
@@ -220,18 +148,18 @@ def test_every_pooling_at_every_length(folder, lengths, pooling):
 
 @pytest.mark.parametrize("lengths", ["drawn", "one word", "all of one word"])
 def test_stage_one_at_hard_lengths_too(folder, in_float64, lengths):
-    batch = one_view(make_batch(folder, LENGTHS[lengths]))
+    batch = one_view(batch_of(folder, LENGTHS[lengths]))
     assert_equal(stage_one(folder, False).double(), stage_one(folder, True).double(), batch)
 
 
 def test_stage_one_of_512_tokens_too(long_folder, in_float64):
-    batch = one_view(make_batch(long_folder, [512, 3, 130]))
+    batch = one_view(batch_of(long_folder, [512, 3, 130]))
     assert_equal(stage_one(long_folder, False).double(), stage_one(long_folder, True).double(), batch)
 
 
 @pytest.mark.parametrize("lengths", ["random", "one token", "one length", "longest"])
 def test_stage_one_equals_the_padded_call(folder, lengths):
-    batch = one_view(make_batch(folder, LENGTHS[lengths]))
+    batch = one_view(batch_of(folder, LENGTHS[lengths]))
     assert (batch["labels"] != -100).any()
     assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
     probed = [stage_one(folder, packed).probe(**batch) for packed in (False, True)]
@@ -240,13 +168,13 @@ def test_stage_one_equals_the_padded_call(folder, lengths):
 
 
 def test_a_label_on_the_first_token_is_no_exception(folder):
-    batch = one_view(make_batch(folder, LENGTHS["random"]))
+    batch = one_view(batch_of(folder, LENGTHS["random"]))
     batch["labels"][:3, 0] = torch.tensor([11, 12, 13])
     assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
 
 
 def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_parameter(folder):
-    batch = make_batch(folder, LENGTHS["random"])
+    batch = batch_of(folder, LENGTHS["random"])
     batch["masked_labels"].fill_(-100)
     model = stage_two(folder, True)
     output, gradients = measured(model, batch)
@@ -255,7 +183,7 @@ def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_pa
 
 
 def test_probe_of_the_packed_model_equals_the_padded_one(folder):
-    batch = make_batch(folder, LENGTHS["random"])
+    batch = batch_of(folder, LENGTHS["random"])
     padded, packed = (stage_two(folder, packed).probe(**batch) for packed in (False, True))
     assert padded.keys() == packed.keys()
     assert all(packed[name] == pytest.approx(value, rel=1e-4, abs=1e-5) for name, value in padded.items())
@@ -263,7 +191,7 @@ def test_probe_of_the_packed_model_equals_the_padded_one(folder):
 
 def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
     """Both round to 8 bits in another order: within 2 % in the loss, and a gradient of the same direction."""
-    batch, seen = make_batch(folder, LENGTHS["random"]), []
+    batch, seen = batch_of(folder, LENGTHS["random"]), []
     for packed in (False, True):
         model = stage_two(folder, packed)
         model.objectives[1].hold_frozen(torch.bfloat16)
@@ -279,7 +207,7 @@ def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
 
 def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
     lower = LowerLayers(backbone_of(load_masked_lm(folder)), 2).eval()
-    batch = make_batch(folder, LENGTHS["random"])
+    batch = batch_of(folder, LENGTHS["random"])
     ids, mask = batch["input_ids"][0], batch["attention_mask"][0]
     states = []
     for held in (False, True):
@@ -309,8 +237,8 @@ def test_dropout_keeps_its_rate(tiny_bert, packed, monkeypatch):
         return out
 
     monkeypatch.setattr(dropout, "drop", counted)
-    model = stage_two(str(tiny_bert), packed, "simcse", "avg", rate)
-    model(**make_batch(str(tiny_bert), lengths, "simcse"))
+    model = stage_two(str(tiny_bert), packed, "simcse", pooling="avg", dropout=rate)
+    model(**batch_of(str(tiny_bert), lengths, "simcse"))
     dropped, count = seen["hidden"]
     assert count > 100_000
     assert abs(dropped - rate * count) < 4 * (rate * (1 - rate) * count) ** 0.5
@@ -360,7 +288,7 @@ def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
 
 
 def test_the_padded_call_of_a_packable_model_is_what_it_was(folder):
-    batch = make_batch(folder, LENGTHS["random"])
+    batch = batch_of(folder, LENGTHS["random"])
     plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
     make_packable(packable)
     inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
@@ -381,7 +309,7 @@ def test_behind_batch_norm_packing_changes_no_more_than_padding_does(folder):
     """Both are the same mathematics in another order of summation."""
 
     def gradients(packed, columns):
-        batch = make_batch(folder, LENGTHS["random"])
+        batch = batch_of(folder, LENGTHS["random"])
         fill = {"input_ids": load_config(folder).pad_token_id, "masked_labels": -100}
         wider = {name: F.pad(value, (0, columns), value=fill.get(name, 0)) for name, value in batch.items()}
         return measured(stage_two(folder, packed, head="batch_norm"), wider)[1]

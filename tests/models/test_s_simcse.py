@@ -195,4 +195,4 @@ def test_rates_have_the_distribution_asked_for():
 
 def test_a_lowest_rate_above_the_highest_is_refused():
     with pytest.raises(BadInput, match=r"--rate_low 0\.3 is above"):
-        s_simcse.views(s_simcse.Arguments(rate_low=0.3))
+        s_simcse.METHOD.views(s_simcse.Arguments(rate_low=0.3))

@@ -22,7 +22,7 @@ def build(folder, packed=False, dropout=0.0, **options):
     torch.manual_seed(2)
     encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64, packed)
     head = projection_named("linear_tanh", config.hidden_size, 0.3)
-    objectives = sg_opt.build(sg_opt.Arguments(**options), encoder, head, str(folder))
+    objectives = sg_opt.METHOD.build(sg_opt.Arguments(**options), encoder, head, str(folder))
     return EncoderForTraining(encoder, head, objectives).train()
 
 
@@ -113,4 +113,4 @@ def test_a_backbone_without_embeddings_of_its_own_is_refused(tiny_bert):
     encoder.backbone.table = encoder.backbone.embeddings
     del encoder.backbone.embeddings
     with pytest.raises(BadInput, match="--freeze_embeddings"):
-        sg_opt.build(sg_opt.Arguments(), encoder, None, "")
+        sg_opt.METHOD.build(sg_opt.Arguments(), encoder, None, "")

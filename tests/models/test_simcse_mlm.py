@@ -18,7 +18,7 @@ def build(folder, method, args, packed=False):
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), "cls_before_pooler", None, 64, packed)
     head = projection_named("linear_tanh", config.hidden_size, 0.3)
-    return EncoderForTraining(encoder, head, method.build(args, encoder, head, folder)).train()
+    return EncoderForTraining(encoder, head, method.METHOD.build(args, encoder, head, folder)).train()
 
 
 def make_batch(folder):

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from common.ranges import Rate, Weight
-from common.views import Masking, View
+from common.views import View
 from models.collectives import gather_with_gradient
-from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives import consert
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.perturb import Perturbation
 
 CLASSES = 3
@@ -44,20 +43,6 @@ class Arguments(consert.Arguments):
         default=1.0,
         metadata={"help": "length of the adversarial change of a text's embeddings (code: of each token's)"},
     )
-
-
-def views(args: Arguments) -> list[View]:
-    """Premise and hypothesis as they are, then each changed copy of both that is not made of a gradient."""
-    changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
-    if args.view_1 == args.view_2 == "none":
-        changes = ["none"]  # a second plain copy: one and the same vector would be its own positive
-    copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
-    return [View(), View(), *(copy for copy in copies for _ in range(2))]
-
-
-def masking(args: Arguments) -> tuple[Masking, ...]:
-    """Nothing is masked."""
-    return ()
 
 
 def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
@@ -120,12 +105,29 @@ class Classified(Objective):
             return project(encoded.projection, gather_with_gradient(pooled.float()))
 
 
-def build(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
-    """One objective: both losses read the same vectors.
+class NLI(Method):
+    """Classifier of labelled pairs, with or without ConSERT's loss."""
 
-    Raises:
-        BadInput: an adversarial view of a backbone whose embeddings are unknown.
-    """
-    if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):
-        encoder.check_perturbation()
-    return [Classified(args, encoder.config.hidden_size)]
+    arguments = Arguments
+    labels = True
+
+    def views(self, args: Arguments) -> list[View]:
+        """Premise and hypothesis as they are, then each changed copy of both that is not made of a gradient."""
+        changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
+        if args.view_1 == args.view_2 == "none":
+            changes = ["none"]  # a second plain copy: one and the same vector would be its own positive
+        copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
+        return [View(), View(), *(copy for copy in copies for _ in range(2))]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One objective: both losses read the same vectors.
+
+        Raises:
+            BadInput: an adversarial view of a backbone whose embeddings are unknown.
+        """
+        if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):
+            encoder.check_perturbation()
+        return [Classified(args, encoder.config.hidden_size)]
+
+
+METHOD = NLI()

@@ -1,1 +1,0 @@
-"""Training methods on labelled rows: one file each, the folder is the list of them (`run_sup.py`)."""

@@ -1,0 +1,103 @@
+"""Every method of models/objectives on a tiny model, for the tests that hold for all of them.
+
+A new method is picked up by its file. `SMALL` gives flags values that suit the tiny models and let every term of a
+loss show; a method gets those that it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+
+from models.encoder import SentenceEncoder
+from models.heads import projection_named
+from models.loading import load_backbone, load_config
+from models.training import EncoderForTraining
+from training.lifecycle import set_dropout
+from training.registry import load_method, method_names
+
+SMALL = {
+    "temperature": 0.1,
+    "contrastive_weight": 1.0,
+    "aux_weight": 1.0,
+    "aux_init": "random",
+    "skip_from": 2,
+    "mlm_weight": 1.0,
+    "rtd_weight": 1.0,
+    "generator_dropout": False,
+    "queue_size": 11,
+    "momentum": 0.5,
+    "negatives": 2,
+    "filters": 6,
+}
+EXTRA = {  # name of the case: method, flags
+    "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
+    "infocse, first view": ("infocse", {"aux_views": "first"}),
+    "infocse, auxiliary only": ("infocse", {"contrastive_weight": 0.0}),
+    "infocse, no detach": ("infocse", {"aux_detach": False}),
+    "moco, no head": ("moco", {"queue_head": "none", "momentum_mode": "eval"}),
+    "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
+    "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
+    "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
+}
+CASES = {name: (name, {}) for name in method_names()} | EXTRA
+
+
+def arguments(case: str, folder: str):
+    """The method of a case, and its arguments."""
+    name, options = CASES[case]
+    method = load_method(name)
+    known = {field.name for field in fields(method.arguments)}
+    small = {flag: value for flag, value in (SMALL | {"generator": folder}).items() if flag in known}
+    return method, method.arguments(**small | options)
+
+
+def build_model(
+    case: str, folder: str, packed=False, head="linear_tanh", dropout=0.0, pooling="cls_before_pooler", spread=0.3
+) -> EncoderForTraining:
+    """The model of a case, the same weights in every call; no head for a method that reads none."""
+    method, args = arguments(case, folder)
+    config = load_config(folder)
+    set_dropout(config, dropout)
+    torch.manual_seed(1)
+    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
+    projection = projection_named(head if method.projects else "none", config.hidden_size, spread)
+    return EncoderForTraining(encoder, projection, method.build(args, encoder, projection, folder)).train()
+
+
+def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3):
+    """What the collator would make of random tokens: other ones in every view, all that the method asks for.
+
+    Args:
+        case: of `CASES`.
+        folder: the tiny model.
+        mask: real tokens, (B, L).
+        chosen: the chance of each token to be masked: a number, or (B, 1).
+        seed: of the tokens and masks.
+    """
+    method, args = arguments(case, folder)
+    views, config = method.views(args), load_config(folder)
+    generator = torch.Generator().manual_seed(seed)
+    mask = mask.long().expand(len(views), -1, -1).contiguous()
+    ids = torch.randint(10, 90, mask.shape, generator=generator).where(mask == 1, config.pad_token_id)
+    drawn = (torch.rand(mask.shape, generator=generator) < chosen) & (mask == 1)
+    drawn[:, :, 0] = False
+    batch = {"input_ids": ids, "attention_mask": mask}
+    for masking in method.masking(args):
+        of = list(masking.views)
+        batch[f"{masking.name}_input_ids"] = torch.where(drawn, 7, ids)[of]
+        batch[f"{masking.name}_labels"] = torch.where(drawn, ids, -100)[of]
+        if masking.uniforms:
+            batch[f"{masking.name}_uniforms"] = torch.rand(mask.shape, generator=generator)[of]
+    if any(view.dropout for view in views):
+        batch["dropout_rates"] = torch.zeros(*mask.shape[:2], 1)
+    if any(view.perturb for view in views):
+        changed = torch.tensor([view.perturb is not None for view in views]).view(-1, 1, 1)
+        straight = mask.cumsum(2).sub(1).clamp(min=0)
+        batch["positions"] = torch.where(changed, straight.flip(2) % mask.sum(2, keepdim=True), straight)
+        kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
+        batch["kept"] = kept | ~changed.unsqueeze(-1)
+    if method.labels:
+        batch["labels"] = torch.arange(mask.shape[1]).view(1, -1) % 3
+    return batch
