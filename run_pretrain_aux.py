@@ -30,7 +30,8 @@ from data.corpus import load_corpus
 from data.frame import Frame
 from data.masking import word_starts
 from data.vocabulary import train_tokenizer
-from models.auxiliary import backbone_of, family_of, load_head, load_masked_lm, new_head, top_layers
+from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
+from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.lifecycle import Run, set_dropout

@@ -1,62 +1,28 @@
-"""The pieces of a backbone, and the auxiliary network made of them.
+"""The auxiliary network, made of the pieces of a backbone.
 
 The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1) is Condenser's head (Gao and Callan 2021, arXiv
 2104.08253): a few transformer layers over [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that
-predict masked tokens. Only this file takes a backbone apart; BERT and RoBERTa are known.
+predict masked tokens.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
-from transformers.masking_utils import create_bidirectional_mask
 
 from common.errors import BadInput
-from common.views import IGNORED
+from models.families import family_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
-from models.packed import Packing
+from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
 PREFIX = "c_head."
-ROWS = 128  # masked positions are computed in multiples of it
-
-
-@dataclass(frozen=True)
-class Family:
-    """Where a `*ForMaskedLM` keeps its parts."""
-
-    base: str
-    output: str  # the module from hidden states to logits
-    transform: Callable[[nn.Module], nn.Module]  # its part before the vocabulary matrix
-
-
-def _roberta_transform(head: nn.Module) -> nn.Module:
-    return nn.Sequential(head.dense, nn.GELU(), head.layer_norm)
-
-
-FAMILIES = {
-    "bert": Family("bert", "cls.predictions", lambda head: head.transform),
-    "roberta": Family("roberta", "lm_head", _roberta_transform),
-}
-
-
-def family_of(config) -> Family:
-    """The known family of a configuration; BadInput for others."""
-    if config.model_type not in FAMILIES:
-        raise BadInput(
-            f"the auxiliary network needs the pieces of a backbone and knows {', '.join(FAMILIES)}, "
-            f"not '{config.model_type}'; purely contrastive methods work with any encoder"
-        )
-    return FAMILIES[config.model_type]
 
 
 def load_masked_lm(path: str, config=None) -> PreTrainedModel:
@@ -64,11 +30,6 @@ def load_masked_lm(path: str, config=None) -> PreTrainedModel:
     config = config if config is not None else load_config(path)
     family_of(config)
     return load_strictly(AutoModelForMaskedLM, path, config)
-
-
-def backbone_of(lm: PreTrainedModel) -> PreTrainedModel:
-    """The encoder inside a masked language model."""
-    return getattr(lm, family_of(lm.config).base)
 
 
 def check_depth(config, skip_from: int) -> None:
@@ -80,30 +41,19 @@ def check_depth(config, skip_from: int) -> None:
         )
 
 
-def run_layers(layers: nn.ModuleList, states: Tensor, attention_mask: Tensor, config) -> Tensor:
-    """Transformer layers in order on (B, L, H), with padding masked as the backbone itself masks it."""
-    mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=attention_mask)
-    for layer in layers:
-        states = layer(states, mask)
-    return states
-
-
 class LowerLayers(nn.Module):
-    """A copy of the embeddings and the first `skip_from` layers: ids (B, L) -> states (B, L, H), or packed."""
+    """A copy of the embeddings and the first `skip_from` layers: ids (B, L) -> states."""
 
     def __init__(self, backbone: PreTrainedModel, skip_from: int) -> None:
         super().__init__()
         check_depth(backbone.config, skip_from)
-        self.config = backbone.config
         self.embeddings = copy.deepcopy(backbone.embeddings)
         self.layers = copy.deepcopy(backbone.encoder.layer[:skip_from])
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | Packing) -> Tensor:
-        if isinstance(attention_mask, Packing):
-            return attention_mask.run(self.layers, attention_mask.embed(self.embeddings, input_ids))
-        return run_layers(self.layers, self.embeddings(input_ids=input_ids), attention_mask, self.config)
+    def forward(self, input_ids: Tensor, tokens: Runner) -> Tensor:
+        return tokens.run(self.layers, tokens.embed(self.embeddings, input_ids))
 
-    def hold(self, dtype: torch.dtype) -> None:
+    def cast(self, dtype: torch.dtype) -> None:
         """Keep the matrices of frozen layers in the type to which autocast would cast them in every step.
 
         Under autocast to that type the states stay the same to the bit: norms, embeddings and sums are not touched.
@@ -118,33 +68,13 @@ class VocabularyHead(nn.Module):
 
     def __init__(self, lm: PreTrainedModel) -> None:
         super().__init__()
-        family = family_of(lm.config)
-        head = lm.get_submodule(family.output)
-        self.transform = copy.deepcopy(family.transform(head))
-        self.decoder = nn.Linear(head.decoder.in_features, head.decoder.out_features)
-        self.decoder.load_state_dict(head.decoder.state_dict())
+        transform, decoder = output_of(lm)
+        self.transform = copy.deepcopy(transform)
+        self.decoder = nn.Linear(decoder.in_features, decoder.out_features)
+        self.decoder.load_state_dict(decoder.state_dict())
 
     def forward(self, states: Tensor) -> Tensor:
         return self.decoder(self.transform(states))
-
-
-def head_input(cls: Tensor, lower: Tensor) -> Tensor:
-    """[h ; M > 0]: the sentence's [CLS] (B, H) before the lower states of the other positions, (B, L, H)."""
-    return torch.cat([cls.unsqueeze(1), lower[:, 1:]], dim=1)
-
-
-def masked_token_loss(output: Callable[[Tensor], Tensor], states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum of the cross entropies at the labelled positions, and their number; logits exist only there.
-
-    The rows are filled up to a multiple of `ROWS`: oneDNN keeps a primitive for every shape it has seen, and with a
-    new number of masked tokens in every step bfloat16 training on a CPU would grow by tens of megabytes a step.
-    """
-    chosen = labels != IGNORED
-    targets = labels[chosen]
-    filled = -len(targets) % ROWS
-    logits = output(F.pad(states[chosen], (0, 0, 0, filled)))  # (M rounded up, vocabulary)
-    targets = F.pad(targets, (0, filled), value=IGNORED)
-    return F.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum"), chosen.sum()
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:

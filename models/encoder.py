@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,16 +10,16 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.errors import BadInput
-from common.views import IGNORED
 from models import layout
 from models.described import Described, read_modules
-from models.dropout import exchange_dropout, rates_of
+from models.dropout import exchange_dropout
+from models.families import FAMILIES
 from models.heads import Head
 from models.loading import NO_LIMIT, load_backbone, load_config, load_tokenizer, quiet, usable_length
-from models.packed import FAMILIES, Packing, make_packable, use_packing
+from models.packed import Packed, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
-from models.rows import rounded
+from models.runner import Padded
 from models.word_vectors import WordVectors
 
 
@@ -64,8 +63,8 @@ class SentenceEncoder(PreTrainedModel):
         self.packed = packed
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
-        if packed:
-            make_packable(backbone)
+        self.runner = Packed if packed else Padded
+        self.runner.prepare(backbone)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -90,50 +89,18 @@ class SentenceEncoder(PreTrainedModel):
         return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
 
     def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
-        change = change or Perturbation()
-        if self.packed and pooling.only_first and not with_tokens:  # the last layer for the first tokens only
-            packing = Packing.of(attention_mask, rates)
-            states = self._embedded(packing, input_ids, change)
-            cls = packing.run(self.backbone.encoder.layer, states, packing.first)[0]
+        tokens, change = self.runner.of(attention_mask, rates), change or Perturbation()
+        if pooling.only_first and not with_tokens:
+            cls = tokens.first_states(self.backbone, input_ids, change)
             return EncoderOutput(cls, cls)
-        states = self._states(input_ids, attention_mask, pooling.all_layers, rates, change)
+        states = tokens.states(self.backbone, input_ids, change, pooling.all_layers)
         pooled = pooling.pool(states, attention_mask)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
-    def _states(
-        self, input_ids: Tensor, attention_mask: Tensor, all_layers: bool, rates: Tensor | None, change: Perturbation
-    ) -> Sequence[Tensor]:
-        """The last layer's states, (B, L, H), or those of the embeddings and every layer."""
-        if self.packed:
-            packing = Packing.of(attention_mask, rates)
-            every = packing.run_each(self.backbone.encoder.layer, self._embedded(packing, input_ids, change))
-            return [packing.unpack(states) for states in (every if all_layers else every[-1:])]
-        extra = {"output_hidden_states": all_layers}
-        if change.positions is not None:
-            extra["position_ids"] = change.position_ids(self.backbone.embeddings)
-        with rates_of(None if rates is None else rates[:, None, None]), change.within(self.backbone):
-            output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **extra)
-        return output.hidden_states if all_layers else [output.last_hidden_state]
-
-    def _embedded(self, packing: Packing, input_ids: Tensor, change: Perturbation) -> Tensor:
-        embeddings = self.backbone.embeddings
-        return change.change(packing.embed(embeddings, input_ids, change.position_ids(embeddings)), packing.pack)
-
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
-        every = self._states(input_ids, attention_mask, True, None, Perturbation())
+        every = self.runner.of(attention_mask).states(self.backbone, input_ids, Perturbation(), all_layers=True)
         return torch.stack([masked_mean(states, attention_mask) for states in every])
-
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The last layer's states at the labelled tokens and some others, and the labels: (M, H), (M,)."""
-        if self.packed:
-            packing = Packing.of(attention_mask)
-            tokens, targets = packing.labelled(labels)
-            states = packing.embed(self.backbone.embeddings, input_ids)
-            return packing.run(self.backbone.encoder.layer, states, tokens)[0], targets
-        states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        chosen = rounded((labels != IGNORED).flatten(), True)
-        return states.flatten(0, 1)[chosen], labels.flatten()[chosen]
 
     def check_perturbation(self) -> None:
         """BadInput for a backbone whose embeddings the views cannot change."""

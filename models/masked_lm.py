@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,24 +12,16 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.views import IGNORED
-from models.auxiliary import (
-    HEAD_FILE,
-    PREFIX,
-    backbone_of,
-    check_depth,
-    family_of,
-    head_input,
-    masked_token_loss,
-    run_layers,
-)
+from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import mean_over_tokens
 from models.dropout import lighten_dropout
+from models.families import backbone_of, output_of
 from models.loading import quiet
-from models.packed import Packing, make_packable
+from models.packed import Packed
 from models.recompute import exchange_activations, recomputing
+from models.runner import Padded
 from models.training import TrainingOutput
-from models.vocabulary_loss import packed_token_loss
 
 
 class Sums(NamedTuple):
@@ -76,8 +67,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.skip_from = skip_from
         self.packed = packed
         self.bow_weight = bow_weight
-        if packed:
-            make_packable(lm)
+        self.runner = Packed if packed else Padded
+        self.runner.prepare(lm)
         lighten_dropout(self)
         exchange_activations(self)
         self.post_init()
@@ -123,66 +114,26 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         shuffle_cls: bool = False,
     ) -> dict[str, Sums]:  # fmt: skip
         """The losses by name; `shuffle_cls` gives rows each other's [CLS]."""
-        compute = self._packed_states if self.packed else self._padded_states
-        aux_labels = labels if aux_labels is None else aux_labels
-        late, cls, head = compute(
-            attention_mask, (input_ids, labels), (aux_input_ids, aux_labels), clean_input_ids, shuffle_cls
-        )
-        output = self.lm.get_submodule(family_of(self.config).output)
-        transform, decoder = family_of(self.config).transform(output), output.decoder
-        token_loss = (
-            partial(packed_token_loss, transform, decoder) if self.packed else partial(masked_token_loss, output)
-        )
-        sums = {"mlm": Sums(*token_loss(*late))}
-        if head is not None:
-            sums["aux_mlm"] = Sums(*token_loss(*head))
+        tokens, backbone = self.runner.of(attention_mask), backbone_of(self.lm)
+        lower_layers, upper_layers = backbone.encoder.layer[: self.skip_from], backbone.encoder.layer[self.skip_from :]
+
+        def below(ids: Tensor) -> Tensor:
+            return tokens.run(lower_layers, tokens.embed(backbone.embeddings, ids))
+
+        lower = below(input_ids)
+        cls, late = tokens.run_both(upper_layers, lower, labels)
+        if clean_input_ids is not None:
+            cls = tokens.run_first(upper_layers, below(clean_input_ids))
+        found = {"mlm": late}
+        if self.c_head:
+            lower = lower if aux_input_ids is None else below(aux_input_ids)
+            states = tokens.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
+            found["aux_mlm"] = tokens.run_labelled(self.c_head, states, labels if aux_labels is None else aux_labels)
+        transform, decoder = output_of(self.lm)
+        sums = {name: Sums(*tokens.token_loss(transform, decoder, each)) for name, each in found.items()}
         if words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
         return sums
-
-    def _padded_states(self, attention_mask, mlm, aux, clean_ids, shuffle_cls):
-        """What the losses read: (states, targets) of the MLM loss, [CLS] (B, H), and (states, targets) of the head."""
-
-        def encode(ids: Tensor) -> tuple[Tensor, ...]:
-            return backbone_of(self.lm)(
-                input_ids=ids, attention_mask=attention_mask, output_hidden_states=True
-            ).hidden_states
-
-        (ids, labels), (aux_ids, aux_labels) = mlm, aux
-        states = encode(ids)
-        cls = (states if clean_ids is None else encode(clean_ids))[-1][:, 0]
-        head = None
-        if self.c_head:
-            lower = (states if aux_ids is None else encode(aux_ids))[self.skip_from]
-            head = run_layers(
-                self.c_head, head_input(cls.roll(1, 0) if shuffle_cls else cls, lower), attention_mask, self.config
-            )
-            head = head, aux_labels
-        return (states[-1], labels), cls, head
-
-    def _packed_states(self, attention_mask, mlm, aux, clean_ids, shuffle_cls):
-        """The same on real tokens; the last layers for the [CLS] and the labelled tokens, all that is read."""
-        packing, backbone = Packing.of(attention_mask), backbone_of(self.lm)
-        layers = backbone.encoder.layer
-
-        def below(ids: Tensor) -> Tensor:
-            return packing.run(layers[: self.skip_from], packing.embed(backbone.embeddings, ids))
-
-        (ids, labels), (aux_ids, aux_labels) = mlm, aux
-        tokens, targets = packing.labelled(labels)
-        lower = below(ids)
-        read = torch.cat([packing.first, tokens]).unique()  # rising
-        states = packing.run(layers[self.skip_from :], lower, read)
-        cls, late = (packing.at(states, torch.searchsorted(read, part)) for part in (packing.first, tokens))
-        if clean_ids is not None:
-            cls = packing.run(layers[self.skip_from :], below(clean_ids), packing.first)
-        cls, head = cls[0], None
-        if self.c_head:
-            tokens, aux_targets = packing.labelled(aux_labels)
-            lower = lower if aux_ids is None else below(aux_ids)
-            head = packing.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
-            head = packing.run(self.c_head, head, tokens), aux_targets
-        return (late, targets), cls, head
 
     @torch.no_grad()
     def probe(self, **batch: Tensor) -> dict[str, float]:

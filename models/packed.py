@@ -11,6 +11,7 @@ Dropout draws its masks over other shapes than in the padded call: the same dist
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,16 +23,19 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from common.views import IGNORED
 from models.dropout import attend, backward_is_slow, rates_of, running_rates
+from models.families import FAMILIES, backbone_of, output_of
+from models.perturb import Perturbation
 from models.rows import collect, rounded, spread
+from models.runner import LOGITS, Labelled, Padded, Read, Runner
+from models.vocabulary_loss import vocabulary_loss
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
-FAMILIES = ("bert", "roberta")  # whose layers take [states, mask] and keep their parts under BERT's names
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Where the N tokens of a packed batch stand in the padded grid of B rows and `length` columns.
+class Packed(Runner):
+    """The real tokens only: where the N of them stand in the padded grid of B rows and `length` columns.
 
     Beside the real tokens it holds as many padding positions as make N a round number (see `models.rows`). As in the
     padded call they attend and are not attended to, and no loss or pooling reads them.
@@ -56,7 +60,7 @@ class Packing:
     rates: Tensor | None = None
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packing:
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packed:
         """From the mask of the padded batch, (B, L), and each sentence's dropout rates, (B, O)."""
         batch, columns = attention_mask.shape
         length = -(-columns // 8) * 8
@@ -68,6 +72,14 @@ class Packing:
         first = kept.cumsum(0).view(batch, length)[:, 0] - 1
         keys = None if bool(grid.all()) else grid.view(batch, 1, 1, length)
         return cls(batch, columns, length, slots, slots, first, keys, rates)
+
+    @classmethod
+    def prepare(cls, model: PreTrainedModel) -> None:
+        make_packable(model)
+
+    @classmethod
+    def fitting(cls, config) -> type[Runner]:
+        return cls if use_packing(config, True) else Padded
 
     @property
     def row(self) -> Tensor:
@@ -83,8 +95,8 @@ class Packing:
         """Integers of the padded batch, (B, L) -> (N,)."""
         return padded[self.row, self.position]
 
-    def pack_labels(self, labels: Tensor) -> Tensor:
-        """Labels of the padded batch, (B, L) -> (N,); filled-in columns carry none."""
+    def align(self, labels: Tensor) -> Tensor:
+        """(B, L) -> (N,); filled-in columns carry no label."""
         return self.pack(labels).masked_fill(self.slots % self.length >= self.columns, IGNORED)
 
     def unpack(self, states: Tensor) -> Tensor:
@@ -96,16 +108,39 @@ class Packing:
         """The states of some different tokens, (1, N, H) -> (1, number of tokens, H)."""
         return collect(states[0], tokens).unsqueeze(0)
 
-    def with_first(self, states: Tensor, cls: Tensor) -> Tensor:
-        """[h ; M > 0]: states (1, N, H) with the sentence vectors (B, H) in the place of the first tokens."""
-        return states.index_copy(1, self.first, cls.to(states.dtype).unsqueeze(0))
-
     def labelled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that carry a label, and some others, never first ones, to a round number: indices, labels (M,)."""
-        packed = self.pack_labels(labels)
+        packed = self.align(labels)
         spare = torch.ones_like(packed, dtype=torch.bool).index_fill_(0, self.first, False)
         chosen = rounded(packed != IGNORED, spare).nonzero().squeeze(1)
         return chosen, packed[chosen]
+
+    def states(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
+    ) -> Sequence[Tensor]:
+        every = [self._embedded(backbone, input_ids, change)]
+        for layer in backbone.encoder.layer:
+            every.append(self.run([layer], every[-1]))
+        return [self.unpack(states) for states in (every if all_layers else every[-1:])]
+
+    def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
+        """The last layer is computed for the first tokens only."""
+        return self.run_first(backbone.encoder.layer, self._embedded(backbone, input_ids, change))
+
+    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
+        """As in the base class; zeros where no token is."""
+        backbone, (transform, decoder) = backbone_of(lm), output_of(lm)
+        states = self.run(backbone.encoder.layer, self.embed(backbone.embeddings, input_ids))[0]
+        others = [None if other is None else self.pack(other) for other in others]
+        parts = []
+        for tokens in torch.arange(len(states), device=states.device).split(LOGITS):
+            made = [None if other is None else other[tokens] for other in others]
+            parts.append(read(decoder(transform(states[tokens])), *made))
+        return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
+
+    def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
+        embeddings = backbone.embeddings
+        return change.change(self.embed(embeddings, input_ids, change.position_ids(embeddings)), self.pack)
 
     def embed(self, embeddings: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Ids (B, L), and their positions where they are not the usual ones -> embeddings of N tokens, (1, N, H)."""
@@ -119,25 +154,43 @@ class Packing:
         with self._sampled():
             return embeddings(input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
 
+    def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+        with self._sampled():
+            for layer in layers:
+                states = layer(states, self)
+        return states
+
+    def run_at(self, layers: Sequence[nn.Module], states: Tensor, tokens: Tensor) -> Tensor:
+        """Layers in order, the last one's output at some tokens only: (1, N, H) -> (1, number of tokens, H)."""
+        return self._run_at(layers[-1], self.run(layers[:-1], states), tokens)
+
+    def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+        return self.run_at(layers, states, self.first)[0]
+
+    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> Labelled:
+        tokens, labels = self.labelled(labels)
+        return Labelled(self.run_at(layers, states, tokens), labels)
+
+    def run_both(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> tuple[Tensor, Labelled]:
+        tokens, labels = self.labelled(labels)
+        read = torch.cat([self.first, tokens]).unique()  # rising
+        states = self.run_at(layers, states, read)
+        cls, late = (self.at(states, torch.searchsorted(read, part)) for part in (self.first, tokens))
+        return cls[0], Labelled(late, labels)
+
+    def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
+        return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
+
+    def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
+        """The logits never exist at once."""
+        total = vocabulary_loss(decoder, transform(found.states)[0], found.labels)
+        return total, (found.labels != IGNORED).sum()
+
     def _sampled(self, tokens: Tensor | None = None):
         """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
         if self.rates is None:
             return rates_of(None)
         return rates_of(self.rates[self.row if tokens is None else self.row[tokens]][None, :, None])
-
-    def run(self, layers: nn.ModuleList, states: Tensor, only: Tensor | None = None) -> Tensor:
-        """Transformer layers in order, (1, N, H) -> (1, N, H), or the last one's output at the tokens `only`."""
-        with self._sampled():
-            for layer in layers if only is None else layers[:-1]:
-                states = layer(states, self)
-        return states if only is None else self._run_at(layers[-1], states, only)
-
-    def run_each(self, layers: nn.ModuleList, states: Tensor) -> list[Tensor]:
-        """The states (1, N, H) and every layer's output."""
-        every = [states]
-        for layer in layers:
-            every.append(self.run([layer], every[-1]))
-        return every
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
         """One layer's output at some tokens: `layer.forward` with queries and all that follows for these alone."""
@@ -160,11 +213,11 @@ class Packing:
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
-    """Attention within the sentences of a packed batch; transformers' own `sdpa` where the mask is no Packing.
+    """Attention within the sentences of a packed batch; transformers' own `sdpa` where the mask is no Packed.
 
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
     """
-    if not isinstance(attention_mask, Packing):
+    if not isinstance(attention_mask, Packed):
         rates = running_rates() if module.training else None
         if rates is None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
@@ -194,14 +247,14 @@ AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the s
 
 
 def make_packable(model: PreTrainedModel) -> None:
-    """Let the layers of a model of a known family take a Packing for a mask; its padded call stays as it was."""
+    """Let the layers of a model of a known family take a Packed for a mask; its padded call stays as it was."""
     if model.config.model_type not in FAMILIES:
         raise ValueError(f"packing knows the layers of {', '.join(FAMILIES)}, not of '{model.config.model_type}'")
     model.set_attn_implementation(NAME)
 
 
 def use_packing(config, wanted: bool) -> bool:
-    """Whether a model runs packed; a family that cannot is said, and runs padded."""
+    """Whether a model runs packed. Unsupported families log a notice and run padded."""
     if wanted and (config.model_type not in FAMILIES or config.is_decoder):  # packed attention looks both ways
         logger.info("%s: runs padded; packing knows %s", config.model_type, ", ".join(FAMILIES))
         return False

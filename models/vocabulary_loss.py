@@ -12,13 +12,6 @@ CHUNK = 512  # rows whose logits exist at a time in float32, twice as many in bf
 BLOCK = 16  # of them go through the soft-max at a time on a CPU: what they need stays in its cache
 
 
-def packed_token_loss(
-    transform: nn.Module, decoder: nn.Linear, states: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Sum of the cross entropies of packed states (1, M, H) behind the transform, and the number of targets."""
-    return vocabulary_loss(decoder, transform(states)[0], targets), (targets != IGNORED).sum()
-
-
 def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tensor:
     """The sum of -log softmax(decoder(states))[target] over the rows that have a target.
 

@@ -61,7 +61,7 @@ def build_model(
         raise BadInput(f"--method {method.name} reads no projection head: give --projection none")
     objectives = method.build(method_args, encoder, projection, source)
     for objective in objectives if bf16 else []:
-        objective.hold_frozen(torch.bfloat16)
+        objective.cast_frozen(torch.bfloat16)
     if kept and not any(objective.reads_projection for objective in objectives):
         raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
     encoder.head = projection if kept else None

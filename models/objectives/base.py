@@ -148,8 +148,8 @@ class Objective(nn.Module):
         """What else is worth seeing at an evaluation, without gradient and on this process alone."""
         return {}
 
-    def hold_frozen(self, dtype: torch.dtype) -> None:
-        """Called once after building when training under autocast to `dtype`: what never learns may be cast now."""
+    def cast_frozen(self, dtype: torch.dtype) -> None:
+        """Cast what never learns; called once after building, before training under autocast to `dtype`."""
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""

@@ -20,16 +20,14 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput
 from common.ranges import Share, Weight
 from common.views import IGNORED, Masking
-from models.auxiliary import backbone_of, family_of, head_input, run_layers
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
+from models.families import family_of
 from models.heads import check_width
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.packed import Packing, make_packable, use_packing
-
-TOKENS = 1024  # whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
+from models.runner import Padded, Runner
 
 
 @dataclass
@@ -64,20 +62,20 @@ class ReplacedTokens(Objective):
         args: the method's arguments.
         generator: a frozen masked language model.
         backbone: what the discriminator is a copy of.
-        packed: the generator too computes real tokens only, where its family is known.
+        runner: how the layers of both run on a batch.
     """
 
     reads_projection = True
 
     def __init__(
-        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, packed: bool = False
+        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Padded
     ) -> None:
         super().__init__()
         family_of(backbone.config)
         self.generator = generator.requires_grad_(False)
-        self.generator_packed = use_packing(generator.config, packed)
-        if self.generator_packed:
-            make_packable(generator)
+        self.generator_runner = runner.fitting(generator.config)
+        self.generator_runner.prepare(generator)
+        self.runner = Padded if args.pad_as_negative else runner  # where padding counts as tokens, it has to run
         self.discriminator = copy.deepcopy(backbone)
         self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's own initialisation, as coded
         self.args = args
@@ -97,28 +95,16 @@ class ReplacedTokens(Objective):
             rewritten = rewritten * mask  # padding is id 0 there, whatever the tokenizer's is
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
-        if encoded.encoder.packed and not self.args.pad_as_negative:
-            packing = Packing.of(mask)
-            states, labels = self._detect_packed(vectors, rewritten, packing), packing.pack_labels(labels)
-        else:
-            states = self._detect(vectors, rewritten, mask)
-        logits = self.head(states).float()
+        tokens, discriminator = self.runner.of(mask), self.discriminator
+        states = tokens.with_first(tokens.embed(discriminator.embeddings, rewritten), vectors)
+        logits = self.head(tokens.run(discriminator.encoder.layer, states)).float()
+        labels = tokens.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
 
     def tokens(self, batch: Batch) -> Tensor:
         mask = batch.attention_mask
         return mask.new_tensor(mask.numel()) if self.args.pad_as_negative else mask.sum()
-
-    def _detect(self, vectors: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        """States of the discriminator, the vectors (T, H) standing for the first token's embedding: (T, L, H)."""
-        states = head_input(vectors, self.discriminator.embeddings(input_ids=ids))
-        return run_layers(self.discriminator.encoder.layer, states, mask, self.discriminator.config)
-
-    def _detect_packed(self, vectors: Tensor, ids: Tensor, packing: Packing) -> Tensor:
-        """The same of real tokens, (1, N, H)."""
-        states = packing.with_first(packing.embed(self.discriminator.embeddings, ids), vectors)
-        return packing.run(self.discriminator.encoder.layer, states)
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:
@@ -131,27 +117,7 @@ class ReplacedTokens(Objective):
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
             kept |= twin.labels.flatten(0, 1) == IGNORED
-        write = self._write_packed if self.generator_packed else self._write
-        return torch.where(kept, ids, write(masked, mask, uniforms))
-
-    def _write(self, ids: Tensor, mask: Tensor, uniforms: Tensor | None) -> Tensor:
-        """The generator's tokens for masked ids, (T, L) -> (T, L)."""
-        parts = []
-        for rows in torch.arange(len(ids), device=ids.device).split(max(1, TOKENS // ids.shape[1])):
-            logits = self.generator(input_ids=ids[rows], attention_mask=mask[rows]).logits
-            parts.append(chosen(logits, None if uniforms is None else uniforms[rows]))
-        return torch.cat(parts)
-
-    def _write_packed(self, ids: Tensor, mask: Tensor, uniforms: Tensor | None) -> Tensor:
-        """The same for real tokens; zeros elsewhere."""
-        packing, backbone = Packing.of(mask), backbone_of(self.generator)
-        states = packing.run(backbone.encoder.layer, packing.embed(backbone.embeddings, ids))[0]
-        output = self.generator.get_submodule(family_of(self.generator.config).output)
-        uniforms = None if uniforms is None else packing.pack(uniforms)
-        parts = []
-        for tokens in torch.arange(len(states), device=ids.device).split(TOKENS):
-            parts.append(chosen(output(states[tokens]), None if uniforms is None else uniforms[tokens]))
-        return packing.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
+        return torch.where(kept, ids, self.generator_runner.of(mask).logits(self.generator, masked, chosen, uniforms))
 
 
 def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
@@ -179,7 +145,7 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
             "choose a generator with the encoder's vocabulary"
         )
     generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
-    return ReplacedTokens(args, generator, encoder.backbone, encoder.packed)
+    return ReplacedTokens(args, generator, encoder.backbone, encoder.runner)
 
 
 class DiffCSE(simcse.SimCSE):

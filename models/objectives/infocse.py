@@ -22,10 +22,10 @@ from common.views import Masking
 from models import auxiliary
 from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
+from models.families import backbone_of
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.packed import Packing, make_packable
-from models.vocabulary_loss import packed_token_loss
+from models.runner import Padded, Runner
 
 
 @dataclass
@@ -75,7 +75,7 @@ class AuxiliaryMLM(Objective):
         detach: freeze `lower`.
         frozen_eval: with `detach`, keep `lower` without dropout.
         views: which views' [CLS] and twins are used.
-        packed: compute real tokens only, and the last layer and the logits at masked ones, see `models.packed`.
+        runner: how the layers run on a batch.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AuxiliaryMLM(Objective):
         detach: bool,
         frozen_eval: bool,
         views: tuple[int, ...],
-        packed: bool = False,
+        runner: type[Runner] = Padded,
     ) -> None:
         super().__init__()
         self.lower = lower.requires_grad_(not detach)
@@ -97,7 +97,7 @@ class AuxiliaryMLM(Objective):
         self.detach = detach
         self.frozen_eval = frozen_eval
         self.views = views
-        self.packed = packed
+        self.runner = runner
 
     def train(self, mode: bool = True) -> AuxiliaryMLM:
         super().train(mode)
@@ -105,9 +105,9 @@ class AuxiliaryMLM(Objective):
             self.lower.eval()
         return self
 
-    def hold_frozen(self, dtype: torch.dtype) -> None:
+    def cast_frozen(self, dtype: torch.dtype) -> None:
         if self.detach:
-            self.lower.hold(dtype)
+            self.lower.cast(dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[list(self.views)], batch)
@@ -129,27 +129,22 @@ class AuxiliaryMLM(Objective):
         twin = batch.twins["masked"]
         cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
         mask = batch.attention_mask[list(self.views)].flatten(0, 1)
-        mask = Packing.of(mask) if self.packed else mask
+        tokens = self.runner.of(mask)
         with torch.no_grad() if self.detach else nullcontext():
-            lower = self.lower(twin.input_ids.flatten(0, 1), mask)  # (T, L, H), or (1, N, H) packed
-        if self.packed:
-            tokens, targets = mask.labelled(labels)
-            states = mask.run(self.c_head, mask.with_first(lower, cls), tokens)
-            return packed_token_loss(self.output.transform, self.output.decoder, states, targets)
-        states = auxiliary.run_layers(self.c_head, auxiliary.head_input(cls, lower), mask, self.lower.config)
-        return auxiliary.masked_token_loss(self.output, states, labels)
+            lower = self.lower(twin.input_ids.flatten(0, 1), tokens)
+        found = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels)
+        return tokens.token_loss(self.output.transform, self.output.decoder, found)
 
 
 def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> AuxiliaryMLM:
     # With the encoder's configuration, so that the copies have the dropout of this run.
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
-    if encoder.packed:
-        make_packable(lm)
-    backbone = auxiliary.backbone_of(lm)
+    encoder.runner.prepare(lm)
+    backbone = backbone_of(lm)
     lower = auxiliary.LowerLayers(backbone, args.skip_from)
     head = _head(args, lm.config, backbone, source)
     output = auxiliary.VocabularyHead(lm)
-    how = args.aux_weight, args.aux_detach, args.aux_frozen_eval, twinned(args), encoder.packed
+    how = args.aux_weight, args.aux_detach, args.aux_frozen_eval, twinned(args), encoder.runner
     return AuxiliaryMLM(lower, head, output, *how)
 
 

@@ -15,7 +15,6 @@ from models.auxiliary import VocabularyHead, load_masked_lm
 from models.collectives import mean_over_tokens
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.vocabulary_loss import packed_token_loss
 
 
 @dataclass
@@ -37,10 +36,11 @@ class MaskedTokens(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        twin = batch.twins["masked"]
-        ids, mask = twin.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        states, targets = encoded.encoder.token_states(ids, mask, twin.labels.flatten(0, 1))
-        total, count = packed_token_loss(self.output.transform, self.output.decoder, states[None], targets)
+        twin, backbone = batch.twins["masked"], encoded.encoder.backbone
+        tokens = encoded.encoder.runner.of(batch.attention_mask.flatten(0, 1))
+        states = tokens.embed(backbone.embeddings, twin.input_ids.flatten(0, 1))
+        found = tokens.run_labelled(backbone.encoder.layer, states, twin.labels.flatten(0, 1))
+        total, count = tokens.token_loss(self.output.transform, self.output.decoder, found)
         return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
 
     def tokens(self, batch: Batch) -> Tensor:

@@ -4,7 +4,8 @@ import pytest
 
 from data.labelled import NLI_LABELS
 from data.reader import NLI_HEADER
-from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.auxiliary import load_masked_lm, new_head
+from models.families import backbone_of
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 

@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
 import models.training
-from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.auxiliary import load_masked_lm, new_head
 from models.caching import GradientCache
+from models.families import backbone_of
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives.base import Batch

@@ -14,8 +14,9 @@ from safetensors.torch import save
 from transformers import BertConfig, BertForMaskedLM
 
 from common.errors import BadInput
-from models.auxiliary import CONDENSER_FILE, HEAD_FILE, backbone_of, load_head, new_head, read_head
+from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
 from models.described import Described, read_modules
+from models.families import backbone_of
 from models.flow import Flow
 from models.heads import Dense
 from models.layout import FLOW, write_head, write_modules

@@ -9,19 +9,16 @@ from safetensors.torch import load_file
 
 from common.errors import BadInput
 from models.auxiliary import (
-    ROWS,
     LowerLayers,
     VocabularyHead,
-    backbone_of,
-    head_input,
     load_head,
     load_masked_lm,
-    masked_token_loss,
     new_head,
-    run_layers,
     top_layers,
 )
+from models.families import backbone_of
 from models.masked_lm import AuxiliaryMaskedLM
+from models.runner import ROWS, Labelled, Padded
 
 FAMILIES = ["tiny_bert", "tiny_roberta"]
 
@@ -55,8 +52,9 @@ def test_pieces_composed_equal_the_whole(folder):
     ids, mask = ids_and_mask(lm.config)
     with torch.no_grad():
         whole = lm(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-        lower = LowerLayers(backbone, 2).eval()(ids, mask)
-        rest = run_layers(backbone.encoder.layer[2:], lower, mask, lm.config)
+        tokens = Padded.of(mask)
+        lower = LowerLayers(backbone, 2).eval()(ids, tokens)
+        rest = tokens.run(backbone.encoder.layer[2:], lower)
         logits = VocabularyHead(lm)(rest)
     assert torch.allclose(lower, whole.hidden_states[2], atol=1e-5)
     assert torch.allclose(rest, whole.hidden_states[-1], atol=1e-5)
@@ -66,7 +64,7 @@ def test_pieces_composed_equal_the_whole(folder):
 
 def test_head_input_is_the_sentence_vector_before_the_lower_states():
     cls, lower = torch.full((2, 3), 7.0), torch.arange(24.0).view(2, 4, 3)
-    made = head_input(cls, lower)
+    made = Padded.of(torch.ones(2, 4)).with_first(lower, cls)
     assert made.shape == lower.shape
     assert made[:, 0].tolist() == cls.tolist()
     assert made[:, 1:].tolist() == lower[:, 1:].tolist()
@@ -142,7 +140,8 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
 
     labels = torch.full((3, 100), -100)
     labels.view(-1)[:masked] = 4
-    total, count = masked_token_loss(output, torch.randn(3, 100, 4), labels)
+    found = Labelled(torch.randn(3, 100, 4), labels)
+    total, count = Padded.of(torch.ones(3, 100)).token_loss(torch.nn.Identity(), output, found)
     assert shapes == [-(-masked // ROWS) * ROWS]
     assert count.item() == masked
     assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)

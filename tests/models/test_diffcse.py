@@ -10,6 +10,8 @@ from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import diffcse
 from models.objectives.diffcse import chosen, sampled
+from models.packed import Packed
+from models.runner import Padded
 from models.training import EncoderForTraining
 from training.lifecycle import set_dropout
 
@@ -141,7 +143,7 @@ def test_a_packed_generator_writes_the_same_tokens(request, tiny, tokens):
     folder = request.getfixturevalue(tiny)
     batch = Batch.of(**make_batch(load_config(str(folder)), uniforms=tokens == "sample"))
     padded, packed = (build(folder, packed, rtd_tokens=tokens)[1] for packed in (False, True))
-    assert (padded.generator_packed, packed.generator_packed) == (False, True)
+    assert (padded.generator_runner, packed.generator_runner) == (Padded, Packed)
     written = padded.rewrite(batch)
     assert torch.equal(packed.rewrite(batch), written)
     assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from common.errors import BadInput
-from models.auxiliary import backbone_of, load_masked_lm, new_head
+from models.auxiliary import load_masked_lm, new_head
 from models.encoder import SentenceEncoder
+from models.families import backbone_of
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from common.views import IGNORED
-from models.auxiliary import backbone_of, load_masked_lm, new_head, top_layers
+from models.auxiliary import load_masked_lm, new_head, top_layers
 from models.bag_of_words import bag_of_words
+from models.families import backbone_of
 from models.masked_lm import AuxiliaryMaskedLM
 
 LENGTHS = (9, 4, 7)

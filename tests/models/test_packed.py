@@ -8,12 +8,14 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 from models import dropout
-from models.auxiliary import LowerLayers, backbone_of, load_masked_lm, new_head
+from models.auxiliary import LowerLayers, load_masked_lm, new_head
+from models.families import backbone_of
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.packed import Packing, make_packable, use_packing
+from models.packed import Packed, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
+from models.runner import Padded
 from tests.methods import CASES, build_model, make_batch
 from training.lifecycle import set_dropout
 
@@ -194,7 +196,7 @@ def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
     batch, seen = batch_of(folder, LENGTHS["random"]), []
     for packed in (False, True):
         model = stage_two(folder, packed)
-        model.objectives[1].hold_frozen(torch.bfloat16)
+        model.objectives[1].cast_frozen(torch.bfloat16)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(**batch).loss
         loss.backward()
@@ -212,9 +214,9 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
     states = []
     for held in (False, True):
         if held:
-            lower.hold(torch.bfloat16)
+            lower.cast(torch.bfloat16)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            states.append(lower(ids, mask))
+            states.append(lower(ids, Padded.of(mask)))
     assert torch.equal(*states)
     kinds = {value.dtype for value in lower.layers.state_dict().values()}
     assert kinds == {torch.bfloat16, torch.float32}
@@ -260,7 +262,7 @@ def attention_dropped(backbone, packed, lengths, rate):
         weights, _ = packed_attention(attention, key, key, value, mask[:, None, None], dropout=rate, scaling=0.1)
         weights = weights[mask][:, 0]
     else:
-        packing = Packing.of(mask.long())
+        packing = Packed.of(mask.long())
         row = [x.transpose(1, 2)[packing.row, packing.position][None].transpose(1, 2) for x in (key, key, value)]
         weights, _ = packed_attention(attention, *row, packing, dropout=rate, scaling=0.1)
         weights = weights[0, mask[packing.row, packing.position], 0]
@@ -275,7 +277,7 @@ def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
     for _ in range(50):
         lengths = torch.randint(3, 33, (128,), generator=generator)
         mask = (torch.arange(32) < lengths[:, None]).long()
-        packing = Packing.of(mask)
+        packing = Packed.of(mask)
         sizes.add(len(packing.slots))
         real = mask[packing.row, packing.position] == 1
         assert real.sum() == mask.sum()

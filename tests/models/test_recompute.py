@@ -9,7 +9,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 
 from models.loading import load_backbone, load_config
-from models.packed import Packing, make_packable
+from models.packed import Packed, make_packable
 from models.recompute import Recomputed, exchange_activations, recomputing
 
 
@@ -20,7 +20,7 @@ def gradients(backbone, packed, device, bf16):
     torch.manual_seed(0)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16), recomputing(torch.device(device)):
         if packed:
-            packing = Packing.of(mask)
+            packing = Packed.of(mask)
             states = packing.run(backbone.encoder.layer, packing.embed(backbone.embeddings, ids))
         else:
             states = backbone(input_ids=ids, attention_mask=mask).last_hidden_state

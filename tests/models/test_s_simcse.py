@@ -11,7 +11,7 @@ from models.dropout import SampledDropout, attend, count_operations, drop, excha
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
-from models.packed import Packing, packed_attention
+from models.packed import Packed, packed_attention
 from training.lifecycle import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
@@ -118,7 +118,7 @@ def test_every_operation_drops_at_its_own_rate(request, tiny, packed, pooling, m
     ids, mask = sentences(encoder.config)
     rates = rates_by_operation()
     encoder(ids, mask, rates)
-    row = Packing.of(mask).row
+    row = Packed.of(mask).row
     assert len(seen) == OPERATIONS
     for number, (shape, found) in enumerate(seen):
         assert (len(shape) == 4) == (number % 3 == 1), "attention weights come first in a layer"
@@ -173,10 +173,10 @@ def test_packed_and_padded_attention_agree_where_nothing_is_dropped(tiny_bert):
     encoder = encoder_of(tiny_bert, True)
     module = encoder.backbone.encoder.layer[0].attention.self.train()
     _, mask = sentences(encoder.config)
-    packing = Packing.of(mask, torch.zeros(len(LENGTHS), 1))
+    packing = Packed.of(mask, torch.zeros(len(LENGTHS), 1))
     q, k, v = torch.randn(3, 1, 4, len(packing.slots), 8, generator=torch.Generator().manual_seed(2))
     dropped, _ = packed_attention(module, q, k, v, packing, dropout=0.1, scaling=0.35)
-    plain, _ = packed_attention(module.eval(), q, k, v, Packing.of(mask), dropout=0.0, scaling=0.35)
+    plain, _ = packed_attention(module.eval(), q, k, v, Packed.of(mask), dropout=0.0, scaling=0.35)
     torch.testing.assert_close(dropped, plain, atol=1e-5, rtol=1e-4)
 
 
