@@ -14,10 +14,10 @@ from export.folder import new_folder
 from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
 from export.push import check_repo, push
-from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS
+from models.saved_format import read_modules
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ NO_NEGATIVES = (
 
 
 def info_nce(
-    query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None, own_negative_weight: float = 0.0
+    query: Tensor, key: Tensor, temperature: float, negatives: Tensor | None = None, negative_bias: float = 0.0
 ) -> Tensor:
     """Cross entropy of picking each query's own key among all keys and extra negatives.
 
@@ -26,7 +26,7 @@ def info_nce(
         key: the other view, row i belongs to query i, (N, D).
         temperature: tau in the papers.
         negatives: rows that match no query, (M, D).
-        own_negative_weight: added to the logit of query i and negative i, where M = N: the logarithm of alpha in
+        negative_bias: added to the logit of query i and negative i, where M = N: the logarithm of alpha in
             SimCSE's equation 8.
 
     Computed in float32 whatever the autocast state: at tau = 0.05 half precision is too coarse for cosines near 1.
@@ -39,8 +39,8 @@ def info_nce(
             raise BadInput(NO_NEGATIVES)
         query, candidates = F.normalize(query.float(), dim=-1), F.normalize(candidates.float(), dim=-1)
         logits = query @ candidates.T / temperature  # (N, N + M)
-        if own_negative_weight:
-            logits[:, len(key) :].diagonal().add_(own_negative_weight)
+        if negative_bias:
+            logits[:, len(key) :].diagonal().add_(negative_bias)
     return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 

@@ -10,16 +10,15 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.errors import BadInput
-from models import layout
-from models.described import Described, read_modules
-from models.dropout import exchange_dropout
 from models.families import FAMILIES
 from models.heads import Head
+from models.kernels.dropout import exchange_dropout
 from models.loading import NO_LIMIT, load_backbone, load_config, load_tokenizer, quiet, usable_length
 from models.packed import Packed, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.runner import Padded
+from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
 
 
@@ -80,9 +79,13 @@ class SentenceEncoder(PreTrainedModel):
     ) -> EncoderOutput:
         """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
-        `rates` are dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
-        dropout operations, (B, O), in the order of `models.dropout`; `perturbation` changes the embeddings; with
-        `with_tokens` come the last layer's states of all tokens too, those of padding without meaning.
+        Args:
+            input_ids: (B, L).
+            attention_mask: 1 for a real token, (B, L).
+            rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
+                dropout operations, (B, O), in the order of `models.kernels.dropout`.
+            perturbation: changes the embeddings.
+            with_tokens: give the last layer's states of all tokens too; those of padding have no meaning.
         """
         if perturbation is not None:
             self.check_perturbation()
@@ -127,7 +130,7 @@ class SentenceEncoder(PreTrainedModel):
         backbone = copy.copy(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
-            "format": layout.FORMAT,
+            "format": FORMAT,
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
@@ -137,10 +140,10 @@ class SentenceEncoder(PreTrainedModel):
         saved = copy.deepcopy(tokenizer)  # the length limit of the encoder, not of whoever used the tokenizer
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
-        layout.write_head(folder, dense, flow)
+        write_head(folder, dense, flow)
         if self.has_modules:
             width = self.config.hidden_size
-            layout.write_modules(folder, self._pooling.module, len(dense), self.max_length, width)
+            write_modules(folder, self._pooling.module, len(dense), self.max_length, width)
 
     @property
     def has_modules(self) -> bool:

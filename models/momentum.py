@@ -1,4 +1,4 @@
-"""A slowly moving copy of the encoder: the key encoder of MoCo (He et al. 2019, arXiv 1911.05722, equation 2)."""
+"""MoCo (He et al. 2019, arXiv 1911.05722): a slowly moving copy of the encoder, and a queue of its vectors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from common.errors import StorageError
 from models.loading import without_pooler
 
 
 class MomentumEncoder(nn.Module):
-    """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step.
+    """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step (equation 2).
 
     Args:
         encoder, projection: what is copied; `projection` may be None.
@@ -51,3 +52,40 @@ class MomentumEncoder(nn.Module):
                 held.lerp_(fast.get_parameter(name).to(held.dtype), 1 - self.momentum)
             for name, held in slow.named_buffers():
                 held.copy_(fast.get_buffer(name))
+
+
+class VectorQueue(nn.Module):
+    """The last `size` vectors pushed, (size, width); empty at the start (section 3.2).
+
+    The buffers are persistent: a resumed run finds its negatives. Every process must push the same rows.
+    """
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        try:
+            vectors = torch.zeros(size, width)
+        except (RuntimeError, TypeError) as error:  # no memory; a number that torch has no size for
+            raise StorageError(
+                f"--queue_size {size}: so many vectors of {width} do not fit in memory; lower it"
+            ) from error
+        self.register_buffer("vectors", vectors)
+        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all, so the next place is its remainder
+        self._full = False  # what is full stays full: no device has to be asked again
+
+    def contents(self) -> Tensor:
+        """What is held, (M, width) with M <= size, in the order of the buffer."""
+        if not self._full:
+            held = int(self.pushed)
+            self._full = held >= len(self.vectors)
+            return self.vectors[:held].clone()
+        return self.vectors.clone()  # the next push must not change what a backward pass still needs
+
+    @torch.no_grad()
+    def push(self, rows: Tensor) -> None:
+        """Append (N, width); the oldest give way. Of more rows than fit the last are kept."""
+        size = len(self.vectors)
+        skipped = max(0, len(rows) - size)
+        kept = rows[skipped:].to(self.vectors.dtype)
+        places = (self.pushed + skipped + torch.arange(len(kept), device=self.vectors.device)) % size
+        self.vectors[places] = kept
+        self.pushed += len(rows)

@@ -22,12 +22,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from common.views import IGNORED
-from models.dropout import attend, backward_is_slow, rates_of, running_rates
 from models.families import FAMILIES, backbone_of, output_of
+from models.kernels.dropout import attend, backward_is_slow, rates_of, running_rates
+from models.kernels.rows import collect, rounded, spread
+from models.kernels.vocabulary_loss import vocabulary_loss
 from models.perturb import Perturbation
-from models.rows import collect, rounded, spread
 from models.runner import LOGITS, Labelled, Padded, Read, Runner
-from models.vocabulary_loss import vocabulary_loss
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
@@ -37,8 +37,8 @@ NAME = "packed"
 class Packed(Runner):
     """The real tokens only: where the N of them stand in the padded grid of B rows and `length` columns.
 
-    Beside the real tokens it holds as many padding positions as make N a round number (see `models.rows`). As in the
-    padded call they attend and are not attended to, and no loss or pooling reads them.
+    Beside the real tokens it holds as many padding positions as make N a round number (see `models.kernels.rows`). As
+    in the padded call they attend and are not attended to, and no loss or pooling reads them.
 
     Attributes:
         batch, columns: B, and L of the mask it was made from.
@@ -47,7 +47,7 @@ class Packed(Runner):
         queries: the same of the tokens that attend; `slots`, or a part of them.
         first: the index of each sentence's first token among the N, (B,).
         keys: which places are attended to, (B, 1, 1, length), or None where all are.
-        rates: dropout rates of the sentences, (B, O), see `models.dropout`; None for the modules' own.
+        rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' own.
     """
 
     batch: int
@@ -118,17 +118,20 @@ class Packed(Runner):
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
-        every = [self._embedded(backbone, input_ids, change)]
+        states = self._embedded(backbone, input_ids, change)
+        if not all_layers:
+            return [self.unpack(self.run(backbone.encoder.layer, states))]
+        every = [states]
         for layer in backbone.encoder.layer:
             every.append(self.run([layer], every[-1]))
-        return [self.unpack(states) for states in (every if all_layers else every[-1:])]
+        return [self.unpack(states) for states in every]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         """The last layer is computed for the first tokens only."""
         return self.run_first(backbone.encoder.layer, self._embedded(backbone, input_ids, change))
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """As in the base class; zeros where no token is."""
+        """Zeros where no token is."""
         backbone, (transform, decoder) = backbone_of(lm), output_of(lm)
         states = self.run(backbone.encoder.layer, self.embed(backbone.embeddings, input_ids))[0]
         others = [None if other is None else self.pack(other) for other in others]

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from common.views import IGNORED
-from models.dropout import rates_of
+from models.kernels.dropout import rates_of
 from models.perturb import Perturbation
 
 ROWS = 128  # masked positions are computed in multiples of it
@@ -38,7 +38,7 @@ class Runner(ABC):
     @classmethod
     @abstractmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Runner:
-        """A batch with this mask, (B, L), and dropout rates of its sentences, (B, O), see `models.dropout`."""
+        """A batch with this mask, (B, L), and dropout rates of its sentences, (B, O), see `models.kernels.dropout`."""
 
     @classmethod
     @abstractmethod

@@ -12,12 +12,12 @@ from transformers.utils import ModelOutput
 
 from models.collectives import gather_with_gradient, local_rows
 from models.contrast import mean_cosine, uniformity
-from models.dropout import lighten_dropout
 from models.encoder import SentenceEncoder
 from models.heads import project
+from models.kernels.dropout import lighten_dropout
+from models.kernels.recompute import exchange_activations, recomputing
 from models.objectives.base import Batch, Encoded, Objective
 from models.perturb import Perturbation
-from models.recompute import exchange_activations, recomputing
 
 
 @dataclass

@@ -21,9 +21,9 @@ from eval.kept import check_output
 from eval.sts.tasks import own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from models.described import read_modules
 from models.encoder import load_encoder
 from models.loading import load_config
+from models.saved_format import read_modules
 from report.measures import measure, read_texts
 from report.page import page
 from report.runs import read_run_folder

@@ -14,6 +14,7 @@ FOLDERS = [
     "data",
     "export",
     "models",
+    "models/kernels",
     "models/objectives",
     "report",
 ]
@@ -47,6 +48,12 @@ def test_imports_go_one_way(path):
         return
     found = {name.split(".")[0] for name in imports(path)}
     assert not found & FORBIDDEN.get(folder, set())
+
+
+def test_kernels_are_fenced_off():
+    for path in (ROOT / "models" / "kernels").glob("*.py"):
+        ours = [name for name in imports(path) if name.split(".")[0] in OURS]
+        assert all(name.startswith("models.kernels") for name in ours), path
 
 
 def test_one_file_imports_torch_distributed():

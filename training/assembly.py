@@ -20,14 +20,14 @@ from eval.seen import in_words, marked, seen_texts
 from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
 from eval.task import Options
 from eval.tasks import tasks_named
-from models.described import read_modules
-from models.dropout import count_operations
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
+from models.kernels.dropout import count_operations
 from models.loading import load_backbone, load_config, usable_length
 from models.objectives.base import Method
 from models.packed import use_packing
 from models.pooling import pooling_named
+from models.saved_format import read_modules
 from models.training import EncoderForTraining
 from training.cached_trainer import CachedTrainer
 from training.checkpoint import BEST, best_of

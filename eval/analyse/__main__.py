@@ -30,10 +30,10 @@ from eval.report import markdown
 from eval.sts.tasks import StsTask, own_pairs
 from eval.task import Options
 from eval.tasks import tasks_named
-from models.described import read_modules
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
+from models.saved_format import read_modules
 from report.pictures import PICTURES
 
 logger = logging.getLogger(__name__)

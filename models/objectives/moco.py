@@ -22,10 +22,9 @@ from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.heads import check_width, project
-from models.momentum import MomentumEncoder
+from models.momentum import MomentumEncoder, VectorQueue
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.queue import VectorQueue
 
 
 @dataclass

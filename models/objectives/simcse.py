@@ -44,8 +44,8 @@ class Contrastive(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         query, key, *negatives = encoded.projected.unbind(0)
         hard = negatives[0] if negatives else None
-        own = self.hard_negative_weight if negatives else 0.0
-        return {"contrastive": Term(info_nce(query, key, self.temperature, hard, own), self.weight)}
+        bias = self.hard_negative_weight if negatives else 0.0
+        return {"contrastive": Term(info_nce(query, key, self.temperature, hard, bias), self.weight)}
 
 
 class SimCSE(Method):

@@ -15,12 +15,11 @@ from transformers import BertConfig, BertForMaskedLM
 
 from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
-from models.described import Described, read_modules
 from models.families import backbone_of
 from models.flow import Flow
 from models.heads import Dense
-from models.layout import FLOW, write_head, write_modules
 from models.loading import load_backbone
+from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
 _OURS = {"format": 1, "pooling": "cls", "head": 1, "max_length": 32,
@@ -209,7 +208,7 @@ def test_sizes_that_a_configuration_only_claims_are_refused(backbone_folder, tmp
         ([{}, {"type": "m.Normalize"}], "names no pooling module"),
         ([{}, {"type": "m.Pooling"}], r"modules\.json has no 'path'"),
         ([{}, {"type": "m.Dense", "path": "3_Dense"}], r"lacks 3_Dense/config\.json"),
-        ({}, "holds a dict, not a list"),
+        ({}, "a list is needed"),
         ([{}, 7], r"modules\.json has no 'type'"),
     ],
 )

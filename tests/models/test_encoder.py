@@ -255,7 +255,7 @@ def test_a_hub_that_cannot_be_asked_is_no_answer(tiny_bert, monkeypatch, caplog)
     def offline(path, name):
         raise LocalEntryNotFoundError("no connection")
 
-    monkeypatch.setattr("models.described.hf_hub_download", offline)
+    monkeypatch.setattr("models.saved_format.hf_hub_download", offline)
     monkeypatch.setattr("models.encoder.load_config", lambda path: load_backbone(str(tiny_bert)).config)
     monkeypatch.setattr("models.encoder.load_tokenizer", lambda path: load_tokenizer(str(tiny_bert)))
     with pytest.raises(BadInput, match=r"whether it has modules\.json is not known"):

@@ -6,9 +6,8 @@ import torch.nn.functional as F
 
 from common.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head, top_layers
-from models.bag_of_words import bag_of_words
 from models.families import backbone_of
-from models.masked_lm import AuxiliaryMaskedLM
+from models.masked_lm import AuxiliaryMaskedLM, bag_of_words
 
 LENGTHS = (9, 4, 7)
 OPTIONS = {

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
+from models.kernels.recompute import Recomputed, exchange_activations, recomputing
 from models.loading import load_backbone, load_config
 from models.packed import Packed, make_packable
-from models.recompute import Recomputed, exchange_activations, recomputing
 
 
 def gradients(backbone, packed, device, bf16):

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from common.errors import BadInput
-from models import dropout as sampled
-from models.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
 from models.encoder import SentenceEncoder
+from models.kernels import dropout as sampled
+from models.kernels.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packed, packed_attention

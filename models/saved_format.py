@@ -1,12 +1,14 @@
-"""Reading how a saved model turns tokens into a vector: our description, or sentence-transformers' modules.
+"""How a saved model says what turns its tokens into a vector: our description, and sentence-transformers' modules.
 
-What a folder says of itself is input from outside: every value is checked, nothing outside the folder is read, and
-no size that is only claimed allocates memory.
+Reading: what a folder says of itself is input from outside. Every value is checked, nothing outside the folder is read,
+and no size that is only claimed allocates memory.
+
+Writing: the pooling file is written in both schemas, because text-embeddings-inference needs the old booleans and
+current sentence-transformers the new name; type strings in the old form, which every version imports.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -16,16 +18,20 @@ from typing import Any, NamedTuple
 import torch
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from common.errors import BadInput, newer_format
+from common.files import read_json, write_json
 from models.flow import Flow
 from models.heads import Dense
-from models.layout import FLOW, FORMAT
 from models.loading import read_tensors
 from models.pooling import POOLINGS
 
 logger = logging.getLogger(__name__)
+FORMAT = 1
+FLOW = "flow.safetensors"
+_TYPES = "sentence_transformers.models."
 
 
 class _Unreachable(BadInput):
@@ -172,14 +178,8 @@ def _entry(path: str, where: str, mapping: Any, name: str, kind: type | UnionTyp
 
 def _read_json(path: str, name: str, kind: type = dict) -> Any:
     """The content of a JSON file, an object or another `kind`; None when the file does not exist."""
-    try:
-        file = _fetch(path, name)
-        found = None if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"'{path}': {name} cannot be read ({error}); copy the whole folder again") from error
-    if file is not None and not isinstance(found, kind):
-        raise BadInput(f"'{path}': {name} holds a {type(found).__name__}, not a {kind.__name__}")
-    return found
+    file = _fetch(path, name)
+    return None if file is None else read_json(file, "a description of the model", "copy the whole folder again", kind)
 
 
 def _fetch(path: str, name: str) -> Path | None:
@@ -197,3 +197,64 @@ def _fetch(path: str, name: str) -> Path | None:
         raise _Unreachable(f"'{path}': whether it has {name} is not known without the hub; go online once") from error
     except EntryNotFoundError:
         return None
+
+
+def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
+    """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
+    for i, layer in enumerate(dense, start=2):
+        _write_dense(Path(folder) / f"{i}_Dense", layer)
+    if flow is not None:
+        save_file({name: value.contiguous() for name, value in flow.state_dict().items()}, Path(folder) / FLOW)
+
+
+def write_modules(folder: str, pooling: str, dense: int, max_length: int, width: int) -> None:
+    """Write modules.json and what it names besides the head; `pooling` is sentence-transformers' name."""
+    root = Path(folder)
+    names = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
+    _write_json(
+        root / "modules.json",
+        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
+    )
+    _write_json(root / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    _write_json(
+        root / "config_sentence_transformers.json",
+        {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "cosine"},
+    )
+    _write_json(
+        root / "1_Pooling" / "config.json",
+        {
+            "word_embedding_dimension": width,
+            "embedding_dimension": width,
+            "pooling_mode": pooling,
+            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+            "include_prompt": True,  # last: older vLLM takes the first key that is true for the pooling
+        },
+    )
+
+
+def _write_dense(folder: Path, layer: Dense) -> None:
+    linear = layer[0]
+    _write_json(
+        folder / "config.json",
+        {
+            "in_features": linear.in_features,
+            "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+            "activation_function": f"torch.nn.modules.{_home(layer)}.{layer.activation}",
+        },
+    )
+    tensors = {f"linear.{name}": value.detach().contiguous() for name, value in linear.named_parameters()}
+    save_file(tensors, folder / "model.safetensors")
+
+
+def _home(layer: Dense) -> str:
+    return "linear" if layer.activation == "Identity" else "activation"
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, content)

@@ -1,4 +1,4 @@
-"""Rows of a matrix to other places and back, and how many of them to compute."""
+"""Scatter and gather of rows, and how many of them to compute."""
 
 from __future__ import annotations
 

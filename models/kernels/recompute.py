@@ -44,10 +44,10 @@ def recomputing(device: torch.device) -> Iterator[None]:
             return activation, x.detach(), kept.shape
         return kept
 
-    def unpack(packed) -> Tensor:
-        if isinstance(packed, Tensor):
-            return packed
-        activation, x, shape = packed
+    def unpack(kept) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        activation, x, shape = kept
         with torch.no_grad():
             return activation(x).view(shape)
 
