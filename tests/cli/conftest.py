@@ -1,5 +1,7 @@
 """Command lines of both scripts on the tiny models."""
 
+from dataclasses import fields
+
 import pytest
 
 from data.labelled import NLI_LABELS
@@ -8,6 +10,16 @@ from models.auxiliary import load_masked_lm, new_head
 from models.families import backbone_of
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
+from training.registry import load_method, method_names
+
+SMALL = {  # flags of the methods that have them, for the tiny models
+    "aux_weight": 0.1,
+    "skip_from": 2,
+    "rtd_weight": 0.1,
+    "queue_size": 20,
+    "momentum": 0.9,
+    "features": "code",
+}
 
 
 @pytest.fixture(scope="session")
@@ -54,15 +66,12 @@ def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
             "use_cpu": "true",
             "disable_tqdm": "true",
         }
-        if method == "nli":
-            values |= {"train_file": nli_file, "view_1": "adversarial", "features": "code"}
-        if method in ("infocse", "infocse_rtd"):
-            values |= {"aux_weight": 0.1, "skip_from": 2}
-        if method in ("diffcse", "infocse_rtd"):
-            values |= {"generator": stage_one_folder, "rtd_weight": 0.1}
-        if method in ("moco", "esimcse"):
-            values |= {"queue_size": 20, "momentum": 0.9}
-        if method in ("ct", "is_bert"):
+        known = {field.name for field in fields(load_method(method).arguments)} if method in method_names() else {}
+        small = SMALL | {"generator": stage_one_folder}
+        values |= {name: value for name, value in small.items() if name in known}
+        if method in method_names(labels=True):
+            values |= {"train_file": nli_file, "view_1": "adversarial"}
+        if method in method_names() and not load_method(method).projects:
             values |= {"projection": "none"}
         if flags.get("dev") == "none":
             del values["dev_file"]

@@ -1,0 +1,118 @@
+"""A method that nothing here knows is one file: every contract test picks it up, and nothing else is touched."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_COPIED = (".*", "__pycache__", "corpora", "results", "runs", "toy")
+METHOD = '''"""A stranger: SimCSE with a queue, and a guess of how much of a twin of its own is masked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from common.ranges import Count, Share
+from common.views import IGNORED, Masking
+from models.collectives import gather_rows, mean_over_tokens
+from models.contrast import info_nce
+from models.momentum import VectorQueue
+from models.objectives import simcse
+from models.objectives.base import Batch, Encoded, Objective, Term
+
+
+@dataclass
+class Arguments(simcse.Arguments):
+    """Options of the stranger."""
+
+    queue_size: Count = field(default=30, metadata={"help": "negatives that are kept (ours)"})
+    other_rate: Share = field(default=0.3, metadata={"help": "share of masked tokens (ours)"})
+
+
+class Queued(Objective):
+    """InfoNCE with the vectors of earlier batches as negatives."""
+
+    reads_projection = True
+    compares = True
+
+    def __init__(self, size: int, width: int, temperature: float) -> None:
+        super().__init__()
+        self.queue = VectorQueue(size, width)
+        self.temperature = temperature
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        query, key = encoded.projected
+        loss = info_nce(query, key, self.temperature, self.queue.contents())
+        self.queue.push(key.detach())
+        return {"contrastive": Term(loss, 1.0)}
+
+
+class Guess(Objective):
+    """How many of a sentence's tokens are masked, told from the vector of the whole and the states of the rest."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scores = nn.Linear(2 * width, 1)
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        twin, encoder = batch.twins["other"], encoded.encoder
+        mask = batch.attention_mask[1]
+        rest = encoder(twin.input_ids[0], mask).pooled
+        wanted = (twin.labels[0] != IGNORED).sum(1) / mask.sum(1)
+        found = self.scores(torch.cat([encoded.pooled[1], rest], dim=-1)).squeeze(-1)
+        total = ((found - wanted).square() * (twin.labels[0] != IGNORED).sum(1)).sum()
+        return {"guess": Term(mean_over_tokens(total, twin.count), 1.0)}
+
+    def tokens(self, batch: Batch) -> Tensor:
+        return batch.twins["other"].count
+
+
+class Stranger(simcse.SimCSE):
+    """What it asks of its data, and its two objectives."""
+
+    arguments = Arguments
+
+    def masking(self, args: Arguments) -> tuple[Masking, ...]:
+        """A twin of the second view."""
+        return (Masking(args.other_rate, views=(1,), name="other"),)
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """The contrastive loss with its queue, and the guess."""
+        width = encoder.config.hidden_size
+        return [Queued(args.queue_size, width, args.temperature), Guess(width)]
+
+
+METHOD = Stranger()
+'''
+CONTRACT = """tests/cli/test_methods.py::test_a_method_trains_resumes_and_is_exported
+tests/cli/test_methods.py::test_every_trainable_parameter_has_a_gradient_and_no_frozen_one
+tests/cli/test_methods.py::test_the_two_views_really_differ
+tests/cli/test_methods.py::test_the_queue_really_holds_negatives
+tests/models/test_packed.py::test_losses_and_gradients_equal_the_padded_ones
+tests/models/test_packed.py::test_hard_lengths_too
+tests/models/test_caching.py::test_without_dropout_it_is_the_plain_pass
+tests/ddp/test_several_processes.py::test_several_processes_equal_one""".split()
+
+
+@pytest.mark.slow  # a test session of its own
+def test_a_method_of_one_file_passes_every_contract_test(tmp_path):
+    tree = shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(*NOT_COPIED))
+    (tree / "models" / "objectives" / "stranger.py").write_text(METHOD, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-k", "stranger", "-p", "no:cacheprovider", *CONTRACT],
+        cwd=tree,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    passed = re.findall(r"^(\S+?)\[.*PASSED", done.stdout, re.MULTILINE)
+    assert set(passed) == set(CONTRACT), done.stdout[-5000:]
