@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
-    """Masked language model and head, both from the checkpoint or new; what is new is said."""
+    """Masked language model and head, each from the checkpoint or new; new parts are logged."""
     source = model_args.model_name_or_path
     config = load_config(source or model_args.config_name)
     family_of(config)
@@ -60,7 +60,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
 
 
 def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
-    """The auxiliary layers: the checkpoint's own, its top layers, or new ones, which is said."""
+    """The auxiliary layers: the checkpoint's own, copies of its top layers, or new ones, which is logged."""
     source, count = model_args.model_name_or_path, model_args.head_layers
     if count == 0:
         return nn.ModuleList()

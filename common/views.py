@@ -34,7 +34,7 @@ class Perturbed(NamedTuple):
     """What happens to the embeddings of one sentence of n tokens.
 
     Attributes:
-        positions: the position each token is said to stand at, (n,).
+        positions: the position that each token is given, (n,).
         kept: False where the embedding output becomes zero, (n, width).
     """
 
@@ -67,12 +67,12 @@ class Masking:
     """Which tokens are masked, and how.
 
     Attributes:
-        rate: share of the tokens (the tokenizer's special ones are never masked, the unknown word among them).
+        rate: share of the tokens (special tokens, among them the unknown word, are never masked).
         recipe: `bert` replaces 80 % by the mask token, 10 % by a random one and keeps 10 % (Devlin et al. 2018,
             section 3.1); `mask` replaces all.
         whole_words: choose words, and with a word all of its pieces.
         views: the copies that get a masked twin, by position.
-        name: what the batch calls the twins: `NAME_input_ids`, `NAME_labels`.
+        name: of the twins in `Batch.twins`; the collator calls them `NAME_input_ids`, `NAME_labels`.
         uniforms: also draw a number in [0, 1) for every position, `NAME_uniforms`, for a generator that samples.
     """
 

@@ -30,7 +30,7 @@ class GradientCache:
             every parameter's gradient in the last backward pass, and the head's comes before.
         size: sentences of a chunk, of which all views are computed together.
         precision: opens the autocast context; a new one a forward, since autocast keeps weights that were cast without
-            a graph for as long as it is open.
+            a graph until it closes.
 
     Raises:
         BadInput: `size` is below 1.

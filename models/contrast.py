@@ -1,4 +1,4 @@
-"""Contrastive losses and what is measured of a cloud of vectors; pure functions in float32."""
+"""Contrastive losses and measures of a set of vectors; pure functions in float32."""
 
 from __future__ import annotations
 

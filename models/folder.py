@@ -1,4 +1,4 @@
-"""What a model's folder may ask of the library that loads it: nothing but its own tensors.
+"""Checks on a model's folder before the library loads it: only its own tensors may be read.
 
 config.json comes from outside, and transformers follows some of its keys to code and to other places: attention and
 experts to compiled kernels on the hub, adapters to another model, a weight index to any file.

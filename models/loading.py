@@ -1,4 +1,4 @@
-"""Reading a checkpoint - configuration, tokenizer, backbone - whole or not at all."""
+"""Load a checkpoint (configuration, tokenizer, backbone) completely, or refuse it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabula
 
 @contextmanager
 def quiet():
-    """Keep transformers' loading report back: what it would say is checked, and refused where it matters."""
+    """Silence transformers' loading report; `load_strictly` checks what it would report."""
     level = transformers_logging.get_verbosity()
     bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
@@ -50,7 +50,7 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
             model, info = kind.from_pretrained(path, config=config, output_loading_info=True, **options)
     except BadInput:
         raise
-    except Exception as error:  # for files that are not as they expect, the libraries raise what they like
+    except Exception as error:  # on unexpected files the libraries raise all kinds of errors
         raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}{_advice(path, error)}") from error
     if info["missing_keys"]:
         raise BadInput(
@@ -117,7 +117,7 @@ def load_tokenizer(path: str):
     """The fast tokenizer of a folder or hub id; BadInput when there is none, or none that its model can read."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without the token for what is not in it fails only there
+        tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without an unknown token fails only here
     except Exception as error:  # as above
         raise _unreadable("tokenizer", path, error) from error
     if hasattr(tokenizer, "rules"):  # that of word vectors is our own

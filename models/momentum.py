@@ -15,7 +15,7 @@ class MomentumEncoder(nn.Module):
     """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step (equation 2).
 
     Args:
-        encoder, projection: what is copied; `projection` may be None.
+        encoder, projection: the modules to copy; `projection` may be None.
         momentum: m.
         mode: `train` keeps dropout on, `eval` off.
         init: `copy` starts from the encoder; `random` from new weights, which is what ESimCSE's published code did
@@ -70,7 +70,7 @@ class VectorQueue(nn.Module):
             ) from error
         self.register_buffer("vectors", vectors)
         self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all, so the next place is its remainder
-        self._full = False  # what is full stays full: no device has to be asked again
+        self._full = False  # never reset, so that a full queue needs no read from the device
 
     def contents(self) -> Tensor:
         """What is held, (M, width) with M <= size, in the order of the buffer."""

@@ -17,7 +17,7 @@ class Perturbation:
     """What is done to the embedding output of a padded batch; None leaves it alone.
 
     Attributes:
-        positions: where each token is said to stand, counted from 0, (B, L).
+        positions: the position that each token is given, counted from 0, (B, L).
         kept: False where the output becomes zero, without scaling the rest, (B, L, H).
         added: is added to the output, (B, L, H).
     """

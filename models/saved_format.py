@@ -58,7 +58,7 @@ def read_modules(path: str, config, needed: bool = True) -> Described | None:
 
     Raises:
         BadInput: a file is damaged or missing, or says what this version does not know; the hub cannot be asked,
-            where the answer is `needed` (else that is said, and the model taken for one that says nothing).
+            where the answer is `needed` (otherwise a warning is logged and the answer is None).
     """
     try:
         return _read(path, config)

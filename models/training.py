@@ -37,7 +37,7 @@ class EncoderForTraining(PreTrainedModel):
         objectives: what is minimised.
     """
 
-    # The loss is a mean over the batch; the Trainer has to divide it by the accumulation steps.
+    # The loss is a mean over the batch, so the Trainer has to divide it by the accumulation steps.
     accepts_loss_kwargs = False
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 

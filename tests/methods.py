@@ -62,7 +62,7 @@ def build_model(
     set_dropout(config, dropout)
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
-    projection = projection_named(head if method.projects else "none", config.hidden_size, spread)
+    projection = projection_named(head if method.takes_projection else "none", config.hidden_size, spread)
     return EncoderForTraining(encoder, projection, method.build(args, encoder, projection, folder)).train()
 
 

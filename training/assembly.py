@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 def build_model(
     method: Method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False
 ) -> EncoderForTraining:
-    """Encoder, projection head and objectives from a checkpoint; with `bf16`, what never learns is held in it."""
+    """Encoder, projection head and objectives from a checkpoint; with `bf16`, frozen parts are cast to it."""
     source = model_args.model_name_or_path
     config = load_config(source)
     set_dropout(config, model_args.dropout)
@@ -57,7 +57,7 @@ def build_model(
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
-    if projection is not None and not method.projects:
+    if projection is not None and not method.takes_projection:
         raise BadInput(f"--method {method.name} reads no projection head: give --projection none")
     objectives = method.build(method_args, encoder, projection, source)
     for objective in objectives if bf16 else []:

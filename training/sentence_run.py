@@ -108,7 +108,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: Corpus, dev) -> tup
 
 
 def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:
-    """The share of tokens that stand for what the tokenizer does not know; a large one is said."""
+    """The share of unknown tokens; a large one logs a warning."""
     ids, _ = corpus.sentences(np.arange(min(len(corpus), _LOOKED_AT)), 0, longest)
     share = float((ids == tokenizer.unk_token_id).mean())
     if share > _MUCH:

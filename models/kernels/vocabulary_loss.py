@@ -24,7 +24,7 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
 
 
 class _SumOfCrossEntropies(torch.autograd.Function):
-    """Computes the gradients with the loss, chunk by chunk: soft-max minus target is at hand there and is let go."""
+    """Computes the gradients with the loss, chunk by chunk, while soft-max minus target is in memory."""
 
     @staticmethod
     def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, learns: bool) -> Tensor:

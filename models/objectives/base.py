@@ -166,13 +166,13 @@ class Method:
         labels: trains on labelled pairs (run_sup.py) rather than on text (run_unsup.py).
         columns: sentences of a row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
-        projects: whether the loss can have a projection head in front of it.
+        takes_projection: whether a projection head can stand in front of the loss.
     """
 
     arguments: type
     labels = False
     columns = 1
-    projects = True
+    takes_projection = True
 
     @property
     def name(self) -> str:

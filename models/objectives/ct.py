@@ -101,7 +101,7 @@ class CT(Method):
     """Two encoders; no projection head."""
 
     arguments = Arguments
-    projects = False
+    takes_projection = False
 
     def views(self, args: Arguments) -> list[View]:
         """One: dropout is no augmentation here, and is off in the official code."""

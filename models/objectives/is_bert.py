@@ -110,7 +110,7 @@ class ISBERT(Method):
     """Mutual information of a sentence and its tokens; no projection head."""
 
     arguments = Arguments
-    projects = False
+    takes_projection = False
 
     def views(self, args: Arguments) -> list[View]:
         """One: a sentence is compared with its own parts."""

@@ -71,7 +71,7 @@ def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
         values |= {name: value for name, value in small.items() if name in known}
         if method in method_names(labels=True):
             values |= {"train_file": nli_file, "view_1": "adversarial"}
-        if method in method_names() and not load_method(method).projects:
+        if method in method_names() and not load_method(method).takes_projection:
             values |= {"projection": "none"}
         if flags.get("dev") == "none":
             del values["dev_file"]

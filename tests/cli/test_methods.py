@@ -110,7 +110,7 @@ def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, metho
             assert p.requires_grad != frozen, name
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).projects])
+@pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).takes_projection])
 def test_a_method_without_a_projection_refuses_one(unsup, method):
     with pytest.raises(BadInput, match=f"--method {method} reads no projection head: give --projection none"):
         train(unsup(method=method, projection="linear_tanh"), method)
@@ -139,8 +139,9 @@ def test_the_two_views_really_differ(unsup, method):
     model.train()(**batch)
     assert len(first.unique(dim=0)) == len(first) == 8
     assert apart(*seen[0].view(2, 8, -1)).min() > 1e-3
+    seen.clear()
     model.eval()(**batch)
-    changed = apart(*seen[-1].view(2, 8, -1)).max() > 1e-3
+    changed = apart(*seen[0].view(2, 8, -1)).max() > 1e-3  # later calls are the objectives' own
     assert changed == (edited or perturbed), "without dropout equal views are"
 
 
