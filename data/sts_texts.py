@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import BadInput
+from common.files import writing
 from data.reader import numbered_lines
 
 TARGET = "text/sts_unlabelled.txt"
@@ -57,15 +58,12 @@ def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[
 def write(data_dir: Path) -> Iterator[str]:
     """Write the text, one sentence a line; yields a line of report for each set whose count is not the paper's."""
     target = data_dir / TARGET
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
     total = 0
-    with partial.open("w", encoding="utf-8", newline="\n") as stream:
+    with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
         for name, published in PUBLISHED.items():
             found = texts(data_dir, name)
             total += len(found)
             stream.writelines(f"{text}\n" for text in found)
             if len(found) != published:
                 yield f"{name}: {len(found):,} sentences, the paper counts {published:,}"
-    partial.replace(target)
     yield f"{target}: {total:,} sentences (the paper: {sum(PUBLISHED.values()):,})"

@@ -119,7 +119,7 @@ class Corpora:
         return {
             str(path.relative_to(self.root)): path.read_bytes()
             for path in self.root.rglob("*")
-            if path.is_file() and ".download" not in path.parts and path.name != LOCK
+            if path.is_file() and ".download" not in path.parts and not path.name.startswith(LOCK)
         }
 
     def serve(self, changed: dict[str, bytes | None], prefix: str = "") -> None:
