@@ -15,9 +15,8 @@ from common.arguments import ModelArguments, ScoredArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import find_files
-from data.corpus import Corpus, Sample, load_corpus
-from data.duplicates import false_negatives
-from data.labelled import reader_of
+from data.text import reader_of
+from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from models.loading import load_tokenizer
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
 from training.lifecycle import Run
@@ -48,7 +47,7 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
         raise BadInput(f"--columns {columns}: from 1 to 3")
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
-        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir, sample)
+        corpus = load_tokenised(files, tokenizer, columns, data_args.cache_dir, sample)
     dev, tests = selection(data_args), load_tests(data_args)
     identity = {
         "text": corpus.facts,
@@ -71,14 +70,14 @@ def main_of(script: str, default: str, argv: Sequence[str], description: str) ->
             trainer.accelerator.wait_for_everyone()
 
 
-def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) -> tuple[EmbeddingTrainer, str]:
+def build(method: ModuleType, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
     """Model, collator and Trainer of a method, and the plan in words."""
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
-    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.frame.size
+    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.special.added
     facts = {
         "method": model_args.method,
         "cut": f"{longer.mean():.1%} of the sentences, at --max_length {data_args.max_length} tokens",
@@ -95,7 +94,7 @@ def build(method: ModuleType, groups: Groups, tokenizer, corpus: Corpus, dev) ->
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
-def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:
+def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:
     """The share of tokens that stand for what the tokenizer does not know; a large one is said."""
     ids, _ = corpus.sentences(np.arange(min(len(corpus), _LOOKED_AT)), 0, longest)
     share = float((ids == tokenizer.unk_token_id).mean())

@@ -2,8 +2,7 @@
 
 import pytest
 
-from data.labelled import NLI_LABELS
-from data.reader import NLI_HEADER
+from data.text import NLI_HEADER, NLI_LABELS
 from models.auxiliary import backbone_of, load_masked_lm, new_head
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM

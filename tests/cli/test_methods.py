@@ -13,7 +13,7 @@ import run_sup
 import run_unsup
 from common.arguments import ModelArguments, SentenceArguments
 from common.command_line import parse
-from data.corpus import load_corpus
+from data.tokenised import load_tokenised
 from models.loading import load_tokenizer
 from training import assembly
 from training.registry import load_method, method_names, script_of
@@ -44,7 +44,7 @@ def model_of(argv, method):
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     model = assembly.build_model(module, method_args, model_args, tokenizer)
     columns = None if method in LABELLED else data_args.columns
-    corpus = load_corpus(data_args.train_file, tokenizer, columns, data_args.cache_dir)
+    corpus = load_tokenised(data_args.train_file, tokenizer, columns, data_args.cache_dir)
     collator = assembly.make_collator(module, method_args, data_args, corpus, tokenizer, model, args.seed)
     return model, collator([(0, index, 0) for index in range(8)])
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare import LOCK, prepare
-from data.sources import ARCHIVE, WIKI, read_pinned
+from data.prepare import ARCHIVE, LOCK, WIKI, prepare, read_pinned
 
 
 @dataclass
@@ -140,3 +139,9 @@ def corpora(hub, tmp_path):
     corpora.serve({})
     hub.files[WIKI.file] = corpora.text
     return corpora
+
+
+@pytest.fixture(params=["bert_tokenizer", "roberta_tokenizer"])
+def tokenizer(request):
+    """Both kinds of tokenizer in turn."""
+    return request.getfixturevalue(request.param)

@@ -15,9 +15,8 @@ import pytest
 import zstandard
 
 from common.errors import BadInput
-from data.corpus import load_corpus
-from data.labelled import LabelledReader
-from data.reader import Reader
+from data.text import LabelledReader, Reader
+from data.tokenised import load_tokenised
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer", "two\nlines", "one", "last"]
 ONE_LINE = [" ".join(text.split()) for text in TEXTS]
@@ -86,9 +85,9 @@ def test_compressed_ones_too_by_name(tmp_path, kind, packed):
 def test_a_name_is_refused_though_its_content_is_cached(tmp_path, bert_tokenizer):
     path = tmp_path / "text.txt"
     path.write_text("a dog\n")
-    load_corpus([path], bert_tokenizer, 1, tmp_path / "cache")
+    load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache")
     with pytest.raises(BadInput, match="CSV by its name"):
-        load_corpus([path.rename(tmp_path / "text.csv")], bert_tokenizer, 1, tmp_path / "cache")
+        load_tokenised([path.rename(tmp_path / "text.csv")], bert_tokenizer, 1, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("packed", PACKED)

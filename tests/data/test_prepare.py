@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput
-from data.prepare import LOCK, main
-from data.sources import SETS, SUMS, WIKI, place_of, read_pinned
+from data.prepare import LOCK, SETS, SUMS, WIKI, main, place_of, read_pinned
 
 DOWNSTREAM = "senteval/downstream/"
 EXTRA = {

@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
 import quickstart.generate as text  # noqa: E402
-from data.vocabulary import train_tokenizer  # noqa: E402
+from data.tokenizer import train_tokenizer  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
     DEFAULTS,
     STAGE_1,

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary learned from a text, for models that are trained from scratch."""
+"""What a tokenizer adds to a sentence and where its words begin; and a vocabulary learned from a text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,64 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, BertTokenizer
 
 from common.errors import BadInput
 from data.cache import cached
-from data.reader import VERSION, Reader, content_hash
+from data.text import VERSION, Reader, content_hash
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
+
+
+class SpecialTokens(NamedTuple):
+    """The special tokens of a tokenizer.
+
+    Attributes:
+        prefix, suffix: ids that it puts in front of a sentence, and behind it.
+        pad, mask: ids; `mask` is None for a tokenizer without a mask token.
+        ids: of all special tokens, the unknown word among them.
+        vocabulary: number of tokens, special ones included.
+    """
+
+    prefix: list[int]
+    suffix: list[int]
+    pad: int
+    mask: int | None
+    ids: list[int]
+    vocabulary: int
+
+    @property
+    def added(self) -> int:
+        """Number of tokens added to a sentence."""
+        return len(self.prefix) + len(self.suffix)
+
+    @classmethod
+    def of(cls, tokenizer) -> SpecialTokens:
+        """Found by tokenising one word with special tokens and without."""
+        word = tokenizer("a", add_special_tokens=False)["input_ids"]
+        whole = tokenizer("a")["input_ids"]
+        start = next(i for i in range(len(whole)) if whole[i : i + len(word)] == word)
+        pad, mask, ids = tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids
+        return cls(whole[:start], whole[start + len(word) :], pad, mask, ids, len(tokenizer))
+
+
+def word_starts(tokenizer) -> np.ndarray:
+    """Whether each token begins a word, (vocabulary,) bool.
+
+    Raises:
+        BadInput: the tokenizer is neither WordPiece nor byte-level BPE.
+    """
+    kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    if kind == "WordPiece":
+        return np.array([not token.startswith("##") for token in tokens])
+    if kind == "ByteLevel":
+        return np.array([token.startswith("Ġ") for token in tokens])
+    raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
 
 
 def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
