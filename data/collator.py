@@ -82,7 +82,7 @@ class Collator:
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all views, view by view in one row without special tokens, and the T sentences' lengths."""
+        """The concatenated ids of all views without special tokens, view by view, and the T sentences' lengths."""
         cut, longest = self.max_length - self.special.added, self.longest - self.special.added
         read = [self.text.sentences(indices, column, cut) for column in range(self.text.columns)]
         parts = []
@@ -99,14 +99,14 @@ class Collator:
         return flat, lengths
 
     def _with_mask_tokens(self, ids: np.ndarray) -> np.ndarray:
-        """The tokenizer's id where an edit wrote MASK; BadInput for a tokenizer without a mask token."""
+        """Replace MASK, which an edit wrote, by the tokenizer's id; BadInput for a tokenizer without a mask token."""
         hidden = ids == MASK
         if self.special.mask is None and hidden.any():
             raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
         return np.where(hidden, self.special.mask, ids) if hidden.any() else ids
 
     def _with_special_tokens(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Padded ids with special tokens, (T, L), and where the real tokens are."""
+        """Padded ids with special tokens, (T, L), and the attention mask."""
         start = len(self.special.prefix)
         position = np.arange(lengths.max() + self.special.added)
         ids = np.full((len(lengths), len(position)), self.special.pad, dtype=np.int64)
@@ -128,7 +128,7 @@ class Collator:
         return made
 
     def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Positions (V, B, L), and what is kept of the embeddings (V, B, L, width)."""
+        """Positions (V, B, L) and kept entries of the embeddings (V, B, L, width)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
         kept = np.ones((*mask.shape, self.width), dtype=bool)
         for number, view in enumerate(self.views):
@@ -145,8 +145,8 @@ class Collator:
         made, numbers = [], []
         stream = "" if masking.name == "masked" else f"{masking.name} "
         for view in masking.views:
-            # A stream a purpose, not one stream cut in two: the numbers of a sentence must not depend on how long
-            # the longest sentence of its batch is.
+            # One stream for each purpose, not one cut in pieces: the numbers of a sentence must not depend on the
+            # longest sentence of its batch.
             purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
             streams = [f"{stream}{purpose} {view}" for purpose in purposes]
             keyed = draws.keys(self.seed, epochs, indices, streams)

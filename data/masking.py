@@ -53,7 +53,7 @@ def choose_words(
 def corrupt(
     ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The masked ids and the labels, (R, L) each; labels are the original id where chosen, IGNORED elsewhere.
+    """The masked ids and the labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
 
     Args:
         ids: the original ids.

@@ -1,8 +1,8 @@
-"""The sentences of the seven STS sets, all splits, without their scores: what ConSERT trains on.
+"""The sentences of the seven STS sets, all splits, without their scores: ConSERT's training text.
 
-ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. That is
-every pair of SentEval's files, the unscored ones of STS15 and STS16 included, and test sentences: a model trained on
-them has seen the texts it is tested on.
+ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. These are
+all pairs in SentEval's files, with the unscored ones of STS15 and STS16 and the test splits, so a model trained on them
+has seen its test texts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[
 
 
 def write(data_dir: Path) -> Iterator[str]:
-    """Write the text, one sentence a line; yields a line of report for each set whose count is not the paper's."""
+    """Write the text, one sentence a line; yield a message for each set whose count differs from the paper's."""
     target = data_dir / TARGET
     total = 0
     with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as stream:

@@ -67,10 +67,10 @@ def word_starts(tokenizer) -> np.ndarray:
 
 
 def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
-    """BERT's lower-casing tokenizer with a vocabulary of at most `size` pieces, cached by the text's content.
+    """BERT's lower-casing tokenizer with at most `size` pieces learned from a text, cached by the text's content.
 
     Raises:
-        BadInput: `size` leaves no room for a piece or for the letters, or as `data.reader.Reader`.
+        BadInput: `size` leaves no room for a piece or for the letters, or as `data.text.Reader`.
     """
     if size <= len(SPECIAL):
         raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
@@ -81,8 +81,8 @@ def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
 
 
 def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
-    # The library numbers the letters inside words in the order of a hash table, which differs in every process, and
-    # equally frequent pairs are merged in the order of their numbers. So the letters are collected first and numbered.
+    # The library numbers letters inside words in the order of a hash table, which differs between processes, and merges
+    # equally frequent pairs in the order of their numbers. So the letters are collected and numbered first.
     letters = sorted(_pieces(files, 0, SPECIAL).keys() - set(SPECIAL))
     if len(SPECIAL) + len(letters) > size:
         raise BadInput(f"--vocabulary_size {size}: the letters of the text alone need {len(SPECIAL) + len(letters)}")
@@ -99,7 +99,7 @@ def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
 
 
 def _pieces(files: Sequence[Path], size: int, first: Sequence[str]) -> dict[str, int]:
-    """A learned vocabulary whose lowest ids are `first`; all letters of the text are in it, whatever the size."""
+    """A learned vocabulary whose lowest ids are `first`; it holds all letters of the text, whatever `size` is."""
     tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
     tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)

@@ -74,9 +74,9 @@ def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, column
     made = collator(text, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
     for view in range(columns):
         texts = [sentences[3 + view], sentences[11 + view]]
-        for row, text in enumerate(texts):
+        for row, expected in enumerate(texts):
             ids, mask = made["input_ids"][view, row], made["attention_mask"][view, row].bool()
-            assert ids[mask].tolist() == tokenizer(text)["input_ids"]
+            assert ids[mask].tolist() == tokenizer(expected)["input_ids"]
             assert (ids[~mask] == tokenizer.pad_token_id).all()
 
 

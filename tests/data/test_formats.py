@@ -68,8 +68,8 @@ def test_a_file_of_another_format_is_refused_with_a_command_that_works(tmp_path,
     path = tmp_path / f"my text.{kind}"
     path.write_bytes(CONTENT[kind])
     said = refused(path)
-    assert said.startswith(f"{path}: ") and " by its name, not one sentence a line; take a column out" in said
-    command = said.partition("in the place of 'text'): ")[2].replace("python -c", f"{sys.executable} -c")
+    assert said.startswith(f"{path}: ") and " by its name, not one sentence a line; extract a column" in said
+    command = said.partition("(replace 'text' by its name): ")[2].replace("python -c", f"{sys.executable} -c")
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True)
     assert [row for (row,) in Reader([tmp_path / "sentences.txt"])] == ONE_LINE
 

@@ -33,10 +33,26 @@ def tokenised(monkeypatch):
 
 
 @pytest.fixture
-def text(tmp_path, sentences):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(sentences[:20]) + "\n", encoding="utf-8")
-    return path
+def written(tmp_path):
+    def write(content):
+        path = tmp_path / "text.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def text(written, sentences):
+    return written("\n".join(sentences[:20]) + "\n")
+
+
+@pytest.fixture
+def load(bert_tokenizer, tmp_path):
+    """Tokenise a file, with a cache of this test's own."""
+    return lambda path, columns=1, sample=None, tokenizer=bert_tokenizer: load_tokenised(
+        [path], tokenizer, columns, tmp_path / "cache", sample
+    )
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
@@ -75,73 +91,67 @@ def test_labels_stand_beside_the_rows(tmp_path):
     assert corpus.facts == {"made": "by hand", "rows": 3}
 
 
-def test_the_facts_tell_what_was_read(tmp_path, bert_tokenizer):
-    path = tmp_path / "text.txt"
-    path.write_text("\na dog\n\na river\n")
-    facts = load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache").facts
+def test_the_facts_tell_what_was_read(written, load):
+    path = written("\na dog\n\na river\n")
+    facts = load(path).facts
     assert len(facts.pop("sha256")) == 64
     assert facts == {"columns": 1, "rows": 2, "empty_lines_dropped": 2}
 
 
-def test_the_cache_is_used_again(text, bert_tokenizer, tmp_path, tokenised):
-    first = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+def test_the_cache_is_used_again(load, text, tmp_path, tokenised):
+    first = load(text)
     renamed = text.rename(tmp_path / "other.name")
     os.utime(renamed, (0, 0))
-    second = load_tokenised([renamed], bert_tokenizer, 1, tmp_path / "cache")
+    second = load(renamed)
     assert tokenised == [20]
     assert second.folder == first.folder
     assert np.array_equal(first.ids, second.ids)
 
 
-def test_the_cache_does_not_depend_on_what_the_tokenizer_did_before(text, bert_tokenizer, tmp_path, tokenised):
+def test_the_cache_does_not_depend_on_what_the_tokenizer_did_before(load, text, bert_tokenizer, tokenised):
     for options in ({}, {"truncation": True, "max_length": 5}, {"padding": True}):
         bert_tokenizer(["a dog", "a"], **options)
-        load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+        load(text)
     assert tokenised == [20]
 
 
-def test_one_changed_byte_is_another_text_though_size_and_time_are_kept(text, bert_tokenizer, tmp_path, tokenised):
+def test_one_changed_byte_is_another_text_though_size_and_time_are_kept(load, text, tokenised):
     before = text.stat()
-    first = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+    first = load(text)
     content = bytearray(text.read_bytes())
     place = content.index(b"dog")
     content[place : place + 3] = b"cat"
     text.write_bytes(content)
     os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (text.stat().st_size, text.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    second = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+    second = load(text)
     assert tokenised == [20, 20]
     assert not np.array_equal(first.ids, second.ids)
 
 
-def test_tokenizer_columns_and_reader_are_part_of_the_key(
-    bert_tokenizer, roberta_tokenizer, tmp_path, tokenised, monkeypatch
-):
-    path = tmp_path / "text.txt"
-    path.write_text("a dog\ta river\n")
-    cache = tmp_path / "cache"
-    load_tokenised([path], bert_tokenizer, 2, cache)
-    load_tokenised([path], roberta_tokenizer, 2, cache)
+def test_tokenizer_columns_and_reader_are_part_of_the_key(written, load, roberta_tokenizer, tokenised, monkeypatch):
+    path = written("a dog\ta river\n")
+    load(path, 2)
+    load(path, 2, tokenizer=roberta_tokenizer)
     assert tokenised == [1, 1]
     with pytest.raises(BadInput, match="expected 1"):
-        load_tokenised([path], bert_tokenizer, 1, cache)
+        load(path)
     monkeypatch.setattr(data.tokenised, "VERSION", data.tokenised.VERSION + 1)
-    load_tokenised([path], bert_tokenizer, 2, cache)
+    load(path, 2)
     assert tokenised == [1, 1, 1]
 
 
 @pytest.mark.parametrize("bad", [b"a dog\nn\xf6t\n", b"", b"one\ttwo\n"])
-def test_a_bad_text_leaves_nothing_in_the_cache(bad, bert_tokenizer, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(bad)
+def test_a_bad_text_leaves_nothing_in_the_cache(written, load, bad, tmp_path):
+    path = written(bad)
     for _ in range(2):
         with pytest.raises(BadInput):
-            load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache")
+            load(path)
         assert list((tmp_path / "cache").iterdir()) == []
 
 
 @pytest.mark.parametrize("step", ["ids.npy", "offsets.npy", "facts.json", "rename"])
-def test_an_interrupted_build_is_never_read(text, bert_tokenizer, tmp_path, monkeypatch, step):
+def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, step):
     cache = tmp_path / "cache"
     grow, write, rename = data.tokenised.GrowingArray, data.tokenised.Path.write_text, data.tokenised.Path.rename
 
@@ -161,36 +171,35 @@ def test_an_interrupted_build_is_never_read(text, bert_tokenizer, tmp_path, monk
         patch.setattr(data.tokenised.Path, "rename", stopping("rename", rename))
         patch.setattr(data.cache.shutil, "rmtree", lambda *args, **kwargs: None)
         with pytest.raises(KeyboardInterrupt):
-            load_tokenised([text], bert_tokenizer, 1, cache)
+            load(text)
     assert len(list(cache.iterdir())) == 1, "what was half written is still there"
-    corpus = load_tokenised([text], bert_tokenizer, 1, cache)
+    corpus = load(text)
     assert corpus.facts["rows"] == len(corpus) == 20
 
 
-def test_of_two_builders_at_once_the_second_takes_the_first_one_s(text, bert_tokenizer, tmp_path, monkeypatch):
+def test_of_two_builders_at_once_the_second_takes_the_first_one_s(load, text, tmp_path, monkeypatch):
     """The other process finishes between the look and the rename."""
     cache, rename, built = tmp_path / "cache", data.tokenised.Path.rename, []
 
     def late(self, target):
         if not built:
             built.append(target)
-            load_tokenised([text], bert_tokenizer, 1, cache)
+            load(text)
         return rename(self, target)
 
     monkeypatch.setattr(data.tokenised.Path, "rename", late)
-    assert len(load_tokenised([text], bert_tokenizer, 1, cache)) == 20
+    assert len(load(text)) == 20
     assert list(cache.iterdir()) == built
 
 
-def test_a_sentence_without_a_token_is_refused(bert_tokenizer, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a dog\n\u200b\n", encoding="utf-8")  # a blank of no width: no white space, and no token
+def test_a_sentence_without_a_token_is_refused(written, load):
+    path = written("a dog\n\u200b\n")  # a blank of no width: no white space, and no token
     with pytest.raises(BadInput, match=r"row 2 of \S+text\.txt, empty .*: the tokenizer finds no token in '\\u200b'"):
-        load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache")
+        load(path)
 
 
-def test_a_pickled_corpus_is_a_path_not_the_tokens(text, bert_tokenizer, tmp_path):
-    corpus = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+def test_a_pickled_corpus_is_a_path_not_the_tokens(load, text):
+    corpus = load(text)
     packed = pickle.dumps(corpus)
     assert len(packed) < 500
     assert len(packed) < corpus.ids.nbytes
@@ -201,8 +210,8 @@ def test_a_pickled_corpus_is_a_path_not_the_tokens(text, bert_tokenizer, tmp_pat
     assert again.facts == corpus.facts == json.loads((corpus.folder / "facts.json").read_text())
 
 
-def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_path):
-    corpus = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+def test_a_pickled_corpus_keeps_offsets_of_its_own(load, text):
+    corpus = load(text)
     blocks = TokenisedText(corpus.folder, np.array([[0, 4], [4, 9]]))
     again = pickle.loads(pickle.dumps(blocks))
     assert again.offsets.tolist() == [[0, 4], [4, 9]]
@@ -210,20 +219,20 @@ def test_a_pickled_corpus_keeps_offsets_of_its_own(text, bert_tokenizer, tmp_pat
 
 
 @pytest.mark.parametrize("family", ["no file", "a cut one", "changed ids"])
-def test_damaged_ids_are_made_again_and_said(text, bert_tokenizer, tmp_path, caplog, tokenised, family):
-    first = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+def test_damaged_ids_are_made_again_and_said(load, text, caplog, tokenised, family):
+    first = load(text)
     expected, path = np.array(first.ids), first.folder / "ids.npy"
     whole = path.read_bytes()
     path.unlink()
     if family != "no file":
         path.write_bytes(whole[:200] if family == "a cut one" else whole[:-20] + bytes(20))
-    again = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+    again = load(text)
     assert np.array_equal(again.ids, expected) and tokenised == [20, 20]
     assert [r.message for r in caplog.records if "made again" in r.message and str(first.folder) in r.message]
 
 
-def test_ids_that_memory_has_no_room_for_are_a_storage_error(text, bert_tokenizer, tmp_path, monkeypatch):
-    load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+def test_ids_that_memory_has_no_room_for_are_a_storage_error(load, text, monkeypatch):
+    load(text)
 
     def full(*_, **__):
         raise OSError(12, "Cannot allocate memory")
@@ -232,7 +241,7 @@ def test_ids_that_memory_has_no_room_for_are_a_storage_error(text, bert_tokenize
     with pytest.raises(
         StorageError, match=r"ids\.npy: 0\.0 MB cannot be mapped into memory; raise the limit"
     ) as caught:
-        load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache")
+        load(text)
     assert caught.value.exit_code == 4
 
 
@@ -286,24 +295,23 @@ def test_of_a_sample_the_drawn_rows_alone_are_tokenised_in_the_order_of_the_draw
     assert drawn(path, bert_tokenizer, columns, tmp_path / "a", 19, 7)[0] == found[:19]
 
 
-def test_a_pickled_sample_is_the_sample(text, bert_tokenizer, tmp_path):
-    corpus = load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache", Sample(5, 7))
+def test_a_pickled_sample_is_the_sample(load, text):
+    corpus = load(text, sample=Sample(5, 7))
     again = pickle.loads(pickle.dumps(corpus))
     assert np.array_equal(again.offsets, corpus.offsets) and np.array_equal(again.ids, corpus.ids)
 
 
 @pytest.mark.parametrize("count", [0, 21])
-def test_a_sample_of_more_rows_than_there_are_is_refused(text, bert_tokenizer, tmp_path, count):
+def test_a_sample_of_more_rows_than_there_are_is_refused(load, text, count):
     with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 20 rows"):
-        load_tokenised([text], bert_tokenizer, 1, tmp_path / "cache", Sample(count, 7))
+        load(text, sample=Sample(count, 7))
 
 
-def test_a_drawn_sentence_without_a_token_is_named_by_its_row_in_the_text(bert_tokenizer, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a dog\n" * 30 + "\u200b\n", encoding="utf-8")
+def test_a_drawn_sentence_without_a_token_is_named_by_its_row_in_the_text(written, load):
+    path = written("a dog\n" * 30 + "\u200b\n")
     seed = next(seed for seed in range(99) if 30 in Sample(9, seed).rows(31))
     with pytest.raises(BadInput, match=r"row 31 of \S+text\.txt, empty .*: the tokenizer finds no token"):
-        load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache", Sample(9, seed))
+        load(path, sample=Sample(9, seed))
 
 
 def by_hand(words, length):
