@@ -65,7 +65,9 @@ def _overlap(task) -> dict:
 
 def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     """Generate, pre-train, train, compare."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        prog="python -m quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the corpus and of both stages")
     parser.add_argument("--corpus", default="corpora/toy", help="where the generated text goes")
     parser.add_argument("--runs", default="runs/quickstart", help="where both runs go")
