@@ -21,7 +21,7 @@ $(VENV)/.installed: requirements.txt
 	touch $@
 
 quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a plot, in minutes
-	$(BIN)/python quickstart.py
+	$(BIN)/python -m quickstart
 
 test: $(VENV)/.installed  ## every offline test, on generated data
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES)

@@ -24,12 +24,9 @@ from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from common.files import find_files
 from common.views import Masking
-from data.blocks import packed
 from data.collator import MaskedCollator
-from data.corpus import load_corpus
-from data.frame import Frame
-from data.masking import word_starts
-from data.vocabulary import train_tokenizer
+from data.tokenised import in_blocks, load_tokenised
+from data.tokenizer import SpecialTokens, train_tokenizer, word_starts
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
@@ -82,9 +79,9 @@ def load_text(model_args: PretrainArguments, data_args: DataArguments, args: Run
             tokenizer = load_tokenizer(model_args.model_name_or_path)
         else:
             tokenizer = train_tokenizer(files, model_args.vocabulary_size, data_args.cache_dir)
-        corpus = load_corpus(files, tokenizer, 1, data_args.cache_dir)
-    frame = Frame.of(tokenizer)
-    return tokenizer, packed(corpus, data_args.max_length - frame.size, word_starts(tokenizer))
+        text = load_tokenised(files, tokenizer, 1, data_args.cache_dir)
+    room = data_args.max_length - SpecialTokens.of(tokenizer).added
+    return tokenizer, in_blocks(text, room, word_starts(tokenizer))
 
 
 @stoppable

@@ -21,7 +21,7 @@ from baselines.word_file import read_word_vectors
 from baselines.words import STOP_WORDS, save_words
 from common.flags import Parser
 from common.streams import show
-from data.reader import content_hash
+from data.text import content_hash
 from export.folder import new_folder
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from common.errors import BadInput
-from data.reader import Reader, content_hash
+from data.text import Reader, content_hash
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from common.errors import BadInput
-from data.reader import numbered_lines
+from data.text import numbered_lines
 
 
 class WordFile(NamedTuple):
@@ -33,7 +33,7 @@ def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, prog
 
     Raises:
         BadInput: with file and line: a header that was not announced or is wrong, another number of columns, what is no
-            finite number, a word that stood before, an empty file, and all that `data.reader` refuses.
+            finite number, a word that stood before, an empty file, and all that `data.text` refuses.
     """
     lines = tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False)
     announced, width = None, None

@@ -17,7 +17,7 @@ import numpy as np
 from bench.corpus import HashedTexts, peak_rss_mib, text_of
 from common.errors import ProjectError
 from common.flags import positive
-from data.reader import numbered_lines
+from data.text import numbered_lines
 from eval.encode_corpus.__main__ import encode_corpus
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import read_vectors

@@ -24,8 +24,8 @@ from bench.timing import Timed, bench_row
 from common.flags import positive
 from common.views import Masking, View
 from data.collator import Collator
-from data.corpus import Corpus, write_corpus
-from data.frame import Frame
+from data.tokenised import TokenisedText, write_tokenised
+from data.tokenizer import SpecialTokens
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
@@ -45,8 +45,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row: milliseconds of CPU time a step, the median over `runs` slopes."""
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
-        write_corpus(Path(folder), (([ids], None) for ids in sentences), {})
-        ours, plain = _ours(args, Corpus(folder), tokenizer, folder), _plain(args, sentences, tokenizer, folder)
+        write_tokenised(Path(folder), (([ids], None) for ids in sentences), {})
+        ours, plain = _ours(args, TokenisedText(folder), tokenizer, folder), _plain(args, sentences, tokenizer, folder)
         slopes = [(_slope(plain, args.steps), _slope(ours, args.steps)) for _ in range(args.runs)]
     plain_ms, ours_ms = (statistics.median(side) for side in zip(*slopes, strict=True))
     row = bench_row("loop", "fp32", "one parameter", Timed(plain_ms, ours_ms, None, None), args.runs)
@@ -91,7 +91,7 @@ def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArgument
     return made
 
 
-def _ours(args: argparse.Namespace, corpus: Corpus, tokenizer, folder: str) -> Callable[[int], object]:
+def _ours(args: argparse.Namespace, corpus: TokenisedText, tokenizer, folder: str) -> Callable[[int], object]:
     masking = [Masking(MASK_RATE, views=(0, 1))]
     collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
 
@@ -102,8 +102,8 @@ def _ours(args: argparse.Namespace, corpus: Corpus, tokenizer, folder: str) -> C
 
 
 def _plain(args: argparse.Namespace, sentences: list[list[int]], tokenizer, folder: str) -> Callable[[int], object]:
-    frame = Frame.of(tokenizer)
-    data = plain_loop.tokenised(sentences, (frame.prefix, frame.suffix), args.length)
+    special = SpecialTokens.of(tokenizer)
+    data = plain_loop.tokenised(sentences, (special.prefix, special.suffix), args.length)
     collator = plain_loop.PairCollator(tokenizer, MASK_RATE)
 
     def run(steps: int) -> None:

@@ -22,8 +22,8 @@ from common.files import find_files
 from common.flags import positive
 from common.views import Masking, View
 from data.collator import Collator
-from data.corpus import load_corpus
-from data.sampler import KeyedSampler, Keys
+from data.draws import KeyedSampler, Keys
+from data.tokenised import load_tokenised
 
 BATCH, LENGTH, SEED = 64, 32, 42
 SHARD = 1_000_000  # lines
@@ -67,7 +67,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     """Seconds of tokenising, of `count` batches from the start, and of reaching the last ones of the epoch."""
     tokenizer, _ = generated(1)
     clock = [time.perf_counter()]
-    corpus = load_corpus(find_files([str(text)], ""), tokenizer, 1, cache)
+    corpus = load_tokenised(find_files([str(text)], ""), tokenizer, 1, cache)
     after_tokenising = peak_rss_mib()
     clock.append(time.perf_counter())
     collator = Collator(corpus, tokenizer, [View(), View()], LENGTH, SEED, [Masking(0.15, whole_words=True)])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -96,19 +96,27 @@ def _replace(part: Path, path: Path) -> None:
 
 
 @contextmanager
-def writing_folder(target: Path) -> Iterator[Path]:
+def writing_folder(
+    target: Path, partial: Path | None = None, place: Callable[[Path, Path], object] = Path.rename
+) -> Iterator[Path]:
     """An empty folder to fill; at the end it is flushed and renamed to `target`, which must be absent or empty.
 
     Errors of the disk pass as OSError. A killed process leaves `.NAME.partial`, which the next one removes.
+
+    Args:
+        target: the folder to write.
+        partial: an empty folder to fill instead of `.NAME.partial`, for several writers at once.
+        place: renames the filled folder; another one may replace `target`.
     """
-    partial = target.with_name(f".{target.name}.partial")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    if partial is None:
+        partial = target.with_name(f".{target.name}.partial")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
     try:
         yield partial
         sync_folder(partial)
-        partial.rename(target)
+        place(partial, target)
         sync(target.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

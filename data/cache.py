@@ -1,8 +1,8 @@
-"""A cache of folders: each is whole or made again, also when several processes make the same one.
+"""A cache of folders. Each is complete or made again, also when several processes make the same one.
 
-A folder lists the sha256 of its files, which are hashed again whenever it is used: a cache is read for months, and one
-changed byte in it would be other training data. A folder is filled beside its place and renamed. Whoever fills one
-holds a shared lock on the cache, so a command that finds nobody else at work can remove what killed ones left.
+A folder lists the sha256 of its files, which are checked at every use: a cache is read for months, and one changed byte
+would be other training data. Whoever fills a folder holds a shared lock on the cache, so a command that can lock it
+alone may remove what killed ones left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from common.errors import unwritable
-from common.files import sha256, sync
+from common.files import sha256, writing_folder
 
 logger = logging.getLogger(__name__)
 _CHECKSUMS = "checksums.json"
@@ -27,16 +27,15 @@ _PARTIAL = ".partial-"
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, which `make` fills unless it is there and whole.
+    """`folder`, filled by `make` unless it is there and intact.
 
     Raises:
-        BadInput, StorageError: the place, or the disk, does not take it.
+        BadInput, StorageError: the place, or the disk, cannot be written.
     """
     with _in_use(folder.parent):
-        said = _problem(folder)
-        if said is not None:
+        if (problem := _problem(folder)) is not None:
             if folder.exists():
-                logger.warning("%s: %s; it is made again", folder, said)
+                logger.warning("%s: %s; it is made again", folder, problem)
             _fill(folder, make)
     return folder
 
@@ -50,7 +49,7 @@ def _in_use(cache: Path) -> Iterator[None]:
     except OSError as error:
         raise _unusable(cache, error) from error
     try:
-        with suppress(OSError):  # another is at work; or a file system that locks no folders, where leftovers stay
+        with suppress(OSError):  # another is at work; or the file system cannot lock folders, and leftovers stay
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for left in cache.glob(f"{_PARTIAL}*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -62,14 +61,14 @@ def _in_use(cache: Path) -> Iterator[None]:
 
 
 def _problem(folder: Path) -> str | None:
-    """Why a folder must not be used, or None when its files are what they were when they were written."""
+    """Why a folder must not be used; None if its files are as they were written."""
     try:
         listed = json.loads((folder / _CHECKSUMS).read_bytes())
         changed = [name for name, digest in listed.items() if sha256(folder / name) != digest]
     except OSError as error:
         return f"{Path(error.filename or folder).name} cannot be read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError):
-        return f"{_CHECKSUMS} is damaged"
+        listed = changed = None
     if not listed:
         return f"{_CHECKSUMS} is damaged"
     return f"{changed[0]} has changed since it was written" if changed else None
@@ -80,29 +79,24 @@ def _fill(folder: Path, make: Callable[[Path], None]) -> None:
         partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
     except OSError as error:
         raise _unusable(folder.parent, error) from error
-    try:
+    with writing_folder(folder, partial, _place):
         make(partial)
-        files = sorted(partial.iterdir())
-        (partial / _CHECKSUMS).write_text(json.dumps({path.name: sha256(path) for path in files}), encoding="utf-8")
-        for path in (*files, partial / _CHECKSUMS, partial):
-            sync(path)
-        _place(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        digests = {path.name: sha256(path) for path in sorted(partial.iterdir())}
+        (partial / _CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 
 def _place(partial: Path, folder: Path) -> None:
-    """Rename a filled folder, unless another process was faster and its work is whole."""
+    """Rename a filled folder, unless another process was faster and its folder is intact."""
     replaced = partial.with_name(f"{partial.name}.replaced")
     while True:
         try:
             partial.rename(folder)
-            return sync(folder.parent)
+            return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         if _problem(folder) is None:
-            return None
+            return
         with suppress(FileNotFoundError):  # another process has moved it
             folder.rename(replaced)
         shutil.rmtree(replaced, ignore_errors=True)

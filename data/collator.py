@@ -1,4 +1,4 @@
-"""From keys to a batch; every discrete random draw of training happens here."""
+"""From keys to a batch. Every discrete random draw of training happens here."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import torch
 from common.errors import BadInput
 from common.views import IGNORED, MASK, Masking, View
 from data import draws
-from data.corpus import Corpus
-from data.frame import Frame
-from data.masking import choose_tokens, choose_words, corrupt, word_starts
-from data.sampler import Key
+from data.draws import Key
+from data.masking import choose_tokens, choose_words, corrupt
+from data.tokenised import TokenisedText
+from data.tokenizer import SpecialTokens, word_starts
 
 
 class Collator:
     """Make a batch of V views of B sentences.
 
     Args:
-        corpus: the token ids.
+        text: the token ids.
         tokenizer: gives the special tokens and, for whole words, the word boundaries.
         views: one entry a view; with rows of several sentences view i shows sentence i.
-        max_length: tokens of a sentence, special ones included; the rest is cut off, before an edit sees it.
+        max_length: tokens of a sentence, special ones included; longer ones are cut before an edit sees them.
         seed: of all draws.
-        masking: which views get a masked twin; several twins have different names.
-        width: of the embeddings, where a view perturbs them.
+        masking: which views get a masked twin; several twins need different names.
+        width: of the embeddings, if a view perturbs them.
         operations: O, the dropout operations of the network, for views that draw a rate for each.
-        longest: tokens an edited sentence may grow to: the model's limit (default: max_length).
+        longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
-        dropout_rates: only where a view draws its dropout; (V, B, O) where one draws a rate for each operation, else
+        dropout_rates: only if a view draws its dropout; (V, B, O) if one draws a rate for each operation, otherwise
             (V, B, 1); NaN for a view that keeps the backbone's;
-        positions (V, B, L) and kept (V, B, L, width), only where a view perturbs embeddings;
-        labels: classes of the rows, (1, B), only where the corpus has them.
+        positions (V, B, L) and kept (V, B, L, width), only if a view perturbs embeddings;
+        labels: classes of the rows, (1, B), only if the text has them.
     """
 
     def __init__(
         self,
-        corpus: Corpus,
+        text: TokenisedText,
         tokenizer,
         views: Sequence[View],
         max_length: int,
@@ -51,15 +51,15 @@ class Collator:
         operations: int = 1,
         longest: int | None = None,
     ) -> None:
-        self.corpus = corpus
-        self.frame = Frame.of(tokenizer)
-        if max_length <= self.frame.size:
-            raise BadInput(f"--max_length {max_length}: the {self.frame.size} special tokens leave no room for text")
+        self.text = text
+        self.special = SpecialTokens.of(tokenizer)
+        if max_length <= self.special.added:
+            raise BadInput(f"--max_length {max_length}: the {self.special.added} special tokens leave no room for text")
         self.views = list(views)
         self.max_length, self.longest = max_length, longest or max_length
         self.seed = seed
         self.masking = tuple(masking)
-        if self.masking and self.frame.mask is None:
+        if self.masking and self.special.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.width = width
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
@@ -68,7 +68,7 @@ class Collator:
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
-        ids, mask = self._framed(*self._sentences(epochs, indices))
+        ids, mask = self._with_special_tokens(*self._sentences(epochs, indices))
         shape = (len(self.views), len(indices), ids.shape[1])
         made = {"input_ids": ids.reshape(shape), "attention_mask": mask.astype(np.int64).reshape(shape)}
         for masking in self.masking:
@@ -77,14 +77,14 @@ class Collator:
             made["dropout_rates"] = self._rates(epochs, indices, steps)
         if any(view.perturb for view in self.views):
             made |= self._perturbed(mask.reshape(shape), epochs, indices)
-        if self.corpus.labels is not None:
-            made["labels"] = self.corpus.labels[indices][None]
+        if self.text.labels is not None:
+            made["labels"] = self.text.labels[indices][None]
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all views, view by view in one row without special tokens, and the T sentences' lengths."""
-        cut, longest = self.max_length - self.frame.size, self.longest - self.frame.size
-        read = [self.corpus.sentences(indices, column, cut) for column in range(self.corpus.columns)]
+        """The concatenated ids of all views without special tokens, view by view, and the T sentences' lengths."""
+        cut, longest = self.max_length - self.special.added, self.longest - self.special.added
+        read = [self.text.sentences(indices, column, cut) for column in range(self.text.columns)]
         parts = []
         for number, view in enumerate(self.views):
             flat, lengths = read[number % len(read)]  # of one column every view shows the same
@@ -99,22 +99,22 @@ class Collator:
         return flat, lengths
 
     def _with_mask_tokens(self, ids: np.ndarray) -> np.ndarray:
-        """The tokenizer's id where an edit wrote MASK; BadInput for a tokenizer without a mask token."""
+        """Replace MASK, which an edit wrote, by the tokenizer's id; BadInput for a tokenizer without a mask token."""
         hidden = ids == MASK
-        if self.frame.mask is None and hidden.any():
+        if self.special.mask is None and hidden.any():
             raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
-        return np.where(hidden, self.frame.mask, ids) if hidden.any() else ids
+        return np.where(hidden, self.special.mask, ids) if hidden.any() else ids
 
-    def _framed(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Padded ids with special tokens, (T, L), and where the real tokens are."""
-        start = len(self.frame.prefix)
-        position = np.arange(lengths.max() + self.frame.size)
-        ids = np.full((len(lengths), len(position)), self.frame.pad, dtype=np.int64)
+    def _with_special_tokens(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Padded ids with special tokens, (T, L), and the attention mask."""
+        start = len(self.special.prefix)
+        position = np.arange(lengths.max() + self.special.added)
+        ids = np.full((len(lengths), len(position)), self.special.pad, dtype=np.int64)
         ids[(position >= start) & (position < start + lengths[:, None])] = flat
-        ids[:, :start] = self.frame.prefix
-        for offset, token in enumerate(self.frame.suffix):
+        ids[:, :start] = self.special.prefix
+        for offset, token in enumerate(self.special.suffix):
             ids[np.arange(len(lengths)), start + lengths + offset] = token
-        return ids, position < lengths[:, None] + self.frame.size
+        return ids, position < lengths[:, None] + self.special.added
 
     def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Dropout rates of every view, sentence and operation, (V, B, 1 or O) float32."""
@@ -128,7 +128,7 @@ class Collator:
         return made
 
     def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Positions (V, B, L), and what is kept of the embeddings (V, B, L, width)."""
+        """Positions (V, B, L) and kept entries of the embeddings (V, B, L, width)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
         kept = np.ones((*mask.shape, self.width), dtype=bool)
         for number, view in enumerate(self.views):
@@ -145,61 +145,62 @@ class Collator:
         made, numbers = [], []
         stream = "" if masking.name == "masked" else f"{masking.name} "
         for view in masking.views:
-            # A stream a purpose, not one stream cut in two: the numbers of a sentence must not depend on how long
-            # the longest sentence of its batch is.
+            # One stream for each purpose, not one cut in pieces: the numbers of a sentence must not depend on the
+            # longest sentence of its batch.
             purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
             streams = [f"{stream}{purpose} {view}" for purpose in purposes]
             keyed = draws.keys(self.seed, epochs, indices, streams)
             select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            text, special = self.text(mask[view]), np.isin(ids[view], self.frame.special)
+            text, special = self.is_text(mask[view]), np.isin(ids[view], self.special.ids)
             if masking.whole_words:
                 chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
                 chosen = choose_tokens(text & ~special, masking.rate, select)
-            made.append(corrupt(ids[view], chosen, masking.recipe, self.frame.mask, self.frame.vocabulary, replace))
+            made.append(corrupt(ids[view], chosen, masking.recipe, self.special.mask, self.special.vocabulary, replace))
         masked, labels = zip(*made, strict=True)
         found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
         return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
-    def text(self, mask: np.ndarray) -> np.ndarray:
-        """Real tokens without those that frame them, (B, L)."""
+    def is_text(self, mask: np.ndarray) -> np.ndarray:
+        """Whether a token is neither padding nor added by the tokenizer: (B, L) attention mask -> (B, L) bool."""
         position = np.arange(mask.shape[1])
-        end = mask.sum(1) - len(self.frame.suffix)
-        return (position >= len(self.frame.prefix)) & (position < end[:, None])
+        end = mask.sum(1) - len(self.special.suffix)
+        return (position >= len(self.special.prefix)) & (position < end[:, None])
 
 
 class MaskedCollator:
-    """The masked twin alone, as one view: input_ids, attention_mask, labels (B, L), for masked language models.
+    """Batches of masked language models: input_ids, attention_mask, labels, each (B, L).
 
     Args:
-        aux_masking: also draw `aux_input_ids` and `aux_labels`, masks of the auxiliary head's own.
-        clean: also give `clean_input_ids`, the text without masks.
-        words: also give `words`: each distinct token of the text once, where it first stands, IGNORED elsewhere.
+        text, tokenizer, max_length, seed, masking: as for `Collator`; one masked view.
+        aux_masking: also draw `aux_input_ids` and `aux_labels`, the auxiliary head's own masks.
+        clean: also return `clean_input_ids`, the text without masks.
+        words: also return `words`: each distinct token of a text where it first occurs, IGNORED elsewhere.
     """
 
     def __init__(
-        self, corpus: Corpus, tokenizer, max_length: int, seed: int, masking: Masking,
+        self, text: TokenisedText, tokenizer, max_length: int, seed: int, masking: Masking,
         aux_masking: Masking | None = None, clean: bool = False, words: bool = False,
     ) -> None:  # fmt: skip
         self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
         self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
         self._names |= {"input_ids": "clean_input_ids"} if clean else {}
         self._words = words
-        self._collate = Collator(corpus, tokenizer, [View()], max_length, seed, [masking, *filter(None, [aux_masking])])
+        self._collate = Collator(text, tokenizer, [View()], max_length, seed, [masking, *filter(None, [aux_masking])])
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         made = self._collate(batch)
         found = {name: made[source][0] for source, name in self._names.items()}
         if self._words:
             ids, mask = made["input_ids"][0].numpy(), made["attention_mask"][0].numpy()
-            known = self._collate.text(mask) & ~np.isin(ids, self._collate.frame.special)
+            known = self._collate.is_text(mask) & ~np.isin(ids, self._collate.special.ids)
             found["words"] = torch.from_numpy(first_occurrences(ids, known))
         return found
 
 
 def first_occurrences(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Ids (B, L) where a chosen one stands for the first time in its row, IGNORED elsewhere."""
+    """Ids (B, L) where a chosen one first occurs in its row, IGNORED elsewhere."""
     found = np.full_like(ids, IGNORED)
     for row, (each, keep) in enumerate(zip(ids, chosen, strict=True)):
         places = np.flatnonzero(keep)

@@ -1,8 +1,8 @@
-"""Files that do not hold one sentence a line: CSV, JSON, Parquet, Arrow, and files with a header.
+"""Refuses files that do not hold one sentence a line: CSV, JSON, Parquet, Arrow, and files with a header.
 
-Read as lines they would train a model, without an error, on commas, braces and field names. So they are refused, with a
-command that extracts the sentences. A file is recognised by its name or by its first lines. In doubt it is read:
-quotation marks and commas alone do not make a table.
+Read as lines, they would silently train a model on commas, braces and field names. The error shows a command that
+extracts the sentences. A file is recognised by its name or its first lines. If in doubt it is read: quotation marks and
+commas alone do not make a table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _KINDS = {
     ".csv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON", ".parquet": "Parquet",
     ".arrow": "Arrow", ".feather": "Feather",
 }  # fmt: skip
-_LEAVE = "sys.stdout.flush(); os._exit(0)"  # pyarrow's threads may abort a short program at its usual exit
-# Programs that print the sentences of standard input, one a line; a cell may hold line ends.
+_LEAVE = "sys.stdout.flush(); os._exit(0)"  # pyarrow's threads may abort a short program at a normal exit
+# Programs that print the sentences in standard input, one a line; a cell may contain line ends.
 _PROGRAMS = {
     "CSV": "import csv,sys; [print(*row['text'].split()) for row in csv.DictReader(sys.stdin)]",
     "JSON lines": "import json,sys; [print(*json.loads(line)['text'].split()) for line in sys.stdin]",
@@ -47,7 +47,7 @@ _NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
 
 
 def refuse_by_name(path: Path) -> None:
-    """BadInput for a file whose name says CSV, JSON, Parquet or Arrow, compressed or not."""
+    """BadInput for a file named as CSV, JSON, Parquet or Arrow, compressed or not."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -57,7 +57,7 @@ def refuse_by_name(path: Path) -> None:
 
 
 def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
-    """BadInput for a file that begins with column names, or is mostly JSON objects or quoted rows at its beginning."""
+    """BadInput if the first lines begin with column names, or are mostly JSON objects or quoted rows."""
     lines = [line for line in lines if line.strip()]
     if sum(map(_is_object, lines)) > len(lines) / 2:
         raise _refused(path, "most of its first lines are JSON objects", "JSON lines")
@@ -69,7 +69,7 @@ def refuse_by_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def refuse_header(path: Path, number: int, row: Sequence[str]) -> None:
-    """BadInput for a first row of column names; a single name is taken for one only in a `.tsv`."""
+    """BadInput for a first row of column names; a single word counts as one only in a `.tsv`."""
     if (len(row) > 1 or ".tsv" in path.suffixes) and all(map(_is_name, row)):
         raise BadInput(
             f"{path}:{number}: a header ({', '.join(row)}), not a row of sentences; remove this line, and every column "
@@ -89,7 +89,7 @@ def _is_object(line: str) -> bool:
 
 
 def _quoted_shape(line: str) -> tuple[int, int] | None:
-    """(cells, quoted cells) of a row in which some are quoted."""
+    """(cells, quoted cells) of a row with quoted cells, None for other lines."""
     if '"' not in line or not _QUOTED_ROW.fullmatch(line):
         return None
     bare, quoted = _QUOTED_CELL.subn("", line)
@@ -101,6 +101,6 @@ def _refused(path: Path, why: str, kind: str) -> BadInput:
     unpack = _PACKED.get(path.suffix.lower())
     command = f"{unpack} -dc {name} | {program}" if unpack else f"{program} < {name}"
     return BadInput(
-        f"{path}: {why}, not one sentence a line; take a column out of it (put its name in the place of 'text'): "
+        f"{path}: {why}, not one sentence a line; extract a column (replace 'text' by its name): "
         f"{command} > sentences.txt"
     )

@@ -1,13 +1,11 @@
-"""One file of a dataset repository into a folder, and the lock file that remembers which file it was.
+"""Downloads one file of a dataset repository, and keeps a lock file of what was downloaded first.
 
-The library does the transfer, so that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress
-bar work as everywhere; it also resumes a transfer that is cut while the command runs.
+`huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar work
+as usual, and a broken transfer resumes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import re
@@ -20,8 +18,9 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled, XetDownloadError
 
 from common.errors import BadInput
+from common.files import read_json, sha256, write_json
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
 _REASON_CHARS = 300
@@ -29,75 +28,45 @@ _REASON_CHARS = 300
 
 @dataclass(frozen=True)
 class Source:
-    """A file on the hub, and where its content goes below the data folder."""
+    """A file on the hub, and its place below the data folder."""
 
     repo: str
     file: str
     target: str
     min_lines: int = 0
-    # A moving name: no published source states a commit. The lock file records what it meant the first time.
-    revision: str = "main"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Digest and size of a file; `lines` counts an unterminated last line too."""
-
-    sha256: str
-    size: int
-    lines: int
-
-
-def measure(path: Path) -> Measure:
-    digest, size, lines, last = hashlib.sha256(), 0, 0, b"\n"
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            size, lines, last = size + len(block), lines + block.count(b"\n"), block[-1:]
-    return Measure(digest.hexdigest(), size, lines + (last != b"\n"))
+    revision: str = "main"  # no published source names a commit; the lock file records which one it was
 
 
 def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
-    """Download `source` into `folder`, or find it there whole from a run that stopped later.
+    """Download `source` into `folder`, or find it there complete from an earlier run.
 
     Args:
-        source: What to download.
-        folder: Where the download lives; nothing is written to the library's cache.
-        by_hand: Where a user without a connection can lay the files, for the message.
+        source: what to download.
+        folder: where the download goes; the library's cache is not used.
+        by_hand: where a user without a connection can put the files, for the message.
 
     Returns:
-        The downloaded file and the commit that the revision stands for.
+        The file, and the commit that the revision stands for.
 
     Raises:
-        BadInput: The file cannot be had, or is not what the hub announced.
+        BadInput: the download fails, or is not what the hub announced.
     """
-    # Read at the call: the library keeps the value it saw when it was imported.
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only when it is imported
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
-    url = hf_hub_url(source.repo, source.file, repo_type="dataset", revision=source.revision, endpoint=endpoint)
+    place = {"repo_type": "dataset", "endpoint": endpoint}
+    url = hf_hub_url(source.repo, source.file, revision=source.revision, **place)
     try:
         head = get_hf_file_metadata(url, endpoint=endpoint)
         if head.commit_hash is None or head.etag is None:
             raise ValueError("the answer names no commit or no ETag, so this is not a hub")
-        path = hf_hub_download(
-            source.repo,
-            source.file,
-            repo_type="dataset",
-            revision=head.commit_hash,
-            endpoint=endpoint,
-            local_dir=folder,
-        )
+        path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **place))
     except _FAILURES as error:
         raise BadInput(_explain(source, url, error, by_hand)) from error
-    return _announced(Path(path), head.etag, url), head.commit_hash
-
-
-def _announced(path: Path, etag: str, url: str) -> Path:
-    """The hub names large files by their sha256: the only digest to hold a first download against."""
-    if _SHA256.fullmatch(etag) and (found := measure(path).sha256) != etag:
+    # The ETag of a large file is its sha256, the only digest to check a first download against.
+    if _SHA256.fullmatch(head.etag) and (found := sha256(path)) != head.etag:
         path.unlink()
-        raise BadInput(f"{url}: sha256 is {found}, but the hub announced {etag}; removed, run again")
-    return path
+        raise BadInput(f"{url}: sha256 is {found}, but the hub announced {head.etag}; removed, run again")
+    return path, head.commit_hash
 
 
 def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
@@ -107,59 +76,47 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
     elif status in (401, 403):
         advice = "set HF_TOKEN to a token that may read it"
     elif status == 404:
-        advice = "the repository or file is not there: set HF_ENDPOINT to a mirror that has it"
+        advice = "the repository or file does not exist: set HF_ENDPOINT to a mirror that has it"
     elif getattr(error, "errno", None):
         advice = "check the data folder and the free space there"
     else:
-        advice = "run the same command again, finished parts are kept, or set HF_ENDPOINT to a mirror"
+        advice = "run the same command again, which resumes, or set HF_ENDPOINT to a mirror"
     reason = " ".join(str(error).split())[:_REASON_CHARS] or type(error).__name__
     what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
-    return f"{what}: {reason}; {advice}; or lay it by hand: {by_hand}"
+    return f"{what}: {reason}; {advice}; or put it there by hand: {by_hand}"
 
 
 def locked(lock: Path, source: Source) -> str | None:
-    """The digest that the lock file holds for `source`, if it holds one."""
-    digest = _read(lock).get(source.file, {}).get("sha256")
+    """The sha256 that the lock file holds for `source`, if any; BadInput for a damaged lock file."""
+    digest = _entries(lock).get(source.file, {}).get("sha256")
     if digest is not None and not _SHA256.fullmatch(str(digest)):
         raise BadInput(f"{lock}: the sha256 of {source.file} is not 64 hex digits; repair or remove the file")
     return digest
 
 
-def check(lock: Path, source: Source, path: Path, found: Measure) -> None:
-    """Refuse a file that is not the one of the first time."""
-    expected = locked(lock, source)
-    if expected not in (None, found.sha256):
+def check(lock: Path, source: Source, path: Path) -> str:
+    """The sha256 of a file; BadInput if the lock file has another one for `source`."""
+    expected, found = locked(lock, source), sha256(path)
+    if expected not in (None, found):
         raise BadInput(
-            f"{path}: sha256 is {found.sha256}, but {lock} recorded {expected} for {source.file}: the "
-            "content changed since the first download; to accept it, remove that entry and the old copy"
+            f"{path}: sha256 is {found}, but {lock} recorded {expected} for {source.file}: the content changed since "
+            "the first download; to accept it, remove that entry and the old copy"
         )
+    return found
 
 
-def record(lock: Path, source: Source, commit: str | None, found: Measure) -> None:
-    """Remember the digest of a file that passed every check, unless the lock file has it already."""
+def record(lock: Path, source: Source, commit: str | None, digest: str, size: int) -> None:
+    """Add a file that passed every check to the lock file, unless it has an entry."""
     if locked(lock, source) is not None:
         return
-    entry = {"repo": source.repo, "revision": source.revision, "commit": commit}
-    files = {**_read(lock), source.file: {**entry, "sha256": found.sha256, "bytes": found.size}}
-    part = lock.with_name(lock.name + ".part")
-    part.write_text(json.dumps(files, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    part.replace(lock)
-    _LOG.info(
-        "%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s",
-        source.file,
-        found.sha256,
-        commit or "unknown (laid by hand)",
-        lock,
-    )
+    entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": digest, "bytes": size}
+    write_json(lock, {**_entries(lock), source.file: entry}, sort_keys=True)
+    logger.info("%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s", source.file,
+                digest, commit or "unknown (put there by hand)", lock)  # fmt: skip
 
 
-def _read(lock: Path) -> dict[str, dict]:
-    if not lock.is_file():
-        return {}
-    try:
-        files = json.loads(lock.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{lock}: not valid JSON ({error}); repair or remove the file") from error
-    if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
-        raise BadInput(f"{lock}: expected an object of objects; repair or remove the file")
-    return files
+def _entries(lock: Path) -> dict[str, dict]:
+    entries = read_json(lock, "a record of downloads") if lock.is_file() else {}
+    if not all(isinstance(entry, dict) for entry in entries.values()):
+        raise BadInput(f"{lock}: is not a record of downloads (an object of objects is needed); repair or remove it")
+    return entries

@@ -1,29 +1,15 @@
-"""Choosing the tokens to mask and writing something else in their place; pure functions of uniform numbers.
+"""Which tokens are masked, and what replaces them: pure functions of uniform numbers.
 
-Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens independently, drawn anew
-in every batch; Condenser's pre-training masks whole words, a fixed number of tokens a block (METHODS: its RoBERTa
-variant used BERT's word boundaries by mistake; here each family has its own).
+Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens independently, anew in every
+batch; Condenser's pre-training masks whole words, a fixed number of tokens a block. (Its RoBERTa variant uses BERT's
+word boundaries by mistake; here each family has its own.)
 """
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
-from common.errors import BadInput
 from common.views import IGNORED
-
-
-def word_starts(tokenizer) -> np.ndarray:
-    """(vocabulary,) bool: whether a token begins a word; from the tokenizer's own kind, not from its name."""
-    kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
-    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    if kind == "WordPiece":
-        return np.array([not token.startswith("##") for token in tokens])
-    if kind == "ByteLevel":
-        return np.array([token.startswith("Ġ") for token in tokens])
-    raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
 
 
 def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
@@ -36,16 +22,15 @@ def choose_words(
 ) -> np.ndarray:
     """Whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
 
-    A row of n tokens of text gets max(1, round(rate n)) of them; a word that would exceed the number is passed over,
-    and so is one that is a special token, such as the unknown word, which counts among the n: as in Condenser's data
-    collator.
+    As in Condenser's data collator, max(1, round(rate n)) of n tokens of text are chosen. A word that would exceed
+    that number is skipped. So is a special token in the text, such as the unknown word, though it counts among the n.
 
     Args:
-        text: neither padding nor put around the text by the tokenizer.
-        special: whether the token at a position is one of the tokenizer's special ones.
-        starts: whether the token at a position begins a word.
+        text: (R, L) bool, False for padding and for what the tokenizer adds to a sentence.
+        special: (R, L) bool, whether the token is a special one.
+        starts: (R, L) bool, whether the token begins a word.
         rate: share of the tokens.
-        uniform: one number a position; that of a word's first token orders the words.
+        uniform: (R, L) numbers; that of its first token ranks a word.
     """
     chosen = np.zeros_like(text)
     for row in np.flatnonzero(text.any(1)):
@@ -68,7 +53,7 @@ def choose_words(
 def corrupt(
     ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The masked ids and the labels, (R, L) each; labels are the original id where chosen, IGNORED elsewhere.
+    """The masked ids and the labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
 
     Args:
         ids: the original ids.

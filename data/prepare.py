@@ -4,50 +4,89 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import BadInput, run_command, unwritable
+from common.files import sha256
 from common.flags import Parser
 from common.streams import show
 from data import sts_texts
-from data.archive import Extracted, extract
-from data.hub import check, fetch, measure, record
-from data.sources import (
-    ARCHIVE,
-    NAMES,
-    SETS,
-    WIKI,
-    WIKI_TERMS,
-    EvalSet,
-    describe,
-    missing_files,
-    place_of,
-    read_pinned,
-)
+from data.archive import extract
+from data.hub import Source, check, fetch, record
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
 LOCK = "prepare.lock.json"
 DOWNLOAD = ".download"
 _HEADER = ("set", "files", "lines", "bytes", "digest", "terms of use")
+_REPO = "princeton-nlp/datasets-for-simcse"
+ARCHIVE = Source(_REPO, "senteval.tar", "senteval/downstream")
+WIKI = Source(_REPO, "wiki1m_for_simcse.txt", "text/wiki1m_for_simcse.txt", min_lines=1_000_000)
+WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
+SUMS = Path(__file__).with_name("SHA256SUMS")
+_PREFIXES = ("senteval", "SentEval", "downstream")
+_NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)
+
+# The names that the command takes.
+NAMES = {
+    "sts": "STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB",
+    "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
+    "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made of `sts`",
+    "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
+}
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """One evaluation set of the archive; `terms` are those its authors state."""
+
+    name: str
+    part: str
+    folder: str
+    terms: str
+
+    def files(self, pinned: Mapping[str, str]) -> dict[str, str]:
+        """The entries of `pinned` that belong to this set."""
+        folder = f"{ARCHIVE.target}/{self.folder}/"
+        return {path: digest for path, digest in pinned.items() if path.startswith(folder)}
+
+
+SETS = (
+    EvalSet("STS12", "sts", "STS/STS12-en-test", "MSRpar, MSRvid: Microsoft Research terms; others: none stated"),
+    EvalSet("STS13", "sts", "STS/STS13-en-test", "none stated; see its 00-readme.txt"),
+    EvalSet("STS14", "sts", "STS/STS14-en-test", "none stated; see its 00-readme.txt"),
+    EvalSet("STS15", "sts", "STS/STS15-en-test", "answers-forums: CC BY-SA 3.0; others: none stated"),
+    EvalSet("STS16", "sts", "STS/STS16-en-test", "CC BY-SA 3.0 and others; see its LICENSE.txt"),
+    EvalSet("STSBenchmark", "sts", "STS/STSBenchmark", "scores CC BY-SA 4.0; texts: see its LICENSE.txt"),
+    EvalSet("SICK", "sts", "SICK", "CC BY-NC-SA 3.0: not commercial"),
+    EvalSet("MR", "transfer", "MR", "CC BY 4.0"),
+    EvalSet("CR", "transfer", "CR", "none stated (Hu and Liu 2004)"),
+    EvalSet("SUBJ", "transfer", "SUBJ", "CC BY 4.0"),
+    EvalSet("MPQA", "transfer", "MPQA", "none stated (Wiebe et al. 2005)"),
+    EvalSet("SST", "transfer", "SST/binary", "none stated (Socher et al. 2013)"),
+    EvalSet("TREC", "transfer", "TREC", "none stated (Li and Roth 2002)"),
+    EvalSet("MRPC", "transfer", "MRPC", "Microsoft Research terms: research use"),
+)
 
 
 def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | None = None) -> list[tuple]:
-    """Bring every named part into `data_dir`.
+    """Download every named part into `data_dir`.
 
     Args:
-        names: Some of `NAMES`.
-        data_dir: The folder to fill, made if it is not there.
-        pinned: The expected digests; the shipped ones if None.
+        names: some of `NAMES`.
+        data_dir: the folder to fill, created if missing.
+        pinned: the expected digests; default: those of data/SHA256SUMS.
 
     Returns:
         The rows of the final table.
 
     Raises:
-        BadInput: Something cannot be downloaded or is not as expected; nothing of that part is in place.
+        BadInput: something cannot be downloaded or is not as expected; nothing of that part is in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; the names are {', '.join(NAMES)}")
@@ -55,67 +94,84 @@ def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | No
     sets = [one for one in SETS if one.part in names]
     rows = []
     if sets:
-        _bring_sets(sets, data_dir, pinned)
+        _prepare_sets(sets, data_dir, pinned)
         rows += [_row(one.name, one.files(pinned), data_dir, "pinned", one.terms) for one in sets]
     if "wiki1m" in names:
-        _bring_wiki(data_dir)
+        _prepare_wiki(data_dir)
         rows.append(_row("wiki1m", [WIKI.target], data_dir, "recorded", WIKI_TERMS))
     if "sts_texts" in names:
         for line in sts_texts.write(data_dir):
-            _LOG.info("%s", line)
+            logger.info("%s", line)
         rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "made here", "those of the STS sets"))
     shutil.rmtree(data_dir / DOWNLOAD, ignore_errors=True)
     return rows
 
 
-def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
-    sizes = [measure(data_dir / file) for file in files]
-    return (
-        name,
-        len(sizes),
-        sum(size.lines for size in sizes),
-        sum(size.size for size in sizes),
-        digest,
-        terms,
-    )
-
-
-def _bring_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]) -> None:
+def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]) -> None:
     advice = f"this is not the published file: remove it from {data_dir} and run again"
     todo = {one.part for one in sets if missing_files(one, data_dir, pinned, advice)}
-    for part in dict.fromkeys(one.part for one in sets):
-        if part not in todo:
-            _LOG.info("%s: already there, verified", part)
+    for part in dict.fromkeys(one.part for one in sets if one.part not in todo):
+        logger.info("%s: already there, verified", part)
     if not todo:
         return
-    archive, commit = fetch(ARCHIVE, data_dir / DOWNLOAD, data_dir / ARCHIVE.target)
-    found = measure(archive)
+    lock, archive_place = data_dir / LOCK, data_dir / ARCHIVE.target
+    archive, commit = fetch(ARCHIVE, data_dir / DOWNLOAD, archive_place)
     with TemporaryDirectory(dir=data_dir / DOWNLOAD, prefix="staged-") as staged:
         try:
-            check(data_dir / LOCK, ARCHIVE, archive, found)
-            done = _unpack([one for one in sets if one.part in todo], archive, Path(staged), pinned)
+            digest = check(lock, ARCHIVE, archive)
+            kept, ignored = _unpack([one for one in sets if one.part in todo], archive, Path(staged), pinned)
         except BadInput:
-            archive.unlink()  # kept, it would be found whole and refused again for ever
+            archive.unlink()  # otherwise the next run would find it and refuse it again
             raise
-        record(data_dir / LOCK, ARCHIVE, commit, found)
+        record(lock, ARCHIVE, commit, digest, archive.stat().st_size)
         _move(Path(staged) / "senteval", data_dir / "senteval")
     archive.unlink()
-    _LOG.info("%s: %d files kept, %d others ignored", ARCHIVE.file, len(done.files), done.ignored)
-    _LOG.info("%s: archive removed, its files are in %s", ARCHIVE.file, data_dir / ARCHIVE.target)
+    logger.info("%s: %d files kept in %s, %d others ignored", ARCHIVE.file, len(kept), archive_place, ignored)
 
 
-def _unpack(sets: list[EvalSet], archive: Path, staged: Path, pinned: Mapping[str, str]) -> Extracted:
+def _unpack(sets: list[EvalSet], archive: Path, staged: Path, pinned: Mapping[str, str]) -> tuple[list[str], int]:
     wanted = {path for one in sets for path in one.files(pinned)}
-    done = extract(archive, staged, lambda member: place_of(member, wanted))
-    advice = f"{ARCHIVE.file} is not the published one: set HF_ENDPOINT to a mirror, or lay files by hand"
+    found = extract(archive, staged, lambda member: place_of(member, wanted))
+    advice = f"{ARCHIVE.file} is not the published one: set HF_ENDPOINT to a mirror, or put the files there by hand"
     for one in sets:
         if missing := missing_files(one, staged, pinned, advice):
             raise BadInput(f"{archive.name}: lacks {len(missing)} files of {one.name}: {missing[0]} ...; {advice}")
-    return done
+    return found
+
+
+def read_pinned(path: Path = SUMS) -> dict[str, str]:
+    """Expected digests, from a file in the format of `sha256sum`: path below the data folder -> sha256."""
+    lines = path.read_text(encoding="ascii").splitlines()
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+
+
+def missing_files(one: EvalSet, root: Path, pinned: Mapping[str, str], advice: str) -> list[str]:
+    """The files of a set that are not below `root`; BadInput for one with other content."""
+    missing = []
+    for path, expected in one.files(pinned).items():
+        if not (root / path).is_file():
+            missing.append(path)
+        elif (found := sha256(root / path)) != expected:
+            raise BadInput(f"{path}: sha256 is {found}, expected {expected} (data/{SUMS.name}); {advice}")
+    return missing
+
+
+def place_of(member: str, wanted: Collection[str]) -> str | None:
+    """Where an archive member belongs, whichever prefix it has; None if no wanted set has it.
+
+    The notes with the terms of use come along; they are not read, so they are not pinned.
+    """
+    parts = member.split("/")
+    while len(parts) > 1 and parts[0] in _PREFIXES:
+        parts = parts[1:]
+    path = "/".join([ARCHIVE.target, *parts])
+    folder = path.rpartition("/")[0] + "/"
+    is_note = _NOTE.search(parts[-1]) and any(other.startswith(folder) for other in wanted)
+    return path if path in wanted or is_note else None
 
 
 def _move(staged: Path, place: Path) -> None:
-    """Rename into place: a whole folder at once where there is none, else file by file beside the others."""
+    """Rename into place: a whole folder where there is none, otherwise file by file."""
     if staged.is_dir() and place.is_dir():
         for child in sorted(staged.iterdir()):
             _move(child, place / child.name)
@@ -123,15 +179,15 @@ def _move(staged: Path, place: Path) -> None:
         staged.replace(place)
 
 
-def _bring_wiki(data_dir: Path) -> None:
-    place, lock = data_dir / WIKI.target, data_dir / LOCK
+def _prepare_wiki(data_dir: Path) -> None:
+    place = data_dir / WIKI.target
     if place.is_file():
-        _check_wiki(place, lock, None)
-        _LOG.info("wiki1m: already there, verified")
+        _check_wiki(place, data_dir / LOCK, None)
+        logger.info("wiki1m: already there, verified")
         return
     path, commit = fetch(WIKI, data_dir / DOWNLOAD, place)
     try:
-        _check_wiki(path, lock, commit)
+        _check_wiki(path, data_dir / LOCK, commit)
     except BadInput:
         path.unlink()
         raise
@@ -140,22 +196,47 @@ def _bring_wiki(data_dir: Path) -> None:
 
 
 def _check_wiki(path: Path, lock: Path, commit: str | None) -> None:
-    found = measure(path)
-    if found.lines < WIKI.min_lines:
-        expected = f"the published file has {WIKI.min_lines}"
-        raise BadInput(f"{path}: {found.lines} lines, but {expected}; remove it if it is there, and run again")
-    check(lock, WIKI, path, found)
-    record(lock, WIKI, commit, found)
+    if (lines := _lines(path)) < WIKI.min_lines:
+        published = f"the published file has {WIKI.min_lines}"
+        raise BadInput(f"{path}: {lines} lines, but {published}; remove it if it is there, and run again")
+    record(lock, WIKI, commit, check(lock, WIKI, path), path.stat().st_size)
+
+
+def _lines(path: Path) -> int:
+    """Lines of a file, with a last one that does not end."""
+    with path.open("rb") as stream:
+        return sum(1 for _ in stream)
+
+
+def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
+    paths = [data_dir / file for file in files]
+    return (name, len(paths), sum(map(_lines, paths)), sum(path.stat().st_size for path in paths), digest, terms)
 
 
 def _table(rows: list[tuple]) -> str:
     cells = [_HEADER, *(tuple(f"{c:,}" if isinstance(c, int) else c for c in row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(_HEADER))]
-    aligned = (
-        "  ".join(f"{c:>{w}}" if 1 <= i <= 3 else f"{c:{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in aligned)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    aligned = [[f"{cell:{'>' if 1 <= column <= 3 else '<'}{widths[column]}}" for column, cell in enumerate(row)]
+               for row in cells]  # fmt: skip
+    return "\n".join("  ".join(row).rstrip() for row in aligned)
+
+
+def described(lock: str) -> str:
+    """Names, terms and places, for `--help`."""
+    terms = [(one.name, one.terms) for one in SETS] + [("wiki1m", WIKI_TERMS)]
+    return "\n".join([
+        "names:",
+        *(f"  {name:9} {text}" for name, text in NAMES.items()),
+        "\nterms of use, as far as their authors state any:",
+        *(f"  {name:13} {text}" for name, text in terms),
+        f"""
+The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
+DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}. HF_ENDPOINT (a mirror), HF_TOKEN and
+HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
+again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
+of the downloads are recorded in DIR/{lock} the first time and must stay the same. Without a connection
+put the files into the same places by hand and run the command, which verifies them.""",
+    ])  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -163,7 +244,7 @@ def main(argv: list[str] | None = None) -> None:
         prog="python -m data.prepare",
         description="Download, verify and lay out training text and evaluation sets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=describe(LOCK),
+        epilog=described(LOCK),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(DEFAULT_NAMES)}")
     parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="default: corpora")

@@ -1,8 +1,8 @@
-"""The sentences of the seven STS sets, all splits, without their scores: what ConSERT trains on.
+"""The sentences of the seven STS sets, all splits, without their scores: ConSERT's training text.
 
-ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. That is
-every pair of SentEval's files, the unscored ones of STS15 and STS16 included, and test sentences: a model trained on
-them has seen the texts it is tested on.
+ConSERT (arXiv 2105.11741) section 4.1 mixes "the unlabeled texts from these datasets"; Table 1 counts 89,192. These are
+all pairs in SentEval's files, with the unscored ones of STS15 and STS16 and the test splits, so a model trained on them
+has seen its test texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import BadInput
-from data.reader import numbered_lines
+from common.files import writing
+from data.text import numbered_lines
 
 TARGET = "text/sts_unlabelled.txt"
 _ROOT = Path("senteval") / "downstream"
@@ -55,17 +56,14 @@ def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[
 
 
 def write(data_dir: Path) -> Iterator[str]:
-    """Write the text, one sentence a line; yields a line of report for each set whose count is not the paper's."""
+    """Write the text, one sentence a line; yield a message for each set whose count differs from the paper's."""
     target = data_dir / TARGET
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
     total = 0
-    with partial.open("w", encoding="utf-8", newline="\n") as stream:
+    with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
         for name, published in PUBLISHED.items():
             found = texts(data_dir, name)
             total += len(found)
             stream.writelines(f"{text}\n" for text in found)
             if len(found) != published:
                 yield f"{name}: {len(found):,} sentences, the paper counts {published:,}"
-    partial.replace(target)
     yield f"{target}: {total:,} sentences (the paper: {sum(PUBLISHED.values()):,})"

@@ -11,7 +11,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from common.errors import BadInput
-from data.sources import WIKI, WIKI_TERMS
+from data.prepare import WIKI, WIKI_TERMS
 from eval.compare.scores import read_scores
 from training.record import RUN_FILE, read_run
 

@@ -10,7 +10,7 @@ from typing import Any
 from common.command_line import parse, peek
 from common.errors import BadInput, CheckpointRefused
 from common.files import find_files
-from data.reader import content_hash
+from data.text import content_hash
 from training.lifecycle import Run
 from training.provenance import contents
 from training.registry import argument_groups, load_method, script_of

@@ -36,7 +36,7 @@ from transformers import (
     RobertaTokenizer,
 )
 
-from data.vocabulary import train_tokenizer
+from data.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
 settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from data.sampler import KeyedSampler
+from data.draws import KeyedSampler
 from training.finite import FirstBad, Found, not_finite
 from training.trainer import EmbeddingTrainer
 

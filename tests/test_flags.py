@@ -17,11 +17,11 @@ COMMANDS = [
 NEEDED = {
     "baselines.__main__": "whitening x --train_file=x --output=x",
     "bench.__main__": "step",
-    "data.toy": "--output=x",
     "eval.__main__": "x",
     "eval.analyse.__main__": "x",
     "eval.encode_corpus.__main__": "x --model=x --output=x",
     "export.__main__": "x --output=x",
+    "quickstart.generate": "--output=x",
     "report.__main__": "x",
     "reproduce": "x",
     "run_pretrain_aux": "--use_cpu=true",

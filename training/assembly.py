@@ -158,7 +158,7 @@ def make_trainer(
     args.metric_for_best_model = dev[0] if dev else None
     args.greater_is_better = True if dev else None
     keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
-    common = model, args, collator, len(collator.corpus), score, keep
+    common = model, args, collator, len(collator.text), score, keep
     if chunk_size:
         return CachedTrainer(*common, held_out, chunk_size=chunk_size)
     return EmbeddingTrainer(*common, held_out)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
-from data.sampler import KeyedSampler
+from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
 from training.stopping import STOPPING
 

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import TrainingArguments
 
 from common.streams import show
-from data.sampler import KeyedSampler
+from data.draws import KeyedSampler
 from eval.precision import warn_of_slow_bf16
 from training.lifecycle import DROPOUT
 from training.storage import steps_of

@@ -14,9 +14,8 @@ from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import find_files
-from data.corpus import Corpus, Sample, load_corpus
-from data.duplicates import false_negatives
-from data.labelled import reader_of
+from data.text import reader_of
+from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
@@ -53,7 +52,7 @@ def train(argv: Sequence[str], description: str, labels: bool, default: str) -> 
     columns = None if method.labels else sentences_a_row(data_args)
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
-        corpus = load_corpus(files, tokenizer, columns, data_args.cache_dir, sample)
+        corpus = load_tokenised(files, tokenizer, columns, data_args.cache_dir, sample)
     dev, tests = selection(data_args), load_tests(data_args)
     identity = {
         "text": corpus.facts,
@@ -83,14 +82,14 @@ def sentences_a_row(data_args: SentenceArguments) -> int:
     return data_args.columns
 
 
-def build(method: Method, groups: Groups, tokenizer, corpus: Corpus, dev) -> tuple[EmbeddingTrainer, str]:
+def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
     """Model, collator and Trainer of a method, and the plan in words."""
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
-    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.frame.size
+    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.special.added
     facts = {
         "method": model_args.method,
         "cut": f"{longer.mean():.1%} of the sentences, at --max_length {data_args.max_length} tokens",
@@ -107,7 +106,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: Corpus, dev) -> tup
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
-def _unknown(corpus: Corpus, tokenizer, longest: int) -> float:
+def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:
     """The share of unknown tokens; a large one logs a warning."""
     ids, _ = corpus.sentences(np.arange(min(len(corpus), _LOOKED_AT)), 0, longest)
     share = float((ids == tokenizer.unk_token_id).mean())

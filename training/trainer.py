@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import DistributedType, broadcast_object_list, set_seed
 
 from common.errors import BadInput, NonFinite
-from data.sampler import KeyedSampler, Keys
+from data.draws import KeyedSampler, Keys
 from training.adamw import chosen_optimizer
 from training.callbacks import Steps, StopWhenAsked
 from training.checkpoint import BEST, STAGING, publish_checkpoint

@@ -16,7 +16,7 @@ import torch
 
 from common.files import files_of
 from common.flags import Parser
-from data.reader import numbered_lines
+from data.text import numbered_lines
 from eval.encode import Encode
 from eval.encode_corpus import on_ray, workers
 from eval.encode_corpus.job import Job

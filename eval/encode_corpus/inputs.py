@@ -13,7 +13,7 @@ from common.errors import BadInput
 from common.files import open_regular
 
 ROWS = 20_000  # texts held at once
-Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.reader.numbered_lines`
+Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.text.numbered_lines`
 _PACKED, _KINDS = (".gz", ".xz", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 

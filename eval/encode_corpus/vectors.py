@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.errors import BadInput
-from growing import GrowingArray
+from common.growing import GrowingArray
 
 DTYPES = ("float32", "float16", "int8")
 _LARGEST = 127

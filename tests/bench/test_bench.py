@@ -8,7 +8,7 @@ import pytest
 from bench import corpus, encode_corpus, transfer
 from bench.__main__ import main, table
 from common.errors import ProjectError
-from data.reader import numbered_lines
+from data.text import numbered_lines
 from eval.encode_corpus.job import Job
 
 

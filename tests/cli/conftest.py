@@ -4,8 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from data.labelled import NLI_LABELS
-from data.reader import NLI_HEADER
+from data.text import NLI_HEADER, NLI_LABELS
 from models.auxiliary import load_masked_lm, new_head
 from models.families import backbone_of
 from models.loading import load_tokenizer

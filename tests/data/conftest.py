@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare import LOCK, prepare
-from data.sources import ARCHIVE, WIKI, read_pinned
+from data.prepare import ARCHIVE, LOCK, WIKI, prepare, read_pinned
 
 
 @dataclass
@@ -119,7 +118,7 @@ class Corpora:
         return {
             str(path.relative_to(self.root)): path.read_bytes()
             for path in self.root.rglob("*")
-            if path.is_file() and ".download" not in path.parts and path.name != LOCK
+            if path.is_file() and ".download" not in path.parts and not path.name.startswith(LOCK)
         }
 
     def serve(self, changed: dict[str, bytes | None], prefix: str = "") -> None:
@@ -140,3 +139,9 @@ def corpora(hub, tmp_path):
     corpora.serve({})
     hub.files[WIKI.file] = corpora.text
     return corpora
+
+
+@pytest.fixture(params=["bert_tokenizer", "roberta_tokenizer"])
+def tokenizer(request):
+    """Both kinds of tokenizer in turn."""
+    return request.getfixturevalue(request.param)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import common.files
 import data.cache
 from data.cache import cached
 
@@ -60,13 +61,12 @@ def test_a_folder_that_does_not_hold_is_made_again_with_one_line(made, caplog, d
 
 def test_everything_is_on_the_disk_before_the_rename(tmp_path, monkeypatch):
     done, rename = [], data.cache.Path.rename
-    monkeypatch.setattr(data.cache, "sync", lambda path: done.append(path.name))
+    monkeypatch.setattr(common.files, "sync", lambda path: done.append(path.name))
     monkeypatch.setattr(data.cache.Path, "rename", lambda *names: done.append("rename") or rename(*names))
     cached(tmp_path / "key", make)
-    facts, ids, checksums, partial, *end = done
-    assert [facts, ids, checksums, partial[:9], *end] == [
-        "facts.json", "ids.bin", "checksums.json", ".partial-", "rename", tmp_path.name
-    ]  # fmt: skip
+    checksums, facts, ids, partial, *end = done
+    assert [checksums, facts, ids] == ["checksums.json", "facts.json", "ids.bin"]
+    assert [partial[:9], *end] == [".partial-", "rename", tmp_path.name]
 
 
 @pytest.mark.parametrize("damaged", [False, True])

@@ -10,27 +10,20 @@ from common.errors import BadInput
 from common.views import IGNORED, MASK, Masking, Perturbed, Rates, View
 from data import draws
 from data.collator import Collator, MaskedCollator
-from data.corpus import load_corpus
-from data.frame import Frame
-from data.sampler import KeyedSampler, Keys
+from data.draws import KeyedSampler, Keys
+from data.tokenised import load_tokenised
 
-FAMILIES = ["bert_tokenizer", "roberta_tokenizer"]
 TWO = (View(), View())
 BOTH = Masking(0.3, views=(0, 1))
 
 
-@pytest.fixture(params=FAMILIES)
-def tokenizer(request):
-    return request.getfixturevalue(request.param)
-
-
 @pytest.fixture
-def corpus(tokenizer, text_file, tmp_path):
-    return load_corpus([text_file], tokenizer, 1, tmp_path)
+def text(tokenizer, text_file, tmp_path):
+    return load_tokenised([text_file], tokenizer, 1, tmp_path)
 
 
-def collator(corpus, tokenizer, views=TWO, max_length=32, seed=42, masking=None):
-    return Collator(corpus, tokenizer, views, max_length, seed, [masking] if masking else [])
+def collator(text, tokenizer, views=TWO, max_length=32, seed=42, masking=None):
+    return Collator(text, tokenizer, views, max_length, seed, [masking] if masking else [])
 
 
 def batch_of(*indices, epoch=0):
@@ -54,9 +47,9 @@ def hide_the_second(ids, starts, rng):
 
 
 @pytest.mark.parametrize("max_length", [3, 12, 32, 64])
-def test_the_ids_are_the_tokenizer_s_own(corpus, tokenizer, sentences, max_length):
+def test_the_ids_are_the_tokenizer_s_own(text, tokenizer, sentences, max_length):
     indices = [5, 0, 299, 17, 17, 100]
-    made = collator(corpus, tokenizer, max_length=max_length)(batch_of(*indices))
+    made = collator(text, tokenizer, max_length=max_length)(batch_of(*indices))
     texts = [sentences[i] for i in indices]
     expected = tokenizer(texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
     assert made.keys() == {"input_ids", "attention_mask"}
@@ -67,38 +60,31 @@ def test_the_ids_are_the_tokenizer_s_own(corpus, tokenizer, sentences, max_lengt
 
 
 @pytest.mark.parametrize("masking", [None, BOTH])
-def test_a_length_that_only_frames_is_refused(corpus, tokenizer, masking):
+def test_a_length_without_room_for_text_is_refused(text, tokenizer, masking):
     for length in (-1, 0, 2):
         with pytest.raises(BadInput, match=f"max_length {length}:"):
-            collator(corpus, tokenizer, max_length=length, masking=masking)
-
-
-def test_the_frame_is_read_off_the_tokenizer(tokenizer):
-    frame = Frame.of(tokenizer)
-    assert (frame.prefix, frame.suffix, frame.size) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
-    assert (frame.pad, frame.mask) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
-    assert frame.vocabulary == len(tokenizer)
+            collator(text, tokenizer, max_length=length, masking=masking)
 
 
 @pytest.mark.parametrize("columns", [2, 3])
 def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, columns):
     path = tmp_path / "rows.tsv"
     path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(20)))
-    corpus = load_corpus([path], tokenizer, columns, tmp_path)
-    made = collator(corpus, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
+    text = load_tokenised([path], tokenizer, columns, tmp_path)
+    made = collator(text, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
     for view in range(columns):
         texts = [sentences[3 + view], sentences[11 + view]]
-        for row, text in enumerate(texts):
+        for row, expected in enumerate(texts):
             ids, mask = made["input_ids"][view, row], made["attention_mask"][view, row].bool()
-            assert ids[mask].tolist() == tokenizer(text)["input_ids"]
+            assert ids[mask].tolist() == tokenizer(expected)["input_ids"]
             assert (ids[~mask] == tokenizer.pad_token_id).all()
 
 
 @pytest.mark.parametrize("views", [(0,), (1,), (0, 1), (2, 0)])
-def test_the_masked_views_are_those_asked_for(corpus, tokenizer, views):
+def test_the_masked_views_are_those_asked_for(text, tokenizer, views):
     three = [View(), View(reverse), View(repeat_some)]
     masking = Masking(0.5, recipe="mask", views=views)
-    made = collator(corpus, tokenizer, three, masking=masking)(batch_of(1, 2, 3, 4))
+    made = collator(text, tokenizer, three, masking=masking)(batch_of(1, 2, 3, 4))
     length = made["input_ids"].shape[2]
     assert made["input_ids"].shape == made["attention_mask"].shape == (3, 4, length)
     assert made["masked_input_ids"].shape == made["masked_labels"].shape == (len(views), 4, length)
@@ -111,9 +97,9 @@ def test_the_masked_views_are_those_asked_for(corpus, tokenizer, views):
 
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("rate", [0.15, 1.0])
-def test_special_tokens_and_padding_are_never_masked(corpus, tokenizer, whole_words, rate):
+def test_special_tokens_and_padding_are_never_masked(text, tokenizer, whole_words, rate):
     masking = Masking(rate, recipe="mask", whole_words=whole_words, views=(0, 1))
-    made = collator(corpus, tokenizer, masking=masking)(batch_of(*range(64)))
+    made = collator(text, tokenizer, masking=masking)(batch_of(*range(64)))
     ids, labels = made["masked_input_ids"], made["masked_labels"]
     special = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
     fixed = torch.isin(made["input_ids"], torch.tensor(special))
@@ -128,7 +114,7 @@ def test_special_tokens_in_the_text_are_never_masked(tokenizer, tmp_path, whole_
     """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n" * 64, encoding="utf-8")
-    texts = load_corpus([tmp_path / "text.txt"], tokenizer, 1, tmp_path)
+    texts = load_tokenised([tmp_path / "text.txt"], tokenizer, 1, tmp_path)
     masking = Masking(1.0, recipe="mask", whole_words=whole_words)
     [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))["masked_labels"]
     special = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in
@@ -137,16 +123,16 @@ def test_special_tokens_in_the_text_are_never_masked(tokenizer, tmp_path, whole_
     assert torch.tensor(special).sum(1).min() >= 4  # two of them in the text
 
 
-def test_masks_have_their_rate(corpus, tokenizer):
-    made = collator(corpus, tokenizer, max_length=64, masking=BOTH)(batch_of(*range(300)))
+def test_masks_have_their_rate(text, tokenizer):
+    made = collator(text, tokenizer, max_length=64, masking=BOTH)(batch_of(*range(300)))
     real = made["attention_mask"].sum().item() - 2 * 2 * 300
     share = (made["masked_labels"] != IGNORED).sum().item() / real
     assert abs(share - 0.3) < 5 * np.sqrt(0.3 * 0.7 / real)
 
 
-def test_whole_words_are_masked_in_all_their_pieces(corpus, tokenizer, sentences):
+def test_whole_words_are_masked_in_all_their_pieces(text, tokenizer, sentences):
     masking = Masking(0.4, whole_words=True)
-    made = collator(corpus, tokenizer, max_length=64, masking=masking)(batch_of(*range(100)))
+    made = collator(text, tokenizer, max_length=64, masking=masking)(batch_of(*range(100)))
     whole = 0
     for row in range(100):
         chosen = (made["masked_labels"][0, row] != IGNORED).tolist()
@@ -172,9 +158,9 @@ def masked_rows(made):
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(corpus, tokenizer, sentences, whole_words):
-    collate = collator(corpus, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1)))
-    lengths = corpus.offsets[:, 1] - corpus.offsets[:, 0]
+def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(text, tokenizer, sentences, whole_words):
+    collate = collator(text, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1)))
+    lengths = text.offsets[:, 1] - text.offsets[:, 0]
     order = np.argsort(lengths, kind="stable").tolist()
     shortest, longest = order[0], order[-1]
     alone = masked_rows(collate(batch_of(shortest)))[0]
@@ -186,34 +172,32 @@ def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(corpus, tokenizer,
     assert together[::-1] == masked_rows(collate(batch_of(*range(29, -1, -1))))
 
 
-def test_a_batch_does_not_depend_on_how_often_it_was_made(corpus, tokenizer):
+def test_a_batch_does_not_depend_on_how_often_it_was_made(text, tokenizer):
     views = [View(repeat_some), View(repeat_some)]
-    collate = collator(corpus, tokenizer, views, masking=BOTH)
+    collate = collator(text, tokenizer, views, masking=BOTH)
     first = collate(batch_of(1, 2, 3))
     collate(batch_of(7, 8, epoch=3))
     torch.manual_seed(torch.seed())
     assert equal(first, collate(batch_of(1, 2, 3)))
-    assert equal(first, collator(corpus, tokenizer, views, masking=BOTH)(batch_of(1, 2, 3)))
+    assert equal(first, collator(text, tokenizer, views, masking=BOTH)(batch_of(1, 2, 3)))
 
 
-@pytest.mark.parametrize("family", FAMILIES[:1])
-def test_batches_do_not_depend_on_the_workers(request, family, text_file, tmp_path):
-    tokenizer = request.getfixturevalue(family)
-    corpus = load_corpus([text_file], tokenizer, 1, tmp_path)
-    collate = collator(corpus, tokenizer, [View(), View(repeat_some)], masking=BOTH)
+def test_batches_do_not_depend_on_the_workers(bert_tokenizer, text_file, tmp_path):
+    text = load_tokenised([text_file], bert_tokenizer, 1, tmp_path)
+    collate = collator(text, bert_tokenizer, [View(), View(repeat_some)], masking=BOTH)
     found = []
     for workers in (0, 1, 2):
-        sampler = KeyedSampler(42, len(corpus), 8)
+        sampler = KeyedSampler(42, len(text), 8)
         sampler.set_epoch(1)
         found.append(list(DataLoader(Keys(300), 64, sampler=sampler, collate_fn=collate, num_workers=workers)))
     assert len(found[0]) == 5
     assert all(equal(*batches) for other in found[1:] for batches in zip(found[0], other, strict=True))
 
 
-def test_epochs_seeds_and_views_have_masks_of_their_own(corpus, tokenizer):
+def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
     batch = list(range(64))
     made = {
-        (seed, epoch): collator(corpus, tokenizer, seed=seed, masking=BOTH)(batch_of(*batch, epoch=epoch))
+        (seed, epoch): collator(text, tokenizer, seed=seed, masking=BOTH)(batch_of(*batch, epoch=epoch))
         for seed in (1, 2)
         for epoch in (-1, 0, 1)
     }
@@ -225,17 +209,17 @@ def test_epochs_seeds_and_views_have_masks_of_their_own(corpus, tokenizer):
             assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), "two masks meet as often as chance has it"
 
 
-def test_which_tokens_are_masked_does_not_decide_what_is_written_there(corpus, tokenizer):
+def test_which_tokens_are_masked_does_not_decide_what_is_written_there(text, tokenizer):
     """Were the second draw the first one's number, the masked tokens would be those of low numbers: no swaps."""
-    made = collator(corpus, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
+    made = collator(text, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
     chosen = made["masked_labels"][0] != IGNORED
     is_mask = made["masked_input_ids"][0][chosen] == tokenizer.mask_token_id
     n = len(is_mask)
     assert abs(is_mask.float().mean().item() - 0.8) < 5 * np.sqrt(0.8 * 0.2 / n) + 0.1 / len(tokenizer)
 
 
-def test_an_edit_is_applied_to_its_view_alone(corpus, tokenizer):
-    made = collator(corpus, tokenizer, [View(), View(reverse), View()])(batch_of(4, 9))
+def test_an_edit_is_applied_to_its_view_alone(text, tokenizer):
+    made = collator(text, tokenizer, [View(), View(reverse), View()])(batch_of(4, 9))
     plain, turned, third = made["input_ids"]
     assert torch.equal(plain, third)
     for row in range(2):
@@ -244,13 +228,13 @@ def test_an_edit_is_applied_to_its_view_alone(corpus, tokenizer):
         assert (turned[row, 0], turned[row, end]) == (plain[row, 0], plain[row, end])
 
 
-def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(corpus, tokenizer):
-    collate = collator(corpus, tokenizer, [View(), View(repeat_some)], max_length=64, seed=5)
+def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(text, tokenizer):
+    collate = collator(text, tokenizer, [View(), View(repeat_some)], max_length=64, seed=5)
     seen = []
     for epoch in range(4):
         made = collate(batch_of(6, 7, epoch=epoch))
         real = made["attention_mask"][1, 1].bool()
-        ids, _ = corpus.sentences([7], 0, 62)
+        ids, _ = text.sentences([7], 0, 62)
         key = draws.keys(5, np.array([epoch]), np.array([7]), "edit 1")[0]
         expected = repeat_some(ids, None, draws.generator(key))[:62].tolist()
         assert made["input_ids"][1, 1][real].tolist()[1:-1] == expected
@@ -258,39 +242,39 @@ def test_an_edit_is_drawn_anew_each_epoch_from_the_sentence_s_own_key(corpus, to
     assert len(set(seen)) == 4
 
 
-def test_two_edited_views_are_drawn_apart(corpus, tokenizer):
-    made = collator(corpus, tokenizer, [View(repeat_some)] * 2, max_length=64)(batch_of(*range(8)))
+def test_two_edited_views_are_drawn_apart(text, tokenizer):
+    made = collator(text, tokenizer, [View(repeat_some)] * 2, max_length=64)(batch_of(*range(8)))
     assert not torch.equal(*made["input_ids"])
 
 
-def test_an_edited_view_is_cut_to_the_length_and_lengthens_the_batch(corpus, tokenizer):
+def test_an_edited_view_is_cut_to_the_length_and_lengthens_the_batch(text, tokenizer):
     longer = [View(), View(lambda ids, starts, rng: np.repeat(ids, 3))]
-    made = collator(corpus, tokenizer, longer, max_length=40)(batch_of(0, 1))
+    made = collator(text, tokenizer, longer, max_length=40)(batch_of(0, 1))
     assert made["input_ids"].shape == (2, 2, 40)
     assert (made["attention_mask"][1].sum(1) == 40).all()
     assert (made["attention_mask"][0].sum(1) < 40).all()
     assert (made["input_ids"][1, :, -1] == tokenizer.sep_token_id).all()
 
 
-def test_an_edited_view_may_grow_up_to_the_model_s_limit(corpus, tokenizer):
+def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
     views = [View(), View(lambda ids, starts, rng: np.append(ids, ids[:5]))]
-    plain = Collator(corpus, tokenizer, views, 12, 0, longest=512)(batch_of(*range(40)))["attention_mask"].sum(2)
+    plain = Collator(text, tokenizer, views, 12, 0, longest=512)(batch_of(*range(40)))["attention_mask"].sum(2)
     assert (plain[1] == plain[0] + (plain[0] - 2).clamp(max=5)).all() and plain[0].max() == 12
-    capped = Collator(corpus, tokenizer, views, 12, 0, longest=14)(batch_of(*range(40)))["attention_mask"].sum(2)
+    capped = Collator(text, tokenizer, views, 12, 0, longest=14)(batch_of(*range(40)))["attention_mask"].sum(2)
     assert torch.equal(capped[1], plain[1].clamp(max=14))
 
 
-def test_the_corpus_is_left_as_it_was(corpus, tokenizer):
-    before = np.array(corpus.ids)
-    collator(corpus, tokenizer, masking=Masking(1.0, "mask", views=(0, 1)))(batch_of(*range(20)))
-    assert np.array_equal(before, corpus.ids)
+def test_the_corpus_is_left_as_it_was(text, tokenizer):
+    before = np.array(text.ids)
+    collator(text, tokenizer, masking=Masking(1.0, "mask", views=(0, 1)))(batch_of(*range(20)))
+    assert np.array_equal(before, text.ids)
 
 
-def test_the_masked_collator_is_the_masked_twin_alone(corpus, tokenizer):
+def test_the_masked_collator_is_the_masked_twin_alone(text, tokenizer):
     masking = Masking(0.15, whole_words=True)
     batch = batch_of(*range(20), epoch=2)
-    made = MaskedCollator(corpus, tokenizer, 32, 9, masking)(batch)
-    whole = Collator(corpus, tokenizer, [View()], 32, 9, [masking])(batch)
+    made = MaskedCollator(text, tokenizer, 32, 9, masking)(batch)
+    whole = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
     assert made.keys() == {"input_ids", "attention_mask", "labels"}
     assert torch.equal(made["input_ids"], whole["masked_input_ids"][0])
     assert torch.equal(made["labels"], whole["masked_labels"][0])
@@ -299,10 +283,10 @@ def test_the_masked_collator_is_the_masked_twin_alone(corpus, tokenizer):
     assert torch.equal(restored, whole["input_ids"][0])
 
 
-def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(corpus, tokenizer):
+def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(text, tokenizer):
     both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd", uniforms=True)]
-    made = Collator(corpus, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
-    alone = collator(corpus, tokenizer, masking=both[0])(batch_of(*range(60)))
+    made = Collator(text, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
+    alone = collator(text, tokenizer, masking=both[0])(batch_of(*range(60)))
     for name, value in alone.items():
         assert torch.equal(made[name], value), "a second twin must not change the first"
     assert set(made) - set(alone) == {"rtd_input_ids", "rtd_labels", "rtd_uniforms"}
@@ -316,10 +300,10 @@ def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(cor
     assert not torch.equal(uniforms[0], uniforms[1])
 
 
-def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
+def test_dropout_rates_are_of_the_sentence_or_of_the_step(text, tokenizer):
     def rates(per_sentence, keys):
         views = [View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence)), View()]
-        made = Collator(corpus, tokenizer, views, 32, 42, operations=5)(keys)["dropout_rates"]
+        made = Collator(text, tokenizer, views, 32, 42, operations=5)(keys)["dropout_rates"]
         assert made.shape == (2, len(keys), 1), "one for all operations"
         return made[..., 0]
 
@@ -331,7 +315,7 @@ def test_dropout_rates_are_of_the_sentence_or_of_the_step(corpus, tokenizer):
     assert all(len(step.unique()) == 1 for step in steps)
     assert len({float(step[0]) for step in steps}) == 20
     assert torch.equal(rates(False, [(0, 7, 3), (0, 8, 3)])[0], steps[3][:2]), "the same in every process of a step"
-    assert "dropout_rates" not in collator(corpus, tokenizer)(batch_of(1))
+    assert "dropout_rates" not in collator(text, tokenizer)(batch_of(1))
 
 
 def stretch(count, width, rng):
@@ -340,9 +324,9 @@ def stretch(count, width, rng):
     return Perturbed(rng.permutation(count), kept)
 
 
-def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(corpus, tokenizer):
+def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(text, tokenizer):
     def made(*indices, epoch=0):
-        return Collator(corpus, tokenizer, [View(), View(perturb=stretch)], 32, 42, width=6)(
+        return Collator(text, tokenizer, [View(), View(perturb=stretch)], 32, 42, width=6)(
             batch_of(*indices, epoch=epoch)
         )
 
@@ -359,13 +343,13 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(cor
         count = int(counts[index])
         assert torch.equal(again["positions"][1, number, :count], batch["positions"][1, index, :count])
     assert not torch.equal(made(*range(30), epoch=1)["positions"], batch["positions"])
-    assert "kept" not in collator(corpus, tokenizer)(batch_of(1))
+    assert "kept" not in collator(text, tokenizer)(batch_of(1))
 
 
-def test_dropout_rates_of_every_operation(corpus, tokenizer):
+def test_dropout_rates_of_every_operation(text, tokenizer):
     def rates(per_sentence, keys):
         views = [View(), *(View(dropout=Rates(lambda u: 0.1 + 0.2 * u, per_sentence, True)) for _ in range(2))]
-        return Collator(corpus, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
+        return Collator(text, tokenizer, views, 32, 42, operations=7)(keys)["dropout_rates"]
 
     each = rates(True, batch_of(*range(50)))
     assert each.shape == (3, 50, 7) and each.dtype == torch.float32
@@ -376,50 +360,50 @@ def test_dropout_rates_of_every_operation(corpus, tokenizer):
     assert len(step.unique()) == 2 * 7 and (step == step[:, :1]).all(), "the same for all sentences of a step"
 
 
-def test_an_edit_s_mask_becomes_the_tokenizer_s(corpus, tokenizer):
-    plain, hidden = collator(corpus, tokenizer, [View(), View(hide_the_second)])(batch_of(*range(20)))["input_ids"]
+def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):
+    plain, hidden = collator(text, tokenizer, [View(), View(hide_the_second)])(batch_of(*range(20)))["input_ids"]
     assert (hidden[:, 2] == tokenizer.mask_token_id).all()  # behind the first special token and the first word piece
     hidden[:, 2] = plain[:, 2]
     assert torch.equal(hidden, plain)
 
 
-def test_an_edit_s_mask_is_refused_without_a_mask_token(corpus, tokenizer):
-    made = collator(corpus, tokenizer, [View(), View(hide_the_second)])
-    made.frame = made.frame._replace(mask=None)
+def test_an_edit_s_mask_is_refused_without_a_mask_token(text, tokenizer):
+    made = collator(text, tokenizer, [View(), View(hide_the_second)])
+    made.special = made.special._replace(mask=None)
     with pytest.raises(BadInput, match="no mask token"):
         made(batch_of(1, 2))
 
 
-def test_masking_is_refused_without_a_mask_token(corpus, tokenizer):
+def test_masking_is_refused_without_a_mask_token(text, tokenizer):
     other = copy.deepcopy(tokenizer)
     other.mask_token = None
     with pytest.raises(BadInput, match="no mask token"):
-        MaskedCollator(corpus, other, 16, 0, Masking(0.15))
+        MaskedCollator(text, other, 16, 0, Masking(0.15))
 
 
-def test_an_edit_that_looks_at_no_words_needs_none(corpus, tokenizer):
+def test_an_edit_that_looks_at_no_words_needs_none(text, tokenizer):
     other = copy.deepcopy(tokenizer)
     other.backend_tokenizer.decoder = decoders.Metaspace()  # of SentencePiece: word starts are not known
-    made = collator(corpus, other, [View(), View(reverse)])(batch_of(3, 4))
-    assert equal(made, collator(corpus, tokenizer, [View(), View(reverse)])(batch_of(3, 4)))
+    made = collator(text, other, [View(), View(reverse)])(batch_of(3, 4))
+    assert equal(made, collator(text, tokenizer, [View(), View(reverse)])(batch_of(3, 4)))
     with pytest.raises(BadInput, match="'Metaspace'"):
-        collator(corpus, other, [View(), View(reverse, words=True)])
+        collator(text, other, [View(), View(reverse, words=True)])
 
 
-def test_numbers_for_drawing_stay_below_one(corpus, tokenizer, monkeypatch):
+def test_numbers_for_drawing_stay_below_one(text, tokenizer, monkeypatch):
     def almost_one(keyed, count):
         return np.full((*keyed.shape, count), np.nextafter(1.0, 0.0))
 
     monkeypatch.setattr(draws, "uniforms", almost_one)
-    made = collator(corpus, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(batch_of(3, 4))
+    made = collator(text, tokenizer, masking=Masking(0.3, views=(0, 1), name="rtd", uniforms=True))(batch_of(3, 4))
     assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
 
 
-def test_stage_one_gets_masks_of_the_heads_own_the_clean_text_and_its_words_when_asked(corpus, tokenizer):
+def test_stage_one_gets_masks_of_the_heads_own_the_clean_text_and_its_words_when_asked(text, tokenizer):
     masking, own = Masking(0.15, whole_words=True), Masking(0.5, whole_words=True, name="aux")
     batch = batch_of(*range(20), epoch=2)
-    plain = MaskedCollator(corpus, tokenizer, 32, 9, masking)(batch)
-    made = MaskedCollator(corpus, tokenizer, 32, 9, masking, own, clean=True, words=True)(batch)
+    plain = MaskedCollator(text, tokenizer, 32, 9, masking)(batch)
+    made = MaskedCollator(text, tokenizer, 32, 9, masking, own, clean=True, words=True)(batch)
     for name, value in plain.items():
         assert torch.equal(made[name], value), "what is asked for besides must not change the rest"
     clean = made["clean_input_ids"]

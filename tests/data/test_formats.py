@@ -15,9 +15,8 @@ import pytest
 import zstandard
 
 from common.errors import BadInput
-from data.corpus import load_corpus
-from data.labelled import LabelledReader
-from data.reader import Reader
+from data.text import LabelledReader, Reader
+from data.tokenised import load_tokenised
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer", "two\nlines", "one", "last"]
 ONE_LINE = [" ".join(text.split()) for text in TEXTS]
@@ -69,8 +68,8 @@ def test_a_file_of_another_format_is_refused_with_a_command_that_works(tmp_path,
     path = tmp_path / f"my text.{kind}"
     path.write_bytes(CONTENT[kind])
     said = refused(path)
-    assert said.startswith(f"{path}: ") and " by its name, not one sentence a line; take a column out" in said
-    command = said.partition("in the place of 'text'): ")[2].replace("python -c", f"{sys.executable} -c")
+    assert said.startswith(f"{path}: ") and " by its name, not one sentence a line; extract a column" in said
+    command = said.partition("(replace 'text' by its name): ")[2].replace("python -c", f"{sys.executable} -c")
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True)
     assert [row for (row,) in Reader([tmp_path / "sentences.txt"])] == ONE_LINE
 
@@ -86,9 +85,9 @@ def test_compressed_ones_too_by_name(tmp_path, kind, packed):
 def test_a_name_is_refused_though_its_content_is_cached(tmp_path, bert_tokenizer):
     path = tmp_path / "text.txt"
     path.write_text("a dog\n")
-    load_corpus([path], bert_tokenizer, 1, tmp_path / "cache")
+    load_tokenised([path], bert_tokenizer, 1, tmp_path / "cache")
     with pytest.raises(BadInput, match="CSV by its name"):
-        load_corpus([path.rename(tmp_path / "text.csv")], bert_tokenizer, 1, tmp_path / "cache")
+        load_tokenised([path.rename(tmp_path / "text.csv")], bert_tokenizer, 1, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("packed", PACKED)

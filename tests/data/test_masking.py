@@ -1,64 +1,10 @@
-import json
-
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
-from common.errors import BadInput
 from common.views import IGNORED
-from data.masking import choose_tokens, choose_words, corrupt, word_starts
+from data.masking import choose_tokens, choose_words, corrupt
 
 RNG = np.random.default_rng
-
-
-def with_vocabulary(tokenizer, tokens):
-    """The same kind of tokenizer with these tokens and no merges."""
-    rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    rules["model"]["vocab"] = {token: i for i, token in enumerate(tokens)}
-    rules["model"].pop("merges", None)
-    if rules["model"]["type"] == "BPE":
-        rules["model"]["merges"] = []
-    rules["added_tokens"], rules["post_processor"] = [], None
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
-
-
-def test_word_pieces_begin_words_unless_they_continue_one(bert_tokenizer):
-    tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
-    found = word_starts(with_vocabulary(bert_tokenizer, tokens))
-    assert found.tolist() == [True, True, False, False, True, True, True, False, True]
-
-
-def test_byte_level_tokens_begin_words_after_a_space(roberta_tokenizer):
-    tokens = ["<unk>", "Ġriver", "bank", "Ġ", "s", ",", "Ġ,", "ĠĠx", "xĠ", "ĊĠ"]
-    found = word_starts(with_vocabulary(roberta_tokenizer, tokens))
-    assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
-
-
-@pytest.mark.parametrize("family", ["bert_tokenizer", "roberta_tokenizer"])
-def test_word_starts_cut_a_sentence_at_its_words(request, family):
-    tokenizer = request.getfixturevalue(family)
-    sentence = "the unbelievable dog enthusiastically follows another musician"
-    ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
-    starts = word_starts(tokenizer)
-    assert (starts.shape, starts.dtype) == ((len(tokenizer),), bool)
-    heads = np.flatnonzero(starts[ids]).tolist()
-    heads = heads if heads[0] == 0 else [0, *heads]  # RoBERTa's first word has no space in front
-    assert len(ids) > len(heads)
-    words = [tokenizer.decode(ids[a:b]).strip() for a, b in zip(heads, [*heads[1:], None], strict=True)]
-    assert words == sentence.split()
-
-
-def test_another_kind_of_tokenizer_is_refused():
-    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
-    with pytest.raises(BadInput, match="whole words are known for WordPiece and byte-level BPE, not for a 'None'"):
-        word_starts(plain)
-    fallback = Tokenizer(models.Unigram([("a", 0.0)]))
-    from tokenizers import decoders
-
-    fallback.decoder = decoders.Metaspace()
-    with pytest.raises(BadInput, match="'Metaspace'"):
-        word_starts(PreTrainedTokenizerFast(tokenizer_object=fallback))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.4, 1.0])

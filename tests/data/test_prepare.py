@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput
-from data.prepare import LOCK, main
-from data.sources import SETS, SUMS, WIKI, place_of, read_pinned
+from data.prepare import LOCK, SETS, SUMS, WIKI, main, place_of, read_pinned
 
 DOWNSTREAM = "senteval/downstream/"
 EXTRA = {
@@ -38,7 +37,7 @@ def test_fills_the_layout(hub, corpora, caplog, prefix):
     assert corpora.placed() == expected
     assert not (corpora.root / ".download").exists()
     ignored = len(corpora.content) - len(corpora.sts) + 3
-    assert f"{len(corpora.sts) + 1} files kept, {ignored} others ignored" in caplog.text
+    assert f"{len(corpora.sts) + 1} files kept in {corpora.root / DOWNSTREAM}, {ignored} others ignored" in caplog.text
     digests = {name: _sha256(body) for name, body in hub.files.items()}
     lock = json.loads((corpora.root / LOCK).read_text())
     assert {name: entry["sha256"] for name, entry in lock.items()} == digests

@@ -7,8 +7,7 @@ import tarfile
 import pytest
 
 from common.errors import BadInput
-from data.prepare import LOCK
-from data.sources import ARCHIVE, WIKI
+from data.prepare import ARCHIVE, LOCK, WIKI
 
 
 @pytest.mark.parametrize("part", ["sts", "wiki1m"])

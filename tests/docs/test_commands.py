@@ -11,7 +11,7 @@ import eval.__main__
 import training.lifecycle
 from bench import factorial, gap, methods
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
-from data import toy
+from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.registry import load_method, method_names
 from training.run_arguments import RunArguments
@@ -25,7 +25,7 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
     """The working folder after `make quickstart`, with the files that the pages name in capitals."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "configs").symlink_to(ROOT / "configs")
-    toy.write(toy.generate(0, 300, 40), folder / "corpora" / "toy")
+    write(generate(0, 300, 40), folder / "corpora" / "toy")
     shutil.copytree(tiny_bert, folder / "MODEL")
     for name in ("MY_SENTENCES.txt", "MY_PARAGRAPHS.txt", "MY_QUERIES.txt"):
         shutil.copy(text_file, folder / name)

@@ -9,7 +9,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import BertConfig
 
-from data.sources import WIKI_TERMS
+from data.prepare import WIKI_TERMS
 from eval.compare.published import load
 from export.__main__ import main
 from export.citations import citations

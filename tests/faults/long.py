@@ -38,8 +38,8 @@ sys.path.insert(0, str(ROOT))
 
 from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
-from data import toy  # noqa: E402
-from data.vocabulary import train_tokenizer  # noqa: E402
+import quickstart.generate as text  # noqa: E402
+from data.tokenizer import train_tokenizer  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
     DEFAULTS,
     STAGE_1,
@@ -56,7 +56,7 @@ from training.record import read_run  # noqa: E402
 
 def material(folder, script, method):
     """Flags that name a small text, a tiny model and, for stage 2, dev pairs and the method; all made here."""
-    toy.write(toy.generate(0, 300, 40), folder)
+    text.write(text.generate(0, 300, 40), folder)
     tokenizer = train_tokenizer([folder / "sentences.txt"], 300, folder / "vocabulary")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     words = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 64}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.word_file import read_word_vectors
-from data.labelled import NLI_LABELS, LabelledReader
-from data.reader import Reader, content_hash
+from data.text import NLI_LABELS, LabelledReader, Reader, content_hash
 from tests.fuzz.damage import MANY, damaged, result
 
 _TEXT = "A first sentence.\r\nZwölf Boxkämpfer\u2028jagen\x85 Viktor\n\n a third \n".encode()

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
-from data.reader import content_hash
+from data.text import content_hash
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
 from eval.sts.files import Pairs

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from common.errors import BadInput
-from data.reader import numbered_lines
+from data.text import numbered_lines
 from eval.encode import Encode
 from eval.encode_corpus import inputs
 from eval.encode_corpus.__main__ import encode_corpus, main

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from data.reader import numbered_lines
+from data.text import numbered_lines
 from eval.encode_corpus.__main__ import encode_corpus
 from eval.encode_corpus.job import Job
 from eval.encode_corpus.vectors import read_vectors

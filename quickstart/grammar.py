@@ -1,19 +1,24 @@
-"""The grammar of the toy corpus: frames, their wordings, and the similarity of two frames.
+"""The grammar of the generated text: frames, their wordings, and the similarity of two frames.
 
-A frame says who does what to what and where, and perhaps with what, when, how and to what kind of thing. A
-sentence is one wording of a frame: a template and a synonym for each concept, both drawn freely, so neither
-carries meaning. The gold score of two sentences is computed from their frames alone (`gold`).
+A frame says who does what to what and where, and optionally with what, when, how, and what the object is like. A
+sentence is one wording of a frame: a template, and a synonym for each concept. Both are drawn freely and carry no
+meaning, so the gold score of two sentences depends on their frames alone (`gold`). The words are in lexicon.yaml.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from data.toy_lexicon import ARTICLES, OPENERS, SHARED, TEMPLATES, TOPICS, WITH
+from common.files import read_yaml
 
+LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)
+TOPICS = list(LEXICON["topics"])
+ARTICLES, LINKS, OPENERS = (LEXICON[name].split(", ") for name in ("articles", "links", "openers"))
+TEMPLATES = LEXICON["templates"].splitlines()
 WEIGHTS = {"agent": 3, "action": 3, "object": 3, "place": 2, "tool": 1, "time": 1, "manner": 1, "quality": 1}
 CORE = ("agent", "action", "object", "place")
 OPTIONAL = ("tool", "time", "manner", "quality")
@@ -23,7 +28,7 @@ PICKS = 12  # a multiple of every number of synonyms, so that `pick % number` st
 
 
 class Frame(NamedTuple):
-    """What a sentence says; each value is the first word of a concept, None an empty slot."""
+    """The meaning of a sentence: the first word of a concept in each slot, None in an empty one."""
 
     topic: str
     agent: str
@@ -37,7 +42,7 @@ class Frame(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """How a frame is said: everything that does not change the meaning."""
+    """How a frame is put into words; none of it changes the meaning."""
 
     template: str
     opener: str
@@ -47,15 +52,15 @@ class Wording(NamedTuple):
 
 
 def _concepts(topic: str, slot: str) -> dict[str, tuple[str, ...]]:
-    """The concepts of a slot: their name, and their synonyms as phrases."""
-    lines = SHARED[slot] if slot in SHARED else TOPICS[topic][slot]
-    phrases = (tuple(line.split()) for line in lines)
+    """The concepts of a slot: name -> synonyms."""
+    line = LEXICON["shared"].get(slot) or LEXICON["topics"][topic][slot]
+    phrases = (tuple(synonyms.split()) for synonyms in line.split(", "))
     return {each[0].rpartition(":")[2]: each for each in phrases}
 
 
 CONCEPTS = {(topic, slot): _concepts(topic, slot) for topic in TOPICS for slot in WEIGHTS}
 MEANINGS = {
-    phrase.rpartition(":")[2]: ("" if slot in SHARED else topic, slot, name)
+    phrase.rpartition(":")[2]: ("" if slot in LEXICON["shared"] else topic, slot, name)
     for (topic, slot), concepts in CONCEPTS.items()
     for name, phrases in concepts.items()
     for phrase in phrases
@@ -63,12 +68,12 @@ MEANINGS = {
 
 
 def frame_key(frame: Frame) -> str:
-    """One string per meaning, the same for all wordings of a frame."""
+    """One string a frame, whatever its wording."""
     return "|".join(value or "-" for value in frame)
 
 
 def parse(sentence: str) -> Frame:
-    """Read a sentence back into its frame: each content word belongs to one concept only."""
+    """Read a sentence back into its frame."""
     values = {}
     for topic, slot, name in (MEANINGS[word] for word in sentence.split() if word in MEANINGS):
         values[slot] = name
@@ -78,7 +83,7 @@ def parse(sentence: str) -> Frame:
 
 
 def split_of(frame: Frame, seed: int) -> str:
-    """The part a frame belongs to: a tenth each for dev and test, by hash, so it needs no bookkeeping."""
+    """The part a frame belongs to, by its hash: a tenth each for dev and test, the rest for train."""
     digest = hashlib.sha256(f"{seed}|{frame_key(frame)}".encode()).digest()
     return {0: "dev", 1: "test"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
 
@@ -98,7 +103,7 @@ def gold(a: Frame, b: Frame) -> float:
 def draw_frame(rng: Random) -> Frame:
     """Draw a topic and a script of it, then each slot: the script's habit or any concept of the slot."""
     number = rng.randrange(len(TOPICS))
-    topic = list(TOPICS)[number]
+    topic = TOPICS[number]
     script = rng.randrange(4)
     extra = rng.sample(OPTIONAL, rng.choice((0, 1, 1, 2, 2)))
     values = {}
@@ -118,12 +123,12 @@ def change(frame: Frame, slots: Sequence[str], number: int, rng: Random) -> Fram
 
 
 def draw_wording(rng: Random) -> Wording:
-    """Draw a wording at random, whatever the frame."""
+    """Draw a wording; it does not depend on the frame."""
     return Wording(
         template=rng.choice(TEMPLATES),
         opener=rng.choice(OPENERS) if rng.random() < 0.3 else "",
         articles=tuple(rng.choice(ARTICLES) for _ in range(4)),
-        link=rng.choice(WITH),
+        link=rng.choice(LINKS),
         picks=tuple(rng.randrange(PICKS) for _ in WEIGHTS),
     )
 

@@ -1,7 +1,7 @@
-"""Streaming reader of training text: one sentence a line, or tab-separated rows of sentences.
+"""Streaming reader of training text: one sentence a line, tab-separated sentences, or labelled pairs.
 
-One line feed ends a line, nothing else does (not U+2028, not NEL). Plain, gzip, xz and zstd files are told apart
-by their first bytes, whatever they are called.
+Only a line feed ends a line (not U+2028, not NEL). The first bytes of a file, not its name, tell whether it is plain,
+gzip, xz or zstd.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from common.errors import BadInput
 from common.files import open_regular
 from data.formats import LOOKED_AT, refuse_by_lines, refuse_by_name, refuse_header
 
-VERSION = 1  # part of the cache's key: raise it whenever the same bytes would give other rows
+VERSION = 1  # part of the cache's key: raise it when the same bytes would give other rows
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
 NLI_HEADER = ("premise", "hypothesis", "label")
+NLI_LABELS = ("contradiction", "entailment", "neutral")
 _BLOCK = 8192
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # a frame without content, with which pzstd begins
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 class Reader:
-    """Iterate over the rows of several files and count what was dropped.
+    """Iterate over the rows of several files; count rows and dropped lines.
 
     Args:
         paths: the files, read in this order.
         columns: sentences in a row; 1 for plain text.
 
     Raises:
-        BadInput: for a file that is called CSV, JSON, Parquet or Arrow. While iterating, with file and line: one that
+        BadInput: for a file named as CSV, JSON, Parquet or Arrow. While iterating, with file and line: a file that
             cannot be opened, is empty or damaged, or holds another format (`data.formats`); bytes that are not UTF-8;
             a NUL; a line over `LONGEST_LINE`; a row with another number of columns; a header.
     """
@@ -79,12 +80,10 @@ class Reader:
                 self.rows += 1
 
     def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
-        """The cells of a line; None for a line that is no row."""
+        """The cells of a line; None for a line that is not a row."""
         row = tuple(cell.strip() for cell in text.split("\t"))
         if row == NLI_HEADER and not self.has_header:
-            raise BadInput(
-                f"{path}:{number}: the header of labelled pairs, which are no sentences; run_sup.py reads them"
-            )
+            raise BadInput(f"{path}:{number}: the header of labelled pairs, not sentences; run_sup.py reads them")
         if len(row) != self.columns:
             hint = "; --columns 2 or 3 reads rows of sentences" if self.columns == 1 else ""
             raise BadInput(f"{path}:{number}: {len(row)} tab-separated columns, expected {self.columns}{hint}")
@@ -93,8 +92,52 @@ class Reader:
         return row
 
 
+class LabelledReader(Reader):
+    """Iterate over (premise, hypothesis, label) of natural language inference sets.
+
+    The first non-empty line of every file is the header `premise hypothesis label`, tab-separated. Rows without a
+    majority label, marked `-` in SNLI, are dropped and counted.
+
+    Raises:
+        BadInput: while iterating, with file and line: as `Reader`; another header; an unknown label.
+    """
+
+    has_header = True
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        super().__init__(paths, len(NLI_HEADER))
+        self.undecided = 0
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        self.undecided = 0
+        return super().__iter__()
+
+    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
+        self._header_due = True
+        return super()._rows(path)
+
+    def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
+        row = super()._row(text, path, number)
+        if self._header_due:
+            if row != NLI_HEADER:
+                raise BadInput(f"{path}:{number}: the header is not `{' '.join(NLI_HEADER)}`, tab-separated")
+            self._header_due = False
+            return None
+        if row[2] == "-":
+            self.undecided += 1
+            return None
+        if row[2] not in NLI_LABELS:
+            raise BadInput(f"{path}:{number}: label '{row[2][:40]}' is not one of {', '.join(NLI_LABELS)}")
+        return row
+
+
+def reader_of(paths: Sequence[str | Path], columns: int | None) -> Reader:
+    """A Reader of rows of that many sentences; a LabelledReader for None."""
+    return LabelledReader(paths) if columns is None else Reader(paths, columns)
+
+
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a plain or packed file with their numbers from 1; BadInput as for `Reader`."""
+    """The lines of a plain or compressed file, numbered from 1; BadInput as for `Reader`."""
     with _unpacked(path) as stream:
         for number, line in enumerate(_lines(stream, path), start=1):
             yield number, _decoded(line, path, number)
@@ -124,13 +167,13 @@ def _unpacked(path: Path) -> BinaryIO:
 class _Joined(io.RawIOBase):
     """All streams of an xz file, or frames of a zstd file, decompressed one after the other.
 
-    The libraries' own readers go on as if the file had ended: `lzma`'s at anything behind the first stream that is no
-    whole stream, `zstandard`'s where the file is cut off.
+    The libraries' own readers silently end early: `lzma`'s at anything but a whole stream behind the first one,
+    `zstandard`'s where the file is cut off.
 
     Args:
-        stream: the packed bytes.
+        stream: the compressed bytes.
         new: makes a decompressor of one stream.
-        padded: whether zeros, in fours, may follow a stream, as the xz format has it.
+        padded: whether zeros may follow a stream, a multiple of four, as the xz format allows.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any], padded: bool) -> None:

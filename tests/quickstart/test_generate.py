@@ -10,21 +10,29 @@ import pytest
 from scipy.stats import spearmanr
 
 from common.errors import BadInput
-from data import toy, toy_pairs
-from data.toy_grammar import frame_key, gold, parse
+from common.files import digest
+from quickstart.generate import generate, word_overlap
+from quickstart.grammar import frame_key, gold, parse
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def made():
-    return toy.generate(0, 3000, 450)
+    return generate(0, 3000, 450)
 
 
 def test_files_are_the_same_bytes_whatever_the_hash_seed(tmp_path):
     for number in ("1", "2"):
         subprocess.run(
-            [sys.executable, "-m", "data.toy", "--output", str(tmp_path / number), "--sentences=500", "--pairs=90"],
+            [
+                sys.executable,
+                "-m",
+                "quickstart.generate",
+                f"--output={tmp_path / number}",
+                "--sentences=500",
+                "--pairs=90",
+            ],
             cwd=ROOT,
             env=os.environ | {"PYTHONHASHSEED": number},
             check=True,
@@ -34,6 +42,10 @@ def test_files_are_the_same_bytes_whatever_the_hash_seed(tmp_path):
     assert files == ["dev.tsv", "running.txt", "sentences.txt", "test.tsv"]
     for name in files:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_the_text_is_the_one_that_the_reported_scores_are_of(made):
+    assert digest(made) == "8df3cc459dec1e73411c8f4556bc1a2fbd5850386c30020c6cde0ab35e0d65b6"
 
 
 def test_sentences_are_distinct_and_of_moderate_length(made):
@@ -61,7 +73,7 @@ def test_scores_follow_the_formula_and_cover_the_scale(made):
 
 
 def test_gold_by_hand():
-    frame = parse(toy.generate(3, 10, 9).sentences[0])
+    frame = parse(generate(3, 10, 9).sentences[0])
     assert gold(frame, frame) == 5.0
     other = frame._replace(topic="elsewhere", agent="x", action="x", object="x", place="x", tool=None, time=None,
                            manner=None, quality=None)  # fmt: skip
@@ -72,14 +84,13 @@ def test_gold_by_hand():
 
 
 def test_counting_common_words_is_a_weak_guide(made):
-    scores = [pair.score for pair in made.dev]
-    value = spearmanr(toy_pairs.word_overlap(made.dev), scores).statistic
-    assert 0.1 < value < 0.6
-    first = made.dev[0]
-    a, b = set(first.sentence1.split()), set(first.sentence2.split())
-    assert toy_pairs.word_overlap([first])[0] == pytest.approx(len(a & b) / np.sqrt(len(a) * len(b)))
+    left, right, scores = zip(*made.dev, strict=True)
+    found = word_overlap(left, right)
+    assert 0.1 < spearmanr(found, scores).statistic < 0.6
+    a, b = set(left[0].split()), set(right[0].split())
+    assert found[0] == pytest.approx(len(a & b) / np.sqrt(len(a) * len(b)))
 
 
 def test_asking_for_too_much_or_too_little_is_refused():
     with pytest.raises(BadInput, match="at least"):
-        toy.generate(0, 1, 100)
+        generate(0, 1, 100)

@@ -1,7 +1,7 @@
-"""Both stages of InfoCSE on generated text, with the real scripts: `make quickstart`.
+"""Train both stages of InfoCSE on generated text with the real scripts, and compare: `make quickstart`.
 
-Writes the corpus to corpora/toy, the runs to runs/quickstart, and shows how well the cosines of four systems order
-held-out sentence pairs: counting common words, the untrained model, stage 1 and stage 2.
+The text goes to corpora/toy, the runs to runs/quickstart. The table shows how well the cosines of four systems order
+held-out sentence pairs: word overlap, the untrained model, stage 1 and stage 2.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import run_pretrain_aux
 import run_unsup
 from common.flags import Parser
 from common.streams import show
-from data import toy, toy_pairs
 from eval.encode import Encode
 from eval.report import table, write_rows
 from eval.sts.tasks import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
+from quickstart import generate
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 POOLING = "cls_before_pooler"
 logger = logging.getLogger(__name__)
 
@@ -59,20 +59,21 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
 
 def _overlap(task) -> dict:
     pairs = merged(task.load("."))
-    bags = [toy_pairs.Pair(*row) for row in zip(pairs.left, pairs.right, pairs.gold, strict=True)]
-    value = 100 * float(spearmanr(toy_pairs.word_overlap(bags), np.array(pairs.gold)).statistic)
-    return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(bags), "value": value}
+    value = 100 * float(spearmanr(generate.word_overlap(pairs.left, pairs.right), np.array(pairs.gold)).statistic)
+    return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(pairs.gold), "value": value}
 
 
 def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     """Generate, pre-train, train, compare."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        prog="python -m quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the corpus and of both stages")
     parser.add_argument("--corpus", default="corpora/toy", help="where the generated text goes")
     parser.add_argument("--runs", default="runs/quickstart", help="where both runs go")
     args = parser.parse_args(argv)
     corpus, runs = Path(args.corpus), Path(args.runs)
-    toy.write(toy.generate(args.seed, 20_000, 1_000), corpus)
+    generate.write(generate.generate(args.seed, 20_000, 1_000), corpus)
     seed, cpu = f"--seed={args.seed}", "--use_cpu=true"
     files = [f"--data_dir={corpus.parent}", f"--cache_dir={corpus / 'cache'}", seed, cpu]
     run_pretrain_aux.main(

@@ -1,3 +1,5 @@
+"""Every form of a text file is read, or refused with its file and line."""
+
 import gzip
 import lzma
 import os
@@ -7,9 +9,12 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import data.reader
+import data.text
 from common.errors import BadInput
-from data.reader import LONGEST_LINE, Reader, content_hash
+from common.views import View
+from data.collator import Collator
+from data.text import LONGEST_LINE, LabelledReader, Reader, content_hash
+from data.tokenised import load_tokenised
 
 ROWS = [("A first sentence.",), ("Zwölf Boxkämpfer jagen Viktor 🙂",), ('a lone " quote',), ("the last one",)]
 TEXT = "".join(f"{row[0]}\n" for row in ROWS).encode()
@@ -19,6 +24,8 @@ PACKED = {
     "zst": zstandard.ZstdCompressor().compress,
 }
 SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
+HEADER = "premise\thypothesis\tlabel\n"
+PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
 _MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -176,7 +183,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
     def denied(self, *args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(data.reader.Path, "open", denied)
+    monkeypatch.setattr(data.text.Path, "open", denied)
     assert refused(path) == f"{path}: cannot be opened (Permission denied)"
     with pytest.raises(BadInput, match="cannot be opened"):
         content_hash([path])
@@ -256,6 +263,56 @@ def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):
     assert content_hash([one, two]) == content_hash([same, two])
     both = written(tmp_path, b"one\ntwo\n", "d")
     assert len({content_hash(paths) for paths in ([one, two], [two, one], [one], [two], [both], [one, one])}) == 6
+
+
+def test_rows_labels_and_what_was_left_out(bert_tokenizer, tmp_path):
+    first = written(tmp_path, f"{HEADER}{PAIRS}a dog runs\ta river\t-\n".encode(), "pairs.tsv")
+    second = written(tmp_path, f"{HEADER}a river\ta dog\tneutral\n".encode(), "more.tsv")
+    corpus = load_tokenised([first, second], bert_tokenizer, None, tmp_path / "cache")
+    assert corpus.labels.tolist() == [1, 0, 2]
+    assert corpus.columns == 2 and len(corpus) == 3
+    assert (corpus.facts["undecided_rows_dropped"], corpus.facts["empty_lines_dropped"]) == (1, 1)
+    assert corpus.facts["labels"] == ["contradiction", "entailment", "neutral"]
+    batch = Collator(corpus, bert_tokenizer, [View(), View()], 32, 0)([(0, 2, 0), (0, 0, 0)])
+    assert batch["labels"].tolist() == [[2, 1]]
+    texts = bert_tokenizer.batch_decode(batch["input_ids"].flatten(0, 1), skip_special_tokens=True)
+    assert texts == ["a river", "a dog runs", "a dog", "a dog moves"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    {
+        "an unknown label": (HEADER + PAIRS + "a dog\ta river\tmaybe\n", ":5: label 'maybe' is not one of"),
+        "another header": ("sentence1\tsentence2\tlabel\n" + PAIRS, ":1: the header is not `premise"),
+        "no header": (PAIRS, ":1: the header is not"),
+        "a missing column": (HEADER + "a dog\tentailment\n", ":2: 2 tab-separated columns, expected 3"),
+        "an empty hypothesis": (HEADER + "a dog\t\tneutral\n", ":2: column 2 is empty"),
+        "no rows": (HEADER, "holds no sentence"),
+        "Latin-1": (HEADER.encode() + b"caf\xe9\ta dog\tneutral\n", ":2: byte 4 is not UTF-8"),
+    }.values(),
+)
+def test_a_bad_file_of_labelled_pairs_is_one_clear_error(bert_tokenizer, tmp_path, text, said):
+    path = written(tmp_path, text if isinstance(text, bytes) else text.encode(), "pairs.tsv")
+    with pytest.raises(BadInput) as caught:
+        load_tokenised([path], bert_tokenizer, None, tmp_path / "cache")
+    assert said in str(caught.value) and "pairs.tsv" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_empty_line_is_no_header(tmp_path):
+    path = tmp_path / "nli.tsv"
+    path.write_text("\n\nA man sleeps.\tA man rests.\tentailment\n")
+    with pytest.raises(BadInput, match=":3: the header is not `premise hypothesis label`"):
+        list(LabelledReader([path]))
+    path.write_text("\npremise\thypothesis\tlabel\nA man sleeps.\tA man rests.\tentailment\n")
+    reader = LabelledReader([path, path])
+    assert len(list(reader)) == 2 and reader.empty_lines == 2
+
+
+def test_labelled_pairs_are_no_rows_of_three_sentences(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(HEADER + PAIRS)
+    with pytest.raises(BadInput, match=r"pairs\.tsv:1: the header of labelled pairs.*run_sup\.py"):
+        list(Reader([path], 3))
 
 
 _CELL = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\x00"), min_size=1, max_size=20).filter(

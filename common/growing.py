@@ -1,4 +1,4 @@
-"""A NumPy file that is longer than memory: rows are appended as they are made."""
+"""A NumPy file that grows row by row, so it may be larger than memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class GrowingArray:
-    """Writes an `.npy` file piece by piece; a context manager, whole and loadable when it is left.
+    """Writes an `.npy` file piece by piece; a context manager, loadable once it is left.
 
     Args:
-        path: the file; it is opened by the first `append`, so an array that never gets one leaves none.
+        path: the file; the first `append` creates it, so without one there is no file.
         dtype: of the entries.
     """
 
@@ -22,7 +22,7 @@ class GrowingArray:
         self._file = None
 
     def append(self, rows: np.ndarray) -> None:
-        """Add (n, ...) rows; ValueError where they are shaped unlike the ones before."""
+        """Add (n, ...) rows; ValueError if their shape differs from that of earlier ones."""
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         if self._file is None:
             self._file = self.path.open("wb")
@@ -44,6 +44,6 @@ class GrowingArray:
                     self._header()
 
     def _header(self) -> None:
-        # NumPy pads headers so that the number of rows can grow in place: both have the same length.
+        # NumPy pads headers so that the number of rows can grow in place: both headers have the same length.
         described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(self._file, described)

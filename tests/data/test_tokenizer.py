@@ -1,20 +1,79 @@
-import pytest
+"""Special tokens, starts of words, and learned vocabularies."""
 
-import data.vocabulary
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
+
+import data.tokenizer
 from common.errors import BadInput
-from data.vocabulary import SPECIAL, train_tokenizer
+from data.tokenizer import SPECIAL, SpecialTokens, train_tokenizer, word_starts
+
+
+def test_special_tokens_are_read_off_the_tokenizer(tokenizer):
+    special = SpecialTokens.of(tokenizer)
+    assert (special.prefix, special.suffix, special.added) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
+    assert (special.pad, special.mask) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
+    assert special.vocabulary == len(tokenizer)
+
+
+def with_vocabulary(tokenizer, tokens):
+    """The same kind of tokenizer with these tokens and no merges."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    rules["model"]["vocab"] = {token: i for i, token in enumerate(tokens)}
+    rules["model"].pop("merges", None)
+    if rules["model"]["type"] == "BPE":
+        rules["model"]["merges"] = []
+    rules["added_tokens"], rules["post_processor"] = [], None
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
+
+
+def test_word_pieces_begin_words_unless_they_continue_one(bert_tokenizer):
+    tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
+    found = word_starts(with_vocabulary(bert_tokenizer, tokens))
+    assert found.tolist() == [True, True, False, False, True, True, True, False, True]
+
+
+def test_byte_level_tokens_begin_words_after_a_space(roberta_tokenizer):
+    tokens = ["<unk>", "Ġriver", "bank", "Ġ", "s", ",", "Ġ,", "ĠĠx", "xĠ", "ĊĠ"]
+    found = word_starts(with_vocabulary(roberta_tokenizer, tokens))
+    assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
+
+
+def test_word_starts_cut_a_sentence_at_its_words(tokenizer):
+    sentence = "the unbelievable dog enthusiastically follows another musician"
+    ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
+    starts = word_starts(tokenizer)
+    assert (starts.shape, starts.dtype) == ((len(tokenizer),), bool)
+    heads = np.flatnonzero(starts[ids]).tolist()
+    heads = heads if heads[0] == 0 else [0, *heads]  # RoBERTa's first word has no space in front
+    assert len(ids) > len(heads)
+    words = [tokenizer.decode(ids[a:b]).strip() for a, b in zip(heads, [*heads[1:], None], strict=True)]
+    assert words == sentence.split()
+
+
+def test_another_kind_of_tokenizer_is_refused():
+    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
+    with pytest.raises(BadInput, match="whole words are known for WordPiece and byte-level BPE, not for a 'None'"):
+        word_starts(plain)
+    fallback = Tokenizer(models.Unigram([("a", 0.0)]))
+    fallback.decoder = decoders.Metaspace()
+    with pytest.raises(BadInput, match="'Metaspace'"):
+        word_starts(PreTrainedTokenizerFast(tokenizer_object=fallback))
 
 
 @pytest.fixture
 def learned(monkeypatch):
     """The size of every vocabulary that was learned, not read."""
-    sizes, learn = [], data.vocabulary._learn
+    sizes, learn = [], data.tokenizer._learn
 
     def watched(files, size):
         sizes.append(size)
         return learn(files, size)
 
-    monkeypatch.setattr(data.vocabulary, "_learn", watched)
+    monkeypatch.setattr(data.tokenizer, "_learn", watched)
     return sizes
 
 
@@ -36,23 +95,19 @@ def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
     assert learned == [200, 150, 200]
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_a_half_written_vocabulary_is_never_read(text_file, tmp_path, monkeypatch, learned):
-    kind = data.vocabulary.BertTokenizer
+    kind = data.tokenizer.BertTokenizer
 
     def half(self, folder, **kwargs):
         save(self, folder, **kwargs)
-        written = data.vocabulary.Path(folder) / "tokenizer.json"
+        written = data.tokenizer.Path(folder) / "tokenizer.json"
         written.write_text(written.read_text()[:1000])
-        raise Killed
+        raise KeyboardInterrupt
 
     save = kind.save_pretrained
     with monkeypatch.context() as patch:
         patch.setattr(kind, "save_pretrained", half)
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             train_tokenizer([text_file], 200, tmp_path)
     assert len(train_tokenizer([text_file], 200, tmp_path)) == 200
     assert learned == [200, 200]

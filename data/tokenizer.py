@@ -1,0 +1,113 @@
+"""What a tokenizer adds to a sentence and where its words begin; and a vocabulary learned from a text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, BertTokenizer
+
+from common.errors import BadInput
+from data.cache import cached
+from data.text import VERSION, Reader, content_hash
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
+
+
+class SpecialTokens(NamedTuple):
+    """The special tokens of a tokenizer.
+
+    Attributes:
+        prefix, suffix: ids that it puts in front of a sentence, and behind it.
+        pad, mask: ids; `mask` is None for a tokenizer without a mask token.
+        ids: of all special tokens, the unknown word among them.
+        vocabulary: number of tokens, special ones included.
+    """
+
+    prefix: list[int]
+    suffix: list[int]
+    pad: int
+    mask: int | None
+    ids: list[int]
+    vocabulary: int
+
+    @property
+    def added(self) -> int:
+        """Number of tokens added to a sentence."""
+        return len(self.prefix) + len(self.suffix)
+
+    @classmethod
+    def of(cls, tokenizer) -> SpecialTokens:
+        """Found by tokenising one word with special tokens and without."""
+        word = tokenizer("a", add_special_tokens=False)["input_ids"]
+        whole = tokenizer("a")["input_ids"]
+        start = next(i for i in range(len(whole)) if whole[i : i + len(word)] == word)
+        pad, mask, ids = tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids
+        return cls(whole[:start], whole[start + len(word) :], pad, mask, ids, len(tokenizer))
+
+
+def word_starts(tokenizer) -> np.ndarray:
+    """Whether each token begins a word, (vocabulary,) bool.
+
+    Raises:
+        BadInput: the tokenizer is neither WordPiece nor byte-level BPE.
+    """
+    kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    if kind == "WordPiece":
+        return np.array([not token.startswith("##") for token in tokens])
+    if kind == "ByteLevel":
+        return np.array([token.startswith("Ġ") for token in tokens])
+    raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
+
+
+def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
+    """BERT's lower-casing tokenizer with at most `size` pieces learned from a text, cached by the text's content.
+
+    Raises:
+        BadInput: `size` leaves no room for a piece or for the letters, or as `data.text.Reader`.
+    """
+    if size <= len(SPECIAL):
+        raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
+    key = json.dumps([content_hash(files), VERSION, size])
+    folder = Path(cache_dir) / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    cached(folder, lambda partial: _learn(files, size).save_pretrained(partial))
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
+    # The library numbers letters inside words in the order of a hash table, which differs between processes, and merges
+    # equally frequent pairs in the order of their numbers. So the letters are collected and numbered first.
+    letters = sorted(_pieces(files, 0, SPECIAL).keys() - set(SPECIAL))
+    if len(SPECIAL) + len(letters) > size:
+        raise BadInput(f"--vocabulary_size {size}: the letters of the text alone need {len(SPECIAL) + len(letters)}")
+    vocabulary = _pieces(files, size, [*SPECIAL, *letters])
+    tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", cls), ("[SEP]", sep)],
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return BertTokenizer(tokenizer_object=tokenizer, model_max_length=512)
+
+
+def _pieces(files: Sequence[Path], size: int, first: Sequence[str]) -> dict[str, int]:
+    """A learned vocabulary whose lowest ids are `first`; it holds all letters of the text, whatever `size` is."""
+    tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
+    tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)
+    return tokenizer.get_vocab()
+
+
+def _blank(model: models.WordPiece) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer

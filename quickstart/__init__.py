@@ -1,0 +1,1 @@
+"""Both stages of InfoCSE on text from a small grammar: `make quickstart`."""

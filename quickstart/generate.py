@@ -1,0 +1,229 @@
+"""The quickstart's text: sentences, running text and graded pairs from a small grammar.
+
+`python -m quickstart.generate --output DIR` writes `sentences.txt` (distinct training sentences), `running.txt` (lines
+of coherent training sentences), `dev.tsv` and `test.tsv` (graded pairs).
+
+A hash of its key puts every frame in exactly one of train, dev and test (`split_of`). So no wording of a dev or test
+frame is in the training text, however many sentences and pairs are drawn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from common.errors import BadInput, run_command, unwritable
+from common.flags import Parser
+from quickstart.grammar import (
+    OPTIONAL,
+    TEMPLATES,
+    WEIGHTS,
+    Frame,
+    Wording,
+    change,
+    draw_frame,
+    draw_wording,
+    gold,
+    say,
+    split_of,
+)
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+CHANGES = (0, 1, 1, 2)
+STORY = 5  # sentences on a line of running text
+PATIENCE = 2000  # draws in a row that bring nothing new: the grammar is exhausted
+
+
+class Pair(NamedTuple):
+    """Two sentences and their gold similarity, 0 to 5."""
+
+    sentence1: str
+    sentence2: str
+    score: float
+
+
+class Kind(NamedTuple):
+    """A kind of pair: how many slots differ, out of which, and how the second sentence is worded.
+
+    `far` and `close` are the shares of second wordings that avoid, or repeat, the first's words.
+    """
+
+    name: str
+    number: int
+    slots: tuple[str, ...]
+    far: float
+    close: float
+
+
+# Drawn in turn. Close meanings often avoid each other's words, and distant ones sometimes share their wording, so word
+# overlap is a poor guide. Almost half of the pairs are unrelated, like most pairs of random sentences.
+UNRELATED = Kind("another topic", 0, (), 0.0, 0.2)
+KINDS = (
+    Kind("same", 0, (), 0.5, 0.0),
+    Kind("one minor slot", 1, OPTIONAL, 0.5, 0.0),
+    Kind("object or place", 1, ("object", "place"), 0.5, 0.0),
+    Kind("agent and object", 2, ("agent", "object"), 0.0, 0.2),
+    Kind("same topic only", 8, tuple(WEIGHTS), 0.0, 0.2),
+    *(UNRELATED,) * 4,
+)
+
+
+class Generated(NamedTuple):
+    """Distinct training sentences, graded pairs, and lines of running text."""
+
+    sentences: list[str]
+    dev: list[Pair]
+    test: list[Pair]
+    running_text: list[str]
+
+
+def generate(seed: int, sentences: int, pairs: int) -> Generated:
+    """Generate all text; each part depends only on the seed and its own size.
+
+    Args:
+        seed: of the draws and of the split of the frames.
+        sentences: number of training sentences; the running text has about as many.
+        pairs: number of pairs of dev, and of test.
+
+    Raises:
+        BadInput: a number is too small, or larger than the grammar allows.
+    """
+    if sentences < STORY or pairs < len(KINDS):
+        raise BadInput(f"--sentences must be at least {STORY} and --pairs at least {len(KINDS)}")
+    rng, story_rng = Random(f"{seed}/sentences"), Random(f"{seed}/running")
+    return Generated(
+        sentences=_distinct(lambda: _draw_sentence(rng, seed), sentences),
+        dev=_pairs("dev", seed, pairs),
+        test=_pairs("test", seed, pairs),
+        running_text=_distinct(lambda: _draw_story(story_rng, seed), sentences // STORY),
+    )
+
+
+def word_overlap(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
+    """A baseline without meaning: the cosine of the binary bags of words of N pairs, (N,)."""
+    bags = [(set(a.split()), set(b.split())) for a, b in zip(left, right, strict=True)]
+    return np.array([len(a & b) / np.sqrt(len(a) * len(b)) for a, b in bags])
+
+
+def _distinct(draw: Callable[[], T | None], count: int) -> list[T]:
+    """Draw until `count` different things have come; BadInput if the grammar has fewer."""
+    found: dict[T, None] = {}  # keeps the order, unlike a set
+    misses = 0
+    while len(found) < count:
+        thing = draw()
+        misses = misses + 1 if thing is None or thing in found else 0
+        if misses > PATIENCE:
+            raise BadInput(f"the toy grammar yields no more than {len(found)} of the {count} asked for: ask for fewer")
+        if thing is not None:
+            found[thing] = None
+    return list(found)
+
+
+def _draw_sentence(rng: Random, seed: int) -> str | None:
+    """Draw a training sentence; None if its frame is held out."""
+    frame = draw_frame(rng)
+    return say(frame, draw_wording(rng)) if split_of(frame, seed) == "train" else None
+
+
+def _draw_story(rng: Random, seed: int) -> str | None:
+    """Draw a line of training sentences; each rewords the one before and changes at most two slots.
+
+    A story names the same things in different words, which lets a masked language model learn synonyms.
+    """
+    frame = draw_frame(rng)
+    if split_of(frame, seed) != "train":
+        return None
+    story = [say(frame, draw_wording(rng))]
+    while len(story) < STORY:
+        following = change(frame, tuple(WEIGHTS), rng.choice(CHANGES), rng)
+        if split_of(following, seed) == "train":
+            frame = following
+            story.append(say(frame, draw_wording(rng)))
+    return " . ".join(story)
+
+
+def _pairs(part: str, seed: int, count: int) -> list[Pair]:
+    """The pairs of one part: equally many of each kind, shuffled."""
+    rng = Random(f"{seed}/{part}")
+    pairs = []
+    for number, kind in enumerate(KINDS):
+        share = len(range(number, count, len(KINDS)))
+        pairs += _distinct(lambda kind=kind: _draw_pair(rng, kind, part, seed), share)
+    rng.shuffle(pairs)
+    return pairs
+
+
+def _draw_pair(rng: Random, kind: Kind, part: str, seed: int) -> Pair | None:
+    """Draw a pair of this kind; None if a frame is not in this part, or both sentences are equal."""
+    first = draw_frame(rng)
+    if split_of(first, seed) != part:
+        return None
+    for _ in range(20):
+        second = _second_frame(first, kind, rng)
+        if second and split_of(second, seed) == part:
+            wording = draw_wording(rng)
+            pair = Pair(say(first, wording), say(second, _reword(wording, kind, rng)), gold(first, second))
+            return pair if pair.sentence1 != pair.sentence2 else None
+    return None
+
+
+def _second_frame(first: Frame, kind: Kind, rng: Random) -> Frame | None:
+    """Draw the other frame of a pair; None if it is not of this kind (without a minor slot to change, say)."""
+    if kind.name == "another topic":
+        second = draw_frame(rng)
+        return second if second.topic != first.topic else None
+    second = change(first, kind.slots, kind.number, rng)
+    return second if kind.number == 0 or second != first else None
+
+
+def _reword(first: Wording, kind: Kind, rng: Random) -> Wording:
+    """The wording of a pair's second sentence: the first's, one that avoids it, or an independent one."""
+    style = rng.random()
+    if style < kind.close:
+        return first
+    fresh = draw_wording(rng)
+    if style > 1 - kind.far:
+        other = rng.choice([each for each in TEMPLATES if each != first.template])
+        fresh = fresh._replace(template=other, picks=tuple(pick + 1 for pick in first.picks))
+    return fresh
+
+
+def write(text: Generated, folder: Path) -> None:
+    """Write the four files into `folder`, which is created if missing.
+
+    Raises:
+        BadInput, StorageError: the folder, or the disk, cannot be written.
+    """
+    files = {"sentences.txt": text.sentences, "running.txt": text.running_text}
+    for name, pairs in (("dev.tsv", text.dev), ("test.tsv", text.test)):
+        rows = [f"{pair.sentence1}\t{pair.sentence2}\t{pair.score:.1f}" for pair in pairs]
+        files[name] = ["\t".join(Pair._fields), *rows]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, lines in files.items():
+            (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise unwritable(error, f"cannot write the toy corpus: {error}") from error
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The command: generate and write."""
+    parser = Parser(description="Write a toy corpus with graded sentence pairs.")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write into")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sentences", type=int, default=20000, help="number of training sentences")
+    parser.add_argument("--pairs", type=int, default=1000, help="number of pairs of dev, and of test")
+    args = parser.parse_args(argv)
+    made = generate(args.seed, args.sentences, args.pairs)
+    write(made, args.output)
+    logger.info("%s: %d sentences, %d pairs each of dev and test", args.output, len(made.sentences), len(made.dev))
+
+
+if __name__ == "__main__":
+    run_command(main)
