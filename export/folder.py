@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from common.errors import BadInput, unwritable
-from training.storage import storage_errors
+from training.faults import storage_errors
 
 
 @contextmanager

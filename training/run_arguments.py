@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -125,6 +126,20 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
     if absent:
         raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
+
+
+def steps_of(args: TrainingArguments, count: int) -> int:
+    """Optimizer steps of a run over `count` examples, as the Trainer counts: an epoch's last step may be smaller."""
+    batches = count // (args.per_device_train_batch_size * args.world_size)
+    updates = math.ceil(batches / args.gradient_accumulation_steps)
+    return args.max_steps if args.max_steps > 0 else math.ceil(updates * args.num_train_epochs)
+
+
+def saved_at_once(args: TrainingArguments, steps: int) -> int:
+    """The most checkpoints that a run has on its disk at a time: those it keeps, and the next one."""
+    every = args.save_steps if args.save_steps >= 1 else args.save_steps * steps
+    count = math.ceil(steps / every) if args.save_strategy == "steps" and every else 1
+    return min(count, args.save_total_limit + 1) if args.save_total_limit else count
 
 
 _TINY, _HUGE = 1e-45, 1e30

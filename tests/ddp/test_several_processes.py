@@ -40,7 +40,7 @@ from models.objectives import (
 from models.objectives.base import Batch
 from models.supervised import nli
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS = 8
 # Not forked from here: a child forked while a library's thread holds a lock waits for it forever.

@@ -17,9 +17,10 @@ from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from training.checkpoint import best_of, last_valid, open_run
-from training.manifest import MANIFEST, owner, problem, publish
+from training.best import read_best
+from training.checkpoint import MANIFEST, commit, owner, problem
 from training.record import RUN_FILE, read_run, run_id_of, write_run
+from training.run_folder import last_valid, open_run
 
 _RUN = {
     "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",
@@ -78,11 +79,11 @@ def valid_run(tmp_path_factory):
         (partial / "trainer_state.json").write_text(
             json.dumps({"global_step": step, "max_steps": 8, "best_metric": 1.0})
         )
-        publish(partial, root / f"checkpoint-{step}", "one")
+        commit(partial, root / f"checkpoint-{step}", "one")
     (root / "partial").mkdir()
     (root / "partial" / "best.json").write_text('{"step": 3, "value": 1.0}')
     (root / "partial" / "config.json").write_text("{}")
-    publish(root / "partial", root / "best", "one")
+    commit(root / "partial", root / "best", "one")
     return root
 
 
@@ -112,7 +113,7 @@ def test_a_damaged_best_model_is_refused(valid_run, tmp_path, name, data):
     valid = (valid_run / "best" / name).read_bytes()
     content = data.draw(as_json(json.loads(valid)))
     (root / "best" / name).write_bytes(content)
-    assert (result(best_of, root, "one") is None) == (content != valid)
+    assert (result(read_best, root, "one") is None) == (content != valid)
     result(last_valid, root, "one")
     (root / "best" / name).write_bytes(valid)
 

@@ -26,7 +26,7 @@ from models.objectives import (
 )
 from models.objectives.base import Batch, Encoded
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS = 7
 INFO = {"aux_init": "random", "skip_from": 2, "aux_weight": 1.0}

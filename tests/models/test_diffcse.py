@@ -11,7 +11,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import diffcse
 from models.objectives.diffcse import chosen, sampled
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS, LENGTH = 5, 9
 

@@ -34,7 +34,7 @@ from models.packed import Packing, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.rows import filled
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 INFO = {"aux_init": "random", "skip_from": 2}
 MASKED = (infocse, infocse_rtd, simcse_mlm)

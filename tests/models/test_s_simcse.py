@@ -12,7 +12,7 @@ from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packing, packed_attention
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
 OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from data.sampler import KeyedSampler
-from training.finite import FirstBad, Found, not_finite
+from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.trainer import EmbeddingTrainer
 
 
@@ -37,7 +37,7 @@ def test_weights_and_optimizer_state_are_looked_at():
 
 
 def test_what_is_found_is_said_in_a_line_and_kept_in_a_file(tmp_path):
-    found = Found(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
+    found = NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
     assert "step 7: aux_mlm inf; examples 0, 1," in found.message()
     assert "\n" not in found.message()
     assert "gradient norm nan" in found._replace(terms={"contrastive": 1.5}).message()

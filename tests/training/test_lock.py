@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from common.errors import CheckpointRefused
-from training.lock import locked
+from training.run_folder import locked
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys
-from training.lock import locked
+from training.run_folder import locked
 
 with locked(sys.argv[1]):
     print("held", flush=True)

@@ -6,10 +6,10 @@ import torch
 import report.runs
 from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
-from training.checkpoint import Start, checkpoint_problem, last_valid, open_run
-from training.manifest import publish
+from training.checkpoint import checkpoint_problem, commit
 from training.provenance import provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
+from training.run_folder import Start, last_valid, open_run
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -22,7 +22,7 @@ def checkpoint(root, name, without=None, run_id="one", also=()):
     for file in (*STATE, *also):
         if file != without:
             (partial / file).write_text('{"global_step": 5, "max_steps": 9}')
-    publish(partial, root / name, run_id)
+    commit(partial, root / name, run_id)
     return root / name
 
 
@@ -189,7 +189,7 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
     def killed(self, target):
         raise Killed
 
-    monkeypatch.setattr("training.record.Path.replace", killed)
+    monkeypatch.setattr("pathlib.Path.replace", killed)
     with pytest.raises(Killed):
         write_run(run, RECORD | {"status": "finished"})
     assert read_run(run)["status"] == "running"
@@ -223,7 +223,7 @@ def test_a_run_of_a_newer_version_is_refused(run, status):
 
 
 def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("training.manifest.FORMAT", 2)
+    monkeypatch.setattr("training.checkpoint.FORMAT", 2)
     newer = checkpoint(run, "checkpoint-5")
     monkeypatch.undo()
     assert checkpoint_problem(newer, "one") == (

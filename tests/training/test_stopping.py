@@ -6,8 +6,8 @@ from threading import Thread
 
 import pytest
 
-from training import stopping
-from training.stopping import SIGNALS, Stopping, run_to_its_end
+from training import faults
+from training.faults import SIGNALS, Stopping, run_to_its_end
 
 CHILD = """
 import os, signal, sys, time
@@ -53,13 +53,13 @@ def test_the_exit_code_is_the_childs():
 
 def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monkeypatch):
     ended = []
-    monkeypatch.setattr(stopping.os, "_exit", ended.append)
+    monkeypatch.setattr(faults.os, "_exit", ended.append)
     asked = Stopping()
     with asked.handled(), asked.held():
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
         assert (asked.name, ended) == ("SIGTERM", [])
-        monkeypatch.setattr(stopping, "ONE_REQUEST", 0.0)
+        monkeypatch.setattr(faults, "ONE_REQUEST", 0.0)
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from common.errors import StorageError
-from training import storage
-from training.storage import check_space, memory_errors, saved_at_once, storage_errors
+from training import faults
+from training.faults import check_space, memory_errors, storage_errors
+from training.run_arguments import saved_at_once
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_a_failing_disk_is_said_in_plain_words(tmp_path, error, words):
 
 
 def test_torch_does_not_say_that_a_disk_is_full_so_the_disk_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_room", lambda folder: (4096, 10))
+    monkeypatch.setattr(faults, "_room", lambda folder: (4096, 10))
     with pytest.raises(StorageError, match="No space left"), storage_errors(tmp_path):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
 
