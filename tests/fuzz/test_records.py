@@ -17,6 +17,7 @@ from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
+from tests.training.folders import checkpoint
 from training.best import read_best
 from training.checkpoint import MANIFEST, commit, owner, problem
 from training.record import RUN_FILE, read_run, run_id_of, write_run
@@ -63,23 +64,13 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
         assert all(isinstance(words, str) for words in facts(shown.record).values())
 
 
-STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
-
-
 @pytest.fixture(scope="module")
 def valid_run(tmp_path_factory):
     """A run with two checkpoints and a best model, all of them small."""
     root = tmp_path_factory.mktemp("valid") / "run"
     write_run(root, _RUN | {"status": "running"})
     for step in (3, 6):
-        partial = root / "partial"
-        partial.mkdir()
-        for name in STATE:
-            (partial / name).write_text(f"{name} {step}")
-        (partial / "trainer_state.json").write_text(
-            json.dumps({"global_step": step, "max_steps": 8, "best_metric": 1.0})
-        )
-        commit(partial, root / f"checkpoint-{step}", "one")
+        checkpoint(root, step, best_metric=1.0)
     (root / "partial").mkdir()
     (root / "partial" / "best.json").write_text('{"step": 3, "value": 1.0}')
     (root / "partial" / "config.json").write_text("{}")

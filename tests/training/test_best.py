@@ -1,14 +1,14 @@
 """When the best model is written, and what `best/` has to be before a run resumes."""
 
-import json
 import shutil
 
 import pytest
 from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
+from tests.training.folders import checkpoint
 from training.best import BEST, copy_best, keep_if_best, read_best
-from training.checkpoint import MANIFEST, commit, problem
+from training.checkpoint import MANIFEST, problem
 from training.record import write_run
 from training.run_folder import Start, open_run
 
@@ -62,14 +62,9 @@ def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_mani
 @pytest.fixture
 def run(tmp_path):
     """A stopped run: a checkpoint of step 6 that records 60 as its best score, and that model, of step 4."""
-    root, partial = tmp_path / "run", tmp_path / "run" / "partial"
+    root = tmp_path / "run"
     write_run(root, {"trajectory": SETTINGS, "status": "running", "run_id": "one"})
-    partial.mkdir()
-    for file in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        (partial / file).write_text(file)
-    state = {"global_step": 6, "max_steps": 9, "best_metric": 60.0}
-    (partial / "trainer_state.json").write_text(json.dumps(state))
-    commit(partial, root / "checkpoint-6", "one")
+    checkpoint(root, 6, best_metric=60.0)
     offer(root, 60.0, 4)
     return root
 

@@ -1,238 +1,140 @@
-import json
+import os
+import random
+import shutil
+from pathlib import Path
 
 import pytest
-import torch
 
-import report.runs
-from common.errors import BadInput, CheckpointRefused
-from report.runs import read_run_folder
-from training.checkpoint import checkpoint_problem, commit
-from training.provenance import provenance
-from training.record import FORMAT, RUN_FILE, read_run, write_run
-from training.run_folder import Start, last_valid, open_run
+from common import files
+from training import checkpoint
+from training.checkpoint import MANIFEST, commit, committing, owner, problem, recover, replacing_files
 
-SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
-RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
-STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256)), "1_Pooling/config.json": b"{}"}
 
 
-def checkpoint(root, name, without=None, run_id="one", also=()):
-    partial = root / ".partial"
-    partial.mkdir(parents=True)
-    for file in (*STATE, *also):
-        if file != without:
-            (partial / file).write_text('{"global_step": 5, "max_steps": 9}')
-    commit(partial, root / name, run_id)
+def folder_of(root, name="checkpoint-3", run_id="one", files=FILES):
+    with committing(root / name, run_id) as folder:
+        for file, content in files.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_bytes(content)
     return root / name
 
 
-@pytest.fixture
-def run(tmp_path):
-    folder = tmp_path / "run"
-    write_run(folder, RECORD)
-    return folder
+def test_what_was_published_has_no_problem_and_one_owner(tmp_path):
+    folder = folder_of(tmp_path)
+    assert problem(folder, "one") is None
+    assert owner(folder) == "one"
+    assert "another run" in problem(folder, "two")
+    assert "scheduler.pt is missing" in problem(folder, "one", ("scheduler.pt",))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
 
 
-def refused(kind, folder, settings=SETTINGS):
-    if (folder / RUN_FILE).is_file():
-        (folder / "best").mkdir(exist_ok=True)  # something that was trained
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(kind) as caught:
-        open_run(str(folder), settings)
-    assert str(folder) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return str(caught.value)
+def test_every_flipped_bit_is_found(tmp_path):
+    folder, rng = folder_of(tmp_path), random.Random(0)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert MANIFEST in [path.name for path in paths]
+    for number in range(60):
+        path = paths[number % len(paths)]
+        whole = path.read_bytes()
+        place = rng.randrange(8 * len(whole))
+        broken = bytearray(whole)
+        broken[place // 8] ^= 1 << place % 8
+        path.write_bytes(broken)
+        assert problem(folder, "one") is not None, (path, place)
+        path.write_bytes(whole)
+    assert problem(folder, "one") is None
 
 
-def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
-    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(finished=False, checkpoint=None)
-    assert not (tmp_path / "new").exists()
-    assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_a_file_that_is_gone_cut_or_a_link_is_found(tmp_path, name):
+    folder = folder_of(tmp_path)
+    path = folder / name
+    kept = tmp_path / "kept"
+    shutil.copy(path, kept)
+    path.write_bytes(kept.read_bytes()[:-1])
+    assert name in problem(folder, "one")
+    path.unlink()
+    assert name in problem(folder, "one")
+    if name != MANIFEST:
+        path.symlink_to(kept)
+        assert name in problem(folder, "one")
 
 
-def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
+def test_a_file_that_was_not_there_is_found(tmp_path):
+    folder = folder_of(tmp_path)
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_path, monkeypatch, moment):
+    """Between any two renames of the replacement; `recover` is what the next start calls."""
+    folder_of(tmp_path, "best")
+    new = FILES | {"model.safetensors": b"new"}
+    partial = tmp_path / ".partial"
+    partial.mkdir()
+    (partial / "1_Pooling").mkdir()
+    for file, content in new.items():
+        (partial / file).write_bytes(content)
+    rename, calls = os.rename, []
+
+    def counted(*paths, **named):
+        if len(calls) == moment:
+            raise Killed
+        calls.append(paths)
+        rename(*paths, **named)
+
+    monkeypatch.setattr(os, "rename", counted)
+    try:
+        commit(partial, tmp_path / "best", "one")
+    except Killed:
+        assert moment < 2
+    monkeypatch.undo()
+    recover(tmp_path / "best")
+    assert problem(tmp_path / "best", "one") is None
+    assert (tmp_path / "best" / "model.safetensors").read_bytes() == (
+        b"new" if moment == 2 else FILES["model.safetensors"]
+    )
+
+
+def test_a_folder_of_somebody_else_is_kept(tmp_path):
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "thesis.txt").write_text("mine")
+    assert problem(folder_of(tmp_path), "one") is None
+    assert (tmp_path / "checkpoint-3.refused" / "thesis.txt").read_text() == "mine"
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    for place in (lambda: committing(tmp_path / "best", "one"), lambda: replacing_files(tmp_path)):
+        with pytest.raises(OSError, match="full"), place() as folder:
+            (folder / "model.safetensors").write_bytes(b"half")
+            raise OSError("full")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch):
+    events, rename = [], Path.rename
+    monkeypatch.setattr(files, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(checkpoint, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(Path, "rename", lambda path, target: events.append("renamed") or rename(path, target))
+    folder_of(tmp_path)
+    before = events[: events.index("renamed")]
+    written = [*(Path(file).name for file in FILES), MANIFEST]
+    assert sorted(before) == sorted([*written, "1_Pooling", ".checkpoint-3.partial"])
+    assert events[len(before) :] == ["renamed", tmp_path.name], "the rename is flushed too"
+
+
+def test_installed_files_replace_those_of_the_folder_and_no_others(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    assert "not a run of this project" in refused(BadInput, tmp_path)
-    with pytest.raises(BadInput, match="is a file"):
-        open_run(str(tmp_path / "notes.txt"), SETTINGS)
-    checkpoint(tmp_path / "other", "checkpoint-5")
-    assert "not a run of this project" in refused(BadInput, tmp_path / "other")
-
-
-def test_a_run_without_a_checkpoint_starts_again(run):
-    assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
-
-
-def test_a_run_that_ended_before_it_saved_anything_gives_way_to_other_settings(run):
-    other = SETTINGS | {"seed": 43}
-    assert open_run(str(run), other) == Start(False, None)
-    checkpoint(run, "checkpoint-5")
-    assert "seed: 42 there, 43 now" in refused(CheckpointRefused, run, other)
-
-
-def test_settings_survive_being_written(run):
-    assert read_run(run) == RECORD
-    assert [path.name for path in run.iterdir()] == [RUN_FILE]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("seed", 43, "seed: 42 there, 43 now"),
-        ("learning_rate", 1e-5, "learning_rate: 3e-05 there, 1e-05 now"),
-        ("method", "infocse", "method: simcse there, infocse now"),
-        ("views", [1, 0], "views: [0, 1] there, [1, 0] now"),
-        ("dropout", 0.0, "dropout: None there, 0.0 now"),
-        ("aux_weight", 0.5, "aux_weight: None there, 0.5 now"),
-    ],
-)
-def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value, said):
-    checkpoint(run, "checkpoint-5")
-    message = refused(CheckpointRefused, run, SETTINGS | {name: value})
-    assert f"({said})" in message, "this one and no other"
-
-
-def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
-    first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
-    write_run(run, RECORD | {"trajectory": first})
-    checkpoint(run, "checkpoint-5")
-    open_run(str(run), first | {"model": "./bert/"})
-    other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
-    assert "model: bert there, ./bert/ now" in refused(CheckpointRefused, run, other)
-
-
-def test_all_other_settings_are_named(run):
-    message = refused(CheckpointRefused, run, SETTINGS | {"seed": 1, "method": "x"})
-    assert "method: simcse there, x now; seed: 42 there, 1 now" in message
-
-
-def test_a_setting_that_is_gone_is_named(run):
-    fewer = {name: value for name, value in SETTINGS.items() if name != "seed"}
-    assert "seed: 42 there, None now" in refused(CheckpointRefused, run, fewer)
-
-
-def test_a_finished_run_is_finished_but_only_for_its_settings(run):
-    write_run(run, RECORD | {"status": "finished"})
-    checkpoint(run, "checkpoint-5")
-    assert open_run(str(run), SETTINGS) == Start(True, None)
-    refused(CheckpointRefused, run, SETTINGS | {"seed": 1})
-
-
-def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
-    for step in (5, 100, 20):
-        checkpoint(run, f"checkpoint-{step}")
-    assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-100"))
-
-
-@pytest.mark.parametrize("missing", STATE)
-def test_an_incomplete_checkpoint_is_passed_over(run, missing):
-    checkpoint(run, "checkpoint-5")
-    assert "is missing" in checkpoint_problem(checkpoint(run, "checkpoint-10", without=missing), "one")
-    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
-
-
-@pytest.mark.parametrize("cut", [b"", b'{"global_step": 1', b"\xff\xfe", b"[" * 200_000])
-def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
-    checkpoint(run, "checkpoint-5")
-    (checkpoint(run, "checkpoint-10") / "trainer_state.json").write_bytes(cut)
-    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
-
-
-def test_random_states_of_several_processes_count_too(run):
-    also = ("rng_state_0.pth", "rng_state_1.pth")
-    assert checkpoint_problem(checkpoint(run, "checkpoint-5", without="rng_state.pth", also=also), "one") is None
-
-
-def test_a_run_without_a_valid_checkpoint_is_refused(run):
-    for step in (5, 10):
-        checkpoint(run, f"checkpoint-{step}", without="optimizer.pt")
-    assert "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: " in refused(
-        CheckpointRefused, run
-    )
-
-
-def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
-    for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
-        checkpoint(run, name)
-    (run / "checkpoint-99").write_text("a file")
-    assert last_valid(run, "one") is None
-    checkpoint(run, "checkpoint-5")
-    assert last_valid(run, "one") == str(run / "checkpoint-5")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff",
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"status": "finished", "trajectory": null}',
-        b'{"trajectory": {}, "state": 1}',
-        b'{"trajectory": [], "status": "running", "run_id": "one"}',
-        b"[" * 200_000,
-    ],
-)
-def test_a_damaged_record_is_refused(run, content):
-    (run / RUN_FILE).write_bytes(content)
-    assert RUN_FILE in refused(CheckpointRefused, run)
-
-
-def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
-    class Killed(BaseException):
-        pass
-
-    def killed(self, target):
-        raise Killed
-
-    monkeypatch.setattr("pathlib.Path.replace", killed)
-    with pytest.raises(Killed):
-        write_run(run, RECORD | {"status": "finished"})
-    assert read_run(run)["status"] == "running"
-    monkeypatch.undo()
-    write_run(run, RECORD | {"status": "finished"})
-    assert json.loads((run / RUN_FILE).read_text())["status"] == "finished"
-    assert [path.name for path in run.iterdir()] == [RUN_FILE]
-
-
-def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_refused(tmp_path):
-    record = {"trajectory": SETTINGS, "status": "finished"}
-    write_run(tmp_path, record)
-    assert open_run(str(tmp_path), SETTINGS) == Start(True, None)
-    write_run(tmp_path, record | {"status": "running"})
-    (tmp_path / "best").mkdir()
-    with pytest.raises(CheckpointRefused, match="older version"):
-        open_run(str(tmp_path), SETTINGS)
-
-
-@pytest.mark.parametrize("status", ["running", "finished"])
-def test_a_run_of_a_newer_version_is_refused(run, status):
-    write_run(run, RECORD | {"format": FORMAT, "status": status})
-    checkpoint(run, "checkpoint-5")
-    open_run(str(run), SETTINGS)
-    write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
-    said = f"has format {FORMAT + 1}, and this version reads {FORMAT}; update"
-    assert said in refused(CheckpointRefused, run)
-    with pytest.raises(BadInput, match=said):
-        read_run_folder("run", run, "scores.json")
-    assert report.runs.FORMAT == FORMAT
-
-
-def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("training.checkpoint.FORMAT", 2)
-    newer = checkpoint(run, "checkpoint-5")
-    monkeypatch.undo()
-    assert checkpoint_problem(newer, "one") == (
-        "manifest.json has format 2, and this version reads 1; update to the version that wrote it"
-    )
-    assert "manifest.json has format 2" in refused(CheckpointRefused, run)
-
-
-def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
+    (tmp_path / "model.safetensors").write_text("old")
+    with replacing_files(tmp_path) as folder:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_text("new")
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"notes.txt", "model.safetensors", "1_Pooling/config.json"}
+    assert (tmp_path / "model.safetensors").read_text() == "new"

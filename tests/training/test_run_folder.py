@@ -1,0 +1,284 @@
+"""Whether a command may work in a folder, and how it begins there: new, resumed, finished or refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import report.runs
+from common.errors import BadInput, CheckpointRefused
+from report.runs import read_run_folder
+from tests.training.folders import STATE, checkpoint
+from training.checkpoint import checkpoint_problem
+from training.provenance import provenance
+from training.record import FORMAT, RUN_FILE, read_run, write_run
+from training.run_folder import Start, last_valid, locked, open_run
+
+ROOT = Path(__file__).parents[2]
+HOLD = """
+import sys
+from training.run_folder import locked
+
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
+RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    write_run(folder, RECORD)
+    return folder
+
+
+def refused(kind, folder, settings=SETTINGS):
+    if (folder / RUN_FILE).is_file():
+        (folder / "best").mkdir(exist_ok=True)  # something that was trained
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(kind) as caught:
+        open_run(str(folder), settings)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return str(caught.value)
+
+
+def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path):
+    assert open_run(str(tmp_path / "new" / "deep"), SETTINGS) == Start(finished=False, checkpoint=None)
+    assert not (tmp_path / "new").exists()
+    assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_record_that_a_killed_command_left_is_not_a_run_and_goes_with_the_next_one(tmp_path):
+    (tmp_path / f"{RUN_FILE}.1a2b3c4d.part").write_text("{")
+    (tmp_path / ".lock").touch()
+    assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
+    write_run(tmp_path, RECORD)
+    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".lock"}
+
+
+def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "not a run of this project" in refused(BadInput, tmp_path)
+    with pytest.raises(BadInput, match="is a file"):
+        open_run(str(tmp_path / "notes.txt"), SETTINGS)
+    checkpoint(tmp_path / "other", 5)
+    assert "not a run of this project" in refused(BadInput, tmp_path / "other")
+
+
+def test_a_run_without_a_checkpoint_starts_again(run):
+    assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
+
+
+def test_a_run_that_ended_before_it_saved_anything_gives_way_to_other_settings(run):
+    other = SETTINGS | {"seed": 43}
+    assert open_run(str(run), other) == Start(False, None)
+    checkpoint(run, 5)
+    assert "seed: 42 there, 43 now" in refused(CheckpointRefused, run, other)
+
+
+def test_settings_survive_being_written(run):
+    assert read_run(run) == RECORD
+    assert [path.name for path in run.iterdir()] == [RUN_FILE]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("seed", 43, "seed: 42 there, 43 now"),
+        ("learning_rate", 1e-5, "learning_rate: 3e-05 there, 1e-05 now"),
+        ("method", "infocse", "method: simcse there, infocse now"),
+        ("views", [1, 0], "views: [0, 1] there, [1, 0] now"),
+        ("dropout", 0.0, "dropout: None there, 0.0 now"),
+        ("aux_weight", 0.5, "aux_weight: None there, 0.5 now"),
+    ],
+)
+def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value, said):
+    checkpoint(run, 5)
+    message = refused(CheckpointRefused, run, SETTINGS | {name: value})
+    assert f"({said})" in message, "this one and no other"
+
+
+def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
+    first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
+    write_run(run, RECORD | {"trajectory": first})
+    checkpoint(run, 5)
+    open_run(str(run), first | {"model": "./bert/"})
+    other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
+    assert "model: bert there, ./bert/ now" in refused(CheckpointRefused, run, other)
+
+
+def test_all_other_settings_are_named(run):
+    message = refused(CheckpointRefused, run, SETTINGS | {"seed": 1, "method": "x"})
+    assert "method: simcse there, x now; seed: 42 there, 1 now" in message
+
+
+def test_a_setting_that_is_gone_is_named(run):
+    fewer = {name: value for name, value in SETTINGS.items() if name != "seed"}
+    assert "seed: 42 there, None now" in refused(CheckpointRefused, run, fewer)
+
+
+def test_a_finished_run_is_finished_but_only_for_its_settings(run):
+    write_run(run, RECORD | {"status": "finished"})
+    checkpoint(run, 5)
+    assert open_run(str(run), SETTINGS) == Start(True, None)
+    refused(CheckpointRefused, run, SETTINGS | {"seed": 1})
+
+
+def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
+    for step in (5, 100, 20):
+        checkpoint(run, step)
+    assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-100"))
+
+
+@pytest.mark.parametrize("missing", STATE)
+def test_an_incomplete_checkpoint_is_passed_over(run, missing):
+    checkpoint(run, 5)
+    assert "is missing" in checkpoint_problem(checkpoint(run, 10, without=missing), "one")
+    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"global_step": 1', b"\xff\xfe", b"[" * 200_000])
+def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
+    checkpoint(run, 5)
+    (checkpoint(run, 10) / "trainer_state.json").write_bytes(cut)
+    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
+
+
+def test_random_states_of_several_processes_count_too(run):
+    also = ("rng_state_0.pth", "rng_state_1.pth")
+    assert checkpoint_problem(checkpoint(run, 5, without="rng_state.pth", also=also), "one") is None
+
+
+def test_a_run_without_a_valid_checkpoint_is_refused(run):
+    for step in (5, 10):
+        checkpoint(run, step, without="optimizer.pt")
+    assert "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: " in refused(
+        CheckpointRefused, run
+    )
+
+
+def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
+    for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
+        checkpoint(run, name)
+    (run / "checkpoint-99").write_text("a file")
+    assert last_valid(run, "one") is None
+    checkpoint(run, 5)
+    assert last_valid(run, "one") == str(run / "checkpoint-5")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"status": "finished", "trajectory": null}',
+        b'{"trajectory": {}, "state": 1}',
+        b'{"trajectory": [], "status": "running", "run_id": "one"}',
+        b"[" * 200_000,
+    ],
+)
+def test_a_damaged_record_is_refused(run, content):
+    (run / RUN_FILE).write_bytes(content)
+    assert RUN_FILE in refused(CheckpointRefused, run)
+
+
+def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(self, target):
+        raise Killed
+
+    monkeypatch.setattr("pathlib.Path.replace", killed)
+    with pytest.raises(Killed):
+        write_run(run, RECORD | {"status": "finished"})
+    assert read_run(run)["status"] == "running"
+    monkeypatch.undo()
+    write_run(run, RECORD | {"status": "finished"})
+    assert json.loads((run / RUN_FILE).read_text())["status"] == "finished"
+    assert [path.name for path in run.iterdir()] == [RUN_FILE]
+
+
+def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_refused(tmp_path):
+    record = {"trajectory": SETTINGS, "status": "finished"}
+    write_run(tmp_path, record)
+    assert open_run(str(tmp_path), SETTINGS) == Start(True, None)
+    write_run(tmp_path, record | {"status": "running"})
+    (tmp_path / "best").mkdir()
+    with pytest.raises(CheckpointRefused, match="older version"):
+        open_run(str(tmp_path), SETTINGS)
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_run_of_a_newer_version_is_refused(run, status):
+    write_run(run, RECORD | {"format": FORMAT, "status": status})
+    checkpoint(run, 5)
+    open_run(str(run), SETTINGS)
+    write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
+    said = f"has format {FORMAT + 1}, and this version reads {FORMAT}; update"
+    assert said in refused(CheckpointRefused, run)
+    with pytest.raises(BadInput, match=said):
+        read_run_folder("run", run, "scores.json")
+    assert report.runs.FORMAT == FORMAT
+
+
+def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
+    monkeypatch.setattr("training.checkpoint.FORMAT", 2)
+    newer = checkpoint(run, 5)
+    monkeypatch.undo()
+    assert checkpoint_problem(newer, "one") == (
+        "manifest.json has format 2, and this version reads 1; update to the version that wrote it"
+    )
+    assert "manifest.json has format 2" in refused(CheckpointRefused, run)
+
+
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
+
+
+def holder(folder):
+    """Another process that owns the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
+    folder = tmp_path / "run"
+    other = holder(folder)
+    with pytest.raises(CheckpointRefused, match=rf"pid {other.pid} on .*, started 20"), locked(folder):
+        pass
+    other.kill()
+    other.wait()
+    assert json.loads((folder / ".lock").read_text())["pid"] == other.pid
+    with locked(folder):
+        assert json.loads((folder / ".lock").read_text())["pid"] == os.getpid()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_was_there_or_is_used_stays(tmp_path):
+    with locked(tmp_path / "new"):
+        pass
+    with locked(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path / "run"):
+        (tmp_path / "run" / "run.json").write_text("{}")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
