@@ -1,4 +1,4 @@
-"""The Trainer's side of stopping and resuming: exact intervals, one step at which all processes stop, refused states.
+"""The Trainer's side of stopping and resuming: all processes stop after one step, and damaged states are refused.
 
 A manifest proves that files are as they were written, not who wrote them. Pickles are read with `weights_only`, so no
 code in them is run. Whatever the libraries raise then is the checkpoint's fault.
@@ -25,7 +25,7 @@ def _loading(checkpoint: str | None) -> Iterator[None]:
         yield
     except (ProjectError, OSError):
         raise
-    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise a dozen classes
+    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise many kinds
         if is_memory_error(error):
             raise
         # Only the first sentence: torch goes on to explain how to run the code of a pickle.
@@ -65,12 +65,12 @@ class ResumingTrainer(Trainer):
             super()._load_rng_state(checkpoint)
 
     def restore(self, checkpoint: str) -> None:
-        """Weights and state of a checkpoint after which nothing is left to train."""
+        """Load weights and state of a checkpoint after which nothing is left to train."""
         self._load_from_checkpoint(checkpoint)
         self.state = _state_in(checkpoint)
 
     def _issue_warnings_after_load(self, load_result) -> None:
-        """A resumed model must be whole; tensors that share their memory are stored once."""
+        """Refuse missing and unexpected tensors; those that share memory are stored once, so one of them is enough."""
         state, absent = self.model.state_dict(), set(load_result.missing_keys)
         loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
         missing = {name for name in absent if state[name].data_ptr() not in loaded}

@@ -26,13 +26,13 @@ from training.run_arguments import check_machine
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 _PROBED = 128  # examples
-_SPARED = 100  # one example in so many may be held out
-_FEWEST = 10  # examples; fewer held-out ones would say little
+_SPARED = 100  # at most one example in this many is held out
+_FEWEST = 10  # examples; fewer would say little
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
 class EmbeddingTrainer(ResumingTrainer):
-    """Stock Trainer, with evaluation on a callable, the best model kept apart, and raw terms logged by name.
+    """Stock Trainer with its own evaluation, a best model apart from the checkpoints, and loss terms in the log.
 
     Args:
         model: returns `loss` and `terms`, and has `probe(**batch)` and `after_step()`.
@@ -45,7 +45,7 @@ class EmbeddingTrainer(ResumingTrainer):
         keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
 
     Attributes:
-        run_id: owner of what is saved.
+        run_id: the run that owns the saved folders.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class EmbeddingTrainer(ResumingTrainer):
         self._tokens += inputs["attention_mask"].sum()
 
     def _count_tokens(self) -> int:
-        """Tokens that the encoder of all processes has read so far; on the device until somebody asks."""
+        """Tokens that the encoders of all processes have read so far; until now the count was on the device."""
         self.state.num_input_tokens_seen += int(self.accelerator.reduce(self._tokens, reduction="sum"))
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
@@ -161,7 +161,7 @@ class EmbeddingTrainer(ResumingTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
-        """Score the dev task and probe the model; the same numbers on every process, no random draw."""
+        """Score the dev task and probe the model: the same numbers on every process, and no random draws."""
         self._require_finite()
         found: list[dict[str, float]] = [{}]
         if self.is_world_process_zero():
@@ -206,7 +206,7 @@ class EmbeddingTrainer(ResumingTrainer):
                 commit_checkpoint(root, step, self.run_id, self.args.save_total_limit)
         except BaseException:
             if self.is_world_process_zero():
-                remove(root / STAGING)  # on a full disk half a checkpoint would keep its room
+                remove(root / STAGING)  # half a checkpoint would fill a full disk
             raise
         finally:
             self._staging = None
