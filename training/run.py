@@ -53,8 +53,8 @@ class Run:
 
     Args:
         script: the script's name, for the record.
-        groups: the parsed dataclasses; the TrainingArguments among them name the folder.
         argv: the command line, for the record.
+        groups: the parsed dataclasses; the TrainingArguments among them name the folder.
         identity: what decides the numbers beside the settings: hashes of the texts and of the start checkpoint.
         files: the training text, whose names the record shows.
 
