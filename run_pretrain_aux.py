@@ -31,11 +31,10 @@ from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from training.lifecycle import Run, set_dropout
-from training.plan import dry_run, plan
+from training.faults import stoppable
 from training.provenance import contents, weights_hash
+from training.run import Run, dry_run, plan, set_dropout
 from training.run_arguments import RunArguments
-from training.stopping import stoppable
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)

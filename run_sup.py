@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 
 from common.errors import run_command
+from training.faults import stoppable
 from training.sentence_run import train
-from training.stopping import stoppable
 
 
 @stoppable

@@ -17,8 +17,7 @@ import torch
 from baselines.encoders import add_arguments, fitted, save_encoder, write_record
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
-from baselines.word_file import read_word_vectors
-from baselines.words import STOP_WORDS, save_words
+from baselines.words import STOP_WORDS, read_word_vectors, save_words
 from common.flags import Parser
 from common.streams import show
 from data.text import content_hash

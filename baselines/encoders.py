@@ -1,9 +1,8 @@
-"""What whitening and flow share: an encoder's vectors of some text, and the encoder saved with one more part."""
+"""Shared by whitening and flow: encode the text, and save the encoder with one more part."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from common.errors import BadInput
+from common.files import write_json
 from data.text import Reader, content_hash
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def fitted(args: argparse.Namespace) -> Fitted:
-    """Load the encoder and encode every sentence of the text once, without gradient.
+    """Load the encoder and encode every sentence of the text once.
 
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a flow.
@@ -68,7 +68,7 @@ def fitted(args: argparse.Namespace) -> Fitted:
 
 
 def save_encoder(folder: str, source: Fitted, part: nn.Module, record: dict[str, Any]) -> None:
-    """Write the encoder with `part`, (N, D) -> (N, K), behind its pooling and head, and what it was made of."""
+    """Save the encoder with `part`, (N, D) -> (N, K), behind its pooling and head, and its record."""
     kept = source.encoder.head if source.encoder.head is not None else []
     source.encoder.head = Head(*kept, part)
     source.encoder.cpu().save(folder, source.tokenizer)
@@ -79,5 +79,5 @@ def save_encoder(folder: str, source: Fitted, part: nn.Module, record: dict[str,
 
 
 def write_record(folder: str, record: dict[str, Any]) -> None:
-    """`baseline.json`: what the folder was made of."""
-    (Path(folder) / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    """Write `baseline.json`: what the folder was made of."""
+    write_json(Path(folder) / RECORD, record, remedy=None)

@@ -51,11 +51,11 @@ class Trained(NamedTuple):
 
 
 def fit(vectors: Tensor, settings: Settings, progress: bool = False) -> Trained:
-    """Train a flow on (N, D) vectors, on their device; the global random state stays as it was.
+    """Train a flow on (N, D) vectors, on their device; the global random state does not change.
 
     Raises:
-        BadInput: a setting that trains nothing, or vectors of which an entry never varies.
-        NonFinite: the likelihood stopped being a number.
+        BadInput: a setting that trains nothing, or an entry of the vectors that never varies.
+        NonFinite: the likelihood is not finite.
     """
     if settings.epochs < 1 or settings.batch_size < 1 or not settings.learning_rate > 0:
         raise BadInput("--epochs and --batch_size must be 1 or more and --learning_rate above 0")
@@ -83,7 +83,7 @@ def _train(flow: Flow, vectors: Tensor, settings: Settings, progress: bool) -> N
 
 @torch.no_grad()
 def mean_nll(flow: Flow, vectors: Tensor) -> float:
-    """Mean negative log likelihood of (N, D) vectors in nats; NonFinite when it is no number."""
+    """Mean negative log likelihood of (N, D) vectors in nats; NonFinite when it is not a finite number."""
     total = sum(float(flow.log_likelihood(block).double().sum()) for block in vectors.split(SAMPLE))
     mean = -total / len(vectors)
     if not torch.isfinite(torch.tensor(mean)):

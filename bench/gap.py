@@ -19,11 +19,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from common.errors import ProjectError
-from eval.kept import writing
+from common.files import writing
 from eval.report import markdown
 from report import curves
 from tables.cells import CONFIGS, ROOT, finished
-from training.stopping import run_to_its_end
+from training.faults import run_to_its_end
 
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
 TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}

@@ -63,14 +63,15 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def writing(path: Path, remedy: str = "choose another folder") -> Iterator[Path]:
+def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
     """A path to write to; at the end it is flushed and renamed to `path`.
 
     Each writer has its own temporary name (`NAME.*.part`), so concurrent writers each make a whole file and the last
     one stays. A writer that succeeds removes what killed ones left.
 
     Raises:
-        BadInput, StorageError: the place, or the disk, does not take the file; the message ends with `remedy`.
+        BadInput, StorageError: the place, or the disk, does not take the file; the message ends with `remedy`. Without
+            a remedy, errors pass as OSError.
     """
     part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
     try:
@@ -80,6 +81,8 @@ def writing(path: Path, remedy: str = "choose another folder") -> Iterator[Path]
         _replace(part, path)
         sync(path.parent)
     except OSError as error:
+        if remedy is None:
+            raise
         raise unwritable(error, f"{path}: cannot be written ({error.strerror}); {remedy}") from error
     finally:
         part.unlink(missing_ok=True)
@@ -136,9 +139,9 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def write_json(path: Path, content: Any, sort_keys: bool = False) -> None:
+def write_json(path: Path, content: Any, sort_keys: bool = False, remedy: str | None = "choose another folder") -> None:
     """One JSON document, whole or absent; errors as in `writing`."""
-    with writing(path) as part:
+    with writing(path, remedy) as part:
         part.write_text(json.dumps(content, indent=2, sort_keys=sort_keys) + "\n", encoding="utf-8")
 
 

@@ -10,10 +10,9 @@ from common.errors import BadInput, run_command
 from common.flags import Parser
 from export.card import card
 from export.facts import read_facts
-from export.folder import new_folder
+from export.folder import check_repo, new_folder, push
 from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
-from export.push import check_repo, push
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS
@@ -70,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _check_plain(path: str, pooling: str) -> None:
-    """What is recorded of a model holds for its own pooling and head, and would be printed beside another."""
+    """Refuse another pooling than the model's own: the recorded facts and scores hold for that one."""
     own = read_modules(path, load_config(path))
     if own is not None and (own.pooling != pooling or own.head):
         raise BadInput(f"--pooling {pooling}: '{path}' says itself how it is pooled ({own.pooling}); leave it out")

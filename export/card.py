@@ -1,34 +1,77 @@
-"""The model card: what a reader needs to use a model, to weigh its scores and to make it again.
+"""The model card: what a reader needs to use a model, to weigh its scores and to train it again.
 
-Whatever comes from files, flags or names goes through `export.text`; no training text is shown.
+Everything that comes from files, flags or names goes through `export.text`; no training text is shown.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+from transformers import TrainingArguments
+
+from eval.compare.scores import AVERAGE
 from eval.report import headline, markdown
-from export.citations import Citation, citations
 from export.facts import Facts
-from export.metadata import metadata
 from export.model import Model
-from export.published import comparison
-from export.text import escape, fenced
-from export.training import training
+from export.published import Citation, citations, comparison
+from export.text import command_line, escape, fenced, plain, short
+
+_TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all others are retrieval
+# Of TrainingArguments, what a reader compares; all options of the method, the model and the text are shown.
+_SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
+    lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
+    eval_steps""".split()
+_ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 
 
 def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
     citation = citations().get(facts.method)
     sections = [
-        f"---\n{metadata(model, facts).to_yaml()}\n---",
+        f"---\n{_metadata(model, facts).to_yaml()}\n---",
         f"# {escape(model.name)}",
         _summary(model, facts, citation),
         model.usage(),
         _scores(facts, citation, model),
-        training(facts),
+        _training(facts),
         _limits(model, facts),
         _citation(citation),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _metadata(model: Model, facts: Facts) -> ModelCardData:
+    """The YAML head, which the hub reads; without a licence, because none is known.
+
+    Scores stand there as `model-index`: the newer `.eval_results/` files are for the hub's registered benchmarks, and
+    SentEval files are not among them.
+    """
+    method = plain(facts.method) if facts.method else None
+    library = None if model.only_here else "sentence-transformers" if model.has_modules else "transformers"
+    libraries = ["transformers"] if library else []
+    return ModelCardData(
+        model_name=plain(model.name),
+        base_model=facts.base_model,
+        library_name=library,
+        pipeline_tag="sentence-similarity",
+        tags=["feature-extraction", "sentence-similarity", *libraries, *([method] if method else [])],
+        eval_results=[_result(row) for row in headline(facts.rows) if row["task"] != AVERAGE] or None,
+    )
+
+
+def _result(row: dict) -> EvalResult:
+    task, metric = plain(row["task"]), plain(row["metric"])
+    return EvalResult(
+        task_type=_TASK_TYPES.get(metric, "information-retrieval"),
+        dataset_type=task.lower().replace(" ", "-"),
+        dataset_name=task,
+        dataset_split=plain(row["split"]),
+        metric_type=f"cosine_{metric}" if metric == "spearman" else metric,
+        metric_name=f"{metric} x 100, {plain(row.get('aggregation', 'aggregation not stated'))}",
+        metric_value=round(row["value"], 4),
+    )
 
 
 def _summary(model: Model, facts: Facts, citation: Citation | None) -> str:
@@ -98,6 +141,76 @@ def _seen(facts: Facts) -> str:
     if not seen:
         return title + f"No sentence of these tests stands in the training text: {', '.join(map(escape, counted))}."
     return title + f"Sentences of these tests stand in the training text: {', '.join(seen)}."
+
+
+def _training(facts: Facts) -> str:
+    """How to train it again: base model, text, selection, hyper-parameters, command and environment."""
+    if not facts.record:
+        return "## Training\n\nThe folder this was exported from has no record of a run, so nothing is known of it."
+    parts = ["## Training", _origin(facts), _parameters(facts), _command(facts), _environment(facts)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _origin(facts: Facts) -> str:
+    base = escape(facts.base_model) if facts.base_model else "a local checkpoint"
+    base += f", sha256 of its weights {facts.base_hash}" if facts.base_hash else ""
+    text, lines = facts.text, [f"- base model: {base}; licence not stated"]
+    if text:
+        names, rows = ", ".join(escape(short(name)) for name in text.get("files", [])), text.get("rows")
+        rows = f"{rows:,}" if isinstance(rows, int) else "an unknown number of"
+        unit = "sentences" if facts.method else "lines"  # stage 1 reads running text
+        kind = unit if text.get("columns") == 1 else f"rows of {escape(text.get('columns'))} sentences"
+        lines.append(
+            f"- training text: {names}, {escape(rows)} {kind}; sha256 (of the digests of its files) "
+            f"{escape(text.get('sha256'))}; {facts.text_terms}"
+        )
+    return "\n".join([*lines, f"- selection: {_selection(facts)}"])
+
+
+def _selection(facts: Facts) -> str:
+    best, steps = facts.record.get("best"), escape(facts.record.get("steps", "?"))
+    if not best:
+        return f"none; the model after the last of {steps} steps"
+    metric = escape(facts.settings.get("metric_for_best_model") or "the dev score")
+    value = best.get("value")
+    value = f"{value:.2f}" if isinstance(value, float) else escape(value)
+    return f"step {escape(best.get('step'))} of {steps}, the best by {metric} (x 100) on dev pairs: {value}"
+
+
+def _parameters(facts: Facts) -> str:
+    general = {f.name for f in fields(TrainingArguments)} | _ELSEWHERE
+    shown = {name: value for name, value in facts.trajectory.items() if name not in general}
+    shown |= {name: facts.trajectory.get(name) for name in _SHOWN}
+    steps = shown.pop("max_steps")
+    if isinstance(steps, int) and steps > 0:  # they win over the epochs
+        del shown["num_train_epochs"]
+        shown["max_steps"] = steps
+    body = [[escape(name), escape(_value(value))] for name, value in shown.items() if value is not None]
+    return "### Hyper-parameters\n\n" + markdown([["name", "value"], *body])
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(short, value)) if isinstance(value, list) else short(value)
+
+
+def _command(facts: Facts) -> str:
+    words = facts.record.get("command")
+    if not words:
+        return ""
+    line = command_line(map(str, words), keep=facts.base_model)
+    return f"### Command\n\n{fenced(line, 'sh')}\n\nPaths are shortened to their last part."
+
+
+def _environment(facts: Facts) -> str:
+    versions = [f"{escape(name)} {escape(version)}" for name, version in facts.record.get("versions", {}).items()]
+    commit, changed = escape(facts.record.get("commit") or "not recorded"), facts.record.get("changed_files")
+    device = escape(facts.record.get("hardware", {}).get("device", "not recorded"))
+    lines = [
+        f"- versions: {', '.join(versions) or 'not recorded'}",
+        f"- commit: {commit}" + (f", and {escape(changed)} changed files" if changed else ""),
+        f"- device: {device}; processes: {escape(facts.trajectory.get('world_size', 'not recorded'))}",
+    ]
+    return "### Environment\n\n" + "\n".join(lines)
 
 
 def _limits(model: Model, facts: Facts) -> str:

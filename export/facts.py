@@ -1,4 +1,4 @@
-"""What a run folder says of the model in it: run.json and scores.json."""
+"""What a run folder records about its model: run.json and scores.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known; all empty for a folder that is no run.
+    """What is known; all empty for a folder that is not a run.
 
     Attributes:
         record: the content of run.json.
@@ -43,7 +43,7 @@ class Facts:
 
     @property
     def method(self) -> str | None:
-        """The file of models/objectives that trained it."""
+        """Its training method: a file of models/objectives."""
         method = self.settings.get("method")
         return method if isinstance(method, str) else None
 

@@ -1,19 +1,34 @@
-"""The exported folder appears whole or not at all."""
+"""The exported folder: it appears whole or not at all, and goes to the Hugging Face hub by the hub's own client.
+
+`HF_ENDPOINT` (a mirror or a private hub), `HF_TOKEN` or the login of `hf auth login`, and HF_HUB_OFFLINE work as usual.
+"""
 
 from __future__ import annotations
 
-import shutil
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub.utils import validate_repo_id
+
 from common.errors import BadInput, unwritable
-from training.storage import storage_errors
+from common.files import writing_folder
+from training.faults import storage_errors
+
+# Files that an earlier export may have left and this one lacks: they would change how the model is read.
+REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
+            "*_Dense/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
+_FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, cut
+_REASON_CHARS = 300
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill beside `target`, which takes its place at the end; removed when anything goes wrong.
+    """A folder to fill, which takes the place of `target` at the end; removed when anything goes wrong.
 
     Raises:
         BadInput: `target` is there and not empty, or cannot be written.
@@ -22,15 +37,63 @@ def new_folder(target: Path) -> Iterator[Path]:
     target = target.resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise BadInput(f"--output {target}: is there already; give a new or an empty folder")
-    partial = target.with_name(f".{target.name}.partial")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
-        partial.mkdir()
-        with storage_errors(target.parent):
-            yield partial
-            partial.rename(target)
+        with writing_folder(target) as folder, storage_errors(target.parent):
+            yield folder
     except OSError as error:
         raise unwritable(error, f"--output {target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_repo(repo: str) -> None:
+    """BadInput for what cannot be a repository's name."""
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise BadInput(f"--push_to_hub {repo}: {' '.join(str(error).split())}") from error
+    if "/" not in repo:
+        raise BadInput(f"--push_to_hub {repo}: give the owner too, OWNER/{repo}")
+
+
+def push(folder: Path, repo: str, private: bool) -> str:
+    """Create the repository if it is new, upload every file, and remove leftovers of an earlier export.
+
+    With the library's xet storage a large folder may arrive in several commits.
+
+    Args:
+        folder: an exported folder.
+        repo: OWNER/NAME.
+        private: make a new repository private; one that exists keeps its visibility.
+
+    Returns:
+        The address of the last commit.
+
+    Raises:
+        BadInput: the hub refuses or cannot be reached; the folder stays whole.
+    """
+    # Read at the call: the library keeps the value it saw when it was imported.
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
+    try:
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repo, folder_path=folder, commit_message="Export", delete_patterns=list(REPLACED)
+        )
+    except _FAILURES as error:
+        raise BadInput(_explain(error, repo, folder)) from error
+    return str(commit.commit_url)
+
+
+def _explain(error: Exception, repo: str, folder: Path) -> str:
+    cause = error.__cause__ or error  # which says more than "Error while uploading"
+    status = getattr(getattr(cause, "response", None), "status_code", None)
+    if isinstance(cause, OfflineModeIsEnabled):
+        advice = "unset HF_HUB_OFFLINE"
+    elif status in (401, 403):
+        advice = "set HF_TOKEN to a token that may write there"
+    else:
+        advice = "check the connection and HF_ENDPOINT"
+    reason = " ".join(str(cause).split())[:_REASON_CHARS] or type(cause).__name__
+    return (
+        f"cannot push to {repo}: {reason}; {advice}; the export is whole in {folder}, and "
+        f"`hf upload {repo} {folder}` sends it again"
+    )

@@ -1,4 +1,4 @@
-"""What a card says of the exported model itself, and how it is used: three snippets that a test runs."""
+"""The card's section on using the exported model: three snippets, which a test runs."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Model:
 
     @property
     def layers(self) -> list[Dense]:
-        """The kept head's."""
+        """The linear layers of the kept head."""
         return self.encoder.head.dense_layers() if self.encoder.head is not None else []
 
     @property
     def dimension(self) -> int:
-        """Of a sentence vector."""
+        """Entries of a sentence vector."""
         return self.layers[-1][0].out_features if self.layers else self.encoder.config.hidden_size
 
     @property
@@ -57,7 +57,7 @@ class Model:
 
     @property
     def only_here(self) -> str | None:
-        """The part that no other library computes, in words; None for most models."""
+        """The part that only this repository computes, in words; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
             return "the splitting of a text into words of its table"
         return "the flow behind its pooling (`flow.safetensors`)" if self.has_flow else None

@@ -1,4 +1,4 @@
-"""The encoder as an ONNX file, checked against itself; needs packages of requirements-extra.txt."""
+"""Write the encoder as an ONNX file and check it; needs packages of requirements-extra.txt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_onnx(folder: Path) -> None:
         BadInput: onnxruntime gives vectors that differ by more than 1e-4 of the largest value.
     """
     saved, _ = load_encoder(str(folder))
-    # Without packing: its attention is no operator of ONNX.
+    # Without packing: ONNX has no operator for its attention.
     encoder = SentenceEncoder(load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length)
     module, target = _Embed(encoder).eval(), folder / PLACE
     target.parent.mkdir()
@@ -71,7 +71,7 @@ def _converted(module: nn.Module, vocabulary: int):
 
 @contextmanager
 def _quiet():
-    """The converter's remarks about every node are for its authors; the result is checked."""
+    """Silence the converter's remarks about every node; its result is checked."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
     levels = [one.level for one in loggers]
     with warnings.catch_warnings():

@@ -1,21 +1,41 @@
-"""The exported model beside the published figures of its method, where there are any for a backbone of its size."""
+"""What is published of a method: its papers (`citations.yaml`) and its figures, beside those of the exported model."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
 
 from eval.compare.published import load
 from eval.compare.scores import Side, from_files
 from eval.compare.verdicts import Found, Line, compare
 from eval.report import markdown
-from export.citations import Citation
 from export.facts import Facts
 from export.text import escape
 
+FILE = Path(__file__).with_name("citations.yaml")
 _BACKBONES = {  # model type, layers, width, vocabulary: the four that papers of this family report
     ("bert", 12, 768, 30522): "bert-base-uncased",
     ("bert", 24, 1024, 30522): "bert-large-uncased",
     ("roberta", 12, 768, 50265): "roberta-base",
     ("roberta", 24, 1024, 50265): "roberta-large",
 }
+
+
+class Citation(NamedTuple):
+    """A method for readers: its name, a sentence about it, its published records (ids) and its papers (BibTeX)."""
+
+    name: str
+    about: str
+    published: list[str]
+    bibtex: list[str]
+
+
+def citations() -> dict[str, Citation]:
+    """The citation of every method."""
+    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return {method: Citation(**entry) for method, entry in content.items()}
 
 
 def backbone_of(config) -> str | None:

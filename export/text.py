@@ -1,4 +1,4 @@
-"""Words that come from files, flags and folder names, made harmless for a page that strangers read."""
+"""Make text from files, flags and folder names safe for a public page."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from eval.report import rows_of, score_all, write_scores
 from eval.task import Task
 from models.encoder import load_encoder
 from tables.same import check_run, model_files
-from training.checkpoint import discard
+from training.faults import run_to_its_end
 from training.record import RUN_FILE, read_run, write_run
 from training.registry import load_method, script_of
-from training.stopping import run_to_its_end
+from training.run_folder import discard
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from eval.kept import writing
+from common.files import writing
 from report.pictures import looks
 from tables.specification import Table
 

@@ -11,9 +11,9 @@ from common.command_line import parse, peek
 from common.errors import BadInput, CheckpointRefused
 from common.files import find_files
 from data.text import content_hash
-from training.lifecycle import Run
 from training.provenance import contents
 from training.registry import argument_groups, load_method, script_of
+from training.run import Run
 from training.run_arguments import RunArguments
 
 

@@ -14,8 +14,8 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
 from training.registry import load_method, method_names
+from training.run import set_dropout
 
 SMALL = {
     "temperature": 0.1,

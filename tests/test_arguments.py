@@ -13,9 +13,9 @@ from common.command_line import parse, peek, read_config
 from common.errors import BadInput
 from common.files import _Strings, files_of, find_files
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
+from training.record import is_longer
 from training.registry import load_method, method_names
 from training.run_arguments import RunArguments
-from training.trajectory import is_longer
 
 METHODS = [load_method(name).arguments for name in method_names()]
 TYPES = (ModelArguments, SentenceArguments, RunArguments)

@@ -1,4 +1,4 @@
-"""transformers' own AdamW, which its releases up to 4 had and the official scripts of this family ran."""
+"""The AdamW of transformers up to release 4, which the official scripts of this family use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TransformersAdamW(Optimizer):
 
 
 def chosen_optimizer(args: RunArguments) -> tuple[type[Optimizer], dict] | None:
-    """What `--adamw` stands for, with its arguments; None for what `--optim` names."""
+    """Class and arguments of the optimizer that `--adamw` names; None where `--optim` decides."""
     if args.adamw == "torch":
         return None
     values = {"lr": args.learning_rate, "betas": (args.adam_beta1, args.adam_beta2), "eps": args.adam_epsilon}

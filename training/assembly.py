@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,12 +28,10 @@ from models.packed import use_packing
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 from models.training import EncoderForTraining
-from training.cached_trainer import CachedTrainer
-from training.checkpoint import BEST, best_of
-from training.lifecycle import DROPOUT, Run, set_dropout
-from training.manifest import MANIFEST
+from training.best import copy_best, read_best
+from training.run import DROPOUT, Run, set_dropout
 from training.run_arguments import RunArguments
-from training.trainer import EmbeddingTrainer
+from training.trainer import CachedTrainer, EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +96,8 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
         logger.info("no dev task: the last model is the result")
         run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
     else:
-        facts["best"] = best_of(folder, trainer.run_id)
-        skip = shutil.ignore_patterns(MANIFEST)
-        run.export(lambda place: shutil.copytree(folder / BEST, place, ignore=skip, dirs_exist_ok=True))
+        facts["best"] = read_best(folder, trainer.run_id)
+        run.export(lambda place: copy_best(folder, place))
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     results = score_all(encode, tests, data_dir)

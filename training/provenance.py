@@ -1,9 +1,7 @@
-"""What produced a number: versions, commit, machine, and the content of what settings only name."""
+"""What produced a number: versions, commit, machine, and hashes of the files that settings name."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import platform
 import subprocess
@@ -23,7 +21,7 @@ _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "n
 
 
 def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
-    """Versions, commit and machine, as far as they bear on numbers; `on_gpu` where not decided by there being one."""
+    """Versions, commit and machine; `on_gpu` None means that a GPU is used where there is one."""
     on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
@@ -47,11 +45,9 @@ def _git(*command: str) -> str | None:
 
 
 def weights_hash(path: str) -> str:
-    """sha256 of the weights of a local folder; of a hub id, the id itself."""
+    """sha256 of the weights of a local folder; a hub id stands for itself."""
     file = Path(path) / "model.safetensors"
-    if not file.is_file():
-        return path
-    return sha256(file)
+    return sha256(file) if file.is_file() else path
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -69,13 +65,8 @@ def _hashes(path: Path) -> dict[str, str]:
     return {file.name: sha256(file) for file in sorted(files)}
 
 
-def digest(content: Any) -> str:
-    """sha256 of JSON values."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
 def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """With what a run has been trained before this start of it, where that differs; other versions are said."""
+    """Environments of earlier starts of a run, where they differ; other package versions log a warning."""
     names = ("commit", "versions", "hardware", "command")
     before = {name: old.get(name) for name in names}
     listed = [start for start in old.get("earlier_starts", []) if start != before]

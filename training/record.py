@@ -1,40 +1,52 @@
-"""run.json: what a run was asked to do and with what, written before its first step and at its end."""
+"""run.json: what a run was asked to do and with what; and which of its settings decide the weights."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, newer_format
-from common.files import sha256, sync
+from common.files import read_json, sha256, write_json
 from models.loading import read_tensors
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
-PARTIAL = "run.partial"
 FORMAT = 1
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
+_MESSAGE_CHARS = 80  # of a value in a message: a dictionary of hashes is long
+
+# Fields that change neither the weights nor what is selected: they may differ when a run is resumed. The content of
+# the files that they name is compared. All others may not differ, `max_steps` and `num_train_epochs` included, because
+# the schedule depends on them; see `is_longer`.
+MAY_DIFFER = frozenset(
+    """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
+    log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
+    save_steps save_total_limit save_on_each_node dataloader_num_workers dataloader_prefetch_factor
+    dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
+    hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
+)
+# Of those, the ones that all processes of a run must share nonetheless: they decide when processes wait for each other.
+IN_STEP = frozenset(
+    "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
+)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The contents of run.json; CheckpointRefused when it cannot be read, or is of a newer format."""
-    try:
-        run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointRefused(f"{folder / RUN_FILE}: cannot be read ({error})") from error
-    if isinstance(run, dict) and type(found := run.get("format")) is int and found > FORMAT:
-        raise CheckpointRefused(newer_format(str(folder / RUN_FILE), found, FORMAT))
-    kinds = {"trajectory": dict, "status": str}
-    if not isinstance(run, dict) or any(not isinstance(run.get(name), kind) for name, kind in kinds.items()):
-        raise CheckpointRefused(f"{folder / RUN_FILE}: is not the record of a run ({', '.join(kinds)})")
+    path = folder / RUN_FILE
+    run = read_json(path, "the record of a run", error=CheckpointRefused)
+    if type(found := run.get("format")) is int and found > FORMAT:
+        raise CheckpointRefused(newer_format(str(path), found, FORMAT))
+    if not isinstance(run.get("trajectory"), dict) or not isinstance(run.get("status"), str):
+        raise CheckpointRefused(f"{path}: is not the record of a run (trajectory and status are needed)")
     return run
 
 
 def run_id_of(folder: Path) -> str:
-    """What the checkpoints of a run bear; CheckpointRefused for a run from before they had a manifest."""
+    """The id in the manifests of a run's checkpoints; CheckpointRefused for a run from before they had manifests."""
     run_id = read_run(folder).get("run_id")
     if not isinstance(run_id, str):
         raise CheckpointRefused(f"{folder}: an older version's run cannot be resumed; choose another folder")
@@ -42,28 +54,25 @@ def run_id_of(folder: Path) -> str:
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
-    """Write run.json whole or not at all."""
-    target = Path(folder) / RUN_FILE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(PARTIAL)
-    partial.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    sync(partial)
-    partial.replace(target)
-    sync(target.parent)
+    """Write run.json whole or not at all; errors of the disk pass as OSError."""
+    write_json(Path(folder) / RUN_FILE, content, sort_keys=True, remedy=None)
 
 
 def check_result(folder: Path, run: Mapping[str, Any]) -> None:
-    """CheckpointRefused where a finished run's result is not what it wrote; other files in the folder may change.
+    """Check that the result of a finished run is the one it wrote; other files in the folder may change.
 
-    Older versions recorded no sha256 of the result. For their runs it is only checked that the weights can be read, and
-    a warning says so.
+    Older versions recorded no sha256 of the result. For their runs only the weights are checked to be readable, and a
+    warning is logged.
+
+    Raises:
+        CheckpointRefused: a file of the result is missing or has changed.
     """
     recorded = run.get("result")
     if isinstance(recorded, dict):
         problem = next(filter(None, (_changed(folder / name, known) for name, known in recorded.items())), None)
     else:
-        said = "an older version recorded no sha256 of its result; only that the weights can be read is checked"
-        logger.warning("%s: %s", folder, said)
+        reason = "an older version recorded no sha256 of its result; only that the weights can be read is checked"
+        logger.warning("%s: %s", folder, reason)
         problem = _unreadable(folder)
     if problem:
         raise CheckpointRefused(
@@ -87,3 +96,45 @@ def _unreadable(folder: Path) -> str | None:
     except BadInput as error:
         return str(error)
     return None
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names of the settings in which two trajectories differ; local models are compared by their files, not by name."""
+    files = one.get("contents")
+    read = other.get("contents", {}).items() if isinstance(files, dict) else ()
+    same = {name for name, found in read if files.get(name) == found}
+    return [name for name in sorted((one.keys() | other.keys()) - same) if one.get(name) != other.get(name)]
+
+
+def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
+    """Compare what every process of a run was started with, in the order of their ranks.
+
+    Raises:
+        BadInput: settings, texts or the start differ; the message names them and the ranks.
+    """
+    names = sorted({name for other in everyone for name in differing(everyone[0], other)})
+    if names:
+        listed = "; ".join(f"{name}: {_by_rank(everyone, name)}" for name in names)
+        raise BadInput(f"the processes of this run differ in {listed}; start all with the same settings and files")
+
+
+def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
+    ranks: dict[str, list[str]] = {}
+    for rank, settings in enumerate(everyone):
+        ranks.setdefault(str(settings.get(name)), []).append(str(rank))
+    return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(held)}" for value, held in ranks.items())
+
+
+def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether settings ask for more steps of a run whose learning rate does not depend on their number.
+
+    The last step is always evaluated. Where it was not a multiple of `eval_steps`, the longer run would not have
+    evaluated there and might select another model, so it is a different run.
+    """
+    constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
+    steps = old.get("max_steps")  # read from a file
+    every = new.get("eval_steps", 1)
+    selects = new.get("dev", "none") != "none"
+    if selects and type(steps) is int and (every < 1 or steps % every):
+        return False
+    return constant and type(steps) is int and 0 < steps < new.get("max_steps", 0)

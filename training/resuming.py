@@ -1,4 +1,4 @@
-"""The Trainer's side of a resume: a checkpoint is loaded whole, or refused in one line.
+"""The Trainer's side of stopping and resuming: all processes stop after one step, and damaged states are refused.
 
 A manifest proves that files are as they were written, not who wrote them. Pickles are read with `weights_only`, so no
 code in them is run. Whatever the libraries raise then is the checkpoint's fault.
@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformers import Trainer, TrainerState
+from transformers import Trainer, TrainerCallback, TrainerState
 
 from common.errors import CheckpointRefused, ProjectError
-from training.storage import is_memory_error
+from data.draws import KeyedSampler
+from models.collectives import SharedFlag, world_size
+from training.best import no_checkpoint_is_best
+from training.faults import STOPPING, is_memory_error
 
 
 @contextmanager
@@ -22,10 +25,10 @@ def _loading(checkpoint: str | None) -> Iterator[None]:
         yield
     except (ProjectError, OSError):
         raise
-    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise a dozen classes
+    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise many kinds
         if is_memory_error(error):
             raise
-        # The first sentence alone: torch goes on with how to run the code of a pickle.
+        # Only the first sentence: torch goes on to explain how to run the code of a pickle.
         reason = f"{type(error).__name__}: {' '.join(str(error).split()).partition('. ')[0][:200]}"
         raise CheckpointRefused(
             f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to go on from the checkpoint "
@@ -62,12 +65,12 @@ class ResumingTrainer(Trainer):
             super()._load_rng_state(checkpoint)
 
     def restore(self, checkpoint: str) -> None:
-        """Weights and state of a checkpoint after which nothing is left to train."""
+        """Load weights and state of a checkpoint after which nothing is left to train."""
         self._load_from_checkpoint(checkpoint)
         self.state = _state_in(checkpoint)
 
     def _issue_warnings_after_load(self, load_result) -> None:
-        """A resumed model must be whole; tensors that share their memory are stored once."""
+        """Refuse missing and unexpected tensors; those that share memory are stored once, so one of them is enough."""
         state, absent = self.model.state_dict(), set(load_result.missing_keys)
         loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
         missing = {name for name in absent if state[name].data_ptr() not in loaded}
@@ -75,3 +78,56 @@ class ResumingTrainer(Trainer):
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")
         self.model.tie_weights()
+
+
+class Steps(TrainerCallback):
+    """What has to happen when an epoch begins, after an optimizer step, and at the last step."""
+
+    def __init__(self, sampler: KeyedSampler, model) -> None:
+        self.sampler, self.model = sampler, model
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        # A checkpoint brings the intervals it was written with; --save_steps and --logging_steps may have changed.
+        state.compute_steps(args, state.max_steps)
+        no_checkpoint_is_best(state)
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        # A resumed loader hides the sampler behind several wrappers that do not pass the epoch on.
+        self.sampler.set_epoch(int(state.epoch or 0))
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.model.after_step()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = control.should_log = True
+        return control
+
+
+class StopWhenAsked(TrainerCallback):
+    """After a signal: finish the step, log, save and leave the loop; all processes after the same step.
+
+    With one process, a signal during an evaluation saves its step, and one during a save ends the loop after it. With
+    several, the next end of a step sees it, or the one after that where only another process got the signal.
+    """
+
+    def __init__(self) -> None:
+        self._anyone = SharedFlag()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if self._anyone.raised(STOPPING.name is not None):
+            control.should_log = control.should_save = control.should_training_stop = True
+        return control
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        if STOPPING.name is not None and world_size() == 1:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def on_save(self, args, state, control, **kwargs):
+        if STOPPING.name is not None and world_size() == 1:
+            control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self._anyone.close()

@@ -1,7 +1,8 @@
-"""The flags of training itself: transformers' TrainingArguments with this family's defaults, and what is refused."""
+"""The flags of training: transformers' TrainingArguments with this family's defaults, and the refused ones."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,10 +47,10 @@ class RunArguments(TrainingArguments):
     logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a loss that is not finite stops the run"})
 
     def __post_init__(self) -> None:
-        """Refuse what could only fail later, or silently train something else.
+        """Refuse values that would fail later, or silently train something else.
 
         Raises:
-            BadInput: a value out of its range, or a flag that goes against how runs are kept.
+            BadInput: a value out of its range, or a flag that conflicts with how runs are kept.
         """
         _check_ranges(self)
         if self.save_strategy == "best":
@@ -81,7 +82,7 @@ def _check_ranges(args: RunArguments) -> None:
 
 
 def _check_precision(args: RunArguments) -> None:
-    """What is computed must be what plan and record say, and what evaluation computes in."""
+    """Launcher and flags must agree: plan, record and evaluation take the precision from the flags."""
     said = "fp16" if args.fp16 else "bf16" if args.bf16 else "no"
     if args.mixed_precision != said:
         raise BadInput(
@@ -93,7 +94,7 @@ def _check_precision(args: RunArguments) -> None:
 
 
 def _check_schedule(args: RunArguments) -> None:
-    """Refuse now what would end in the libraries' own words when the training has begun."""
+    """Refuse optimizers and schedules that the libraries would reject only after training has begun."""
     name, optim = SchedulerType(args.lr_scheduler_type).value, OptimizerNames(args.optim).value
     if args.adamw != "torch" and (optim not in ("adamw_torch", "adamw_torch_fused") or args.optim_args):
         raise BadInput(f"--adamw {args.adamw}: is an optimizer of its own; leave --optim and --optim_args out")
@@ -113,7 +114,7 @@ def _check_schedule(args: RunArguments) -> None:
 
 
 def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
-    """Refuse what only the processes, the `count` examples to train on and the packages that are here can tell."""
+    """Refuse what depends on the processes, on the `count` examples to train on, and on the installed packages."""
     if args.n_gpu > 1:
         raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
     if count < args.per_device_train_batch_size * args.world_size:
@@ -125,6 +126,20 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
     if absent:
         raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
+
+
+def steps_of(args: TrainingArguments, count: int) -> int:
+    """Optimizer steps of a run over `count` examples, as the Trainer counts: an epoch's last step may be smaller."""
+    batches = count // (args.per_device_train_batch_size * args.world_size)
+    updates = math.ceil(batches / args.gradient_accumulation_steps)
+    return args.max_steps if args.max_steps > 0 else math.ceil(updates * args.num_train_epochs)
+
+
+def saved_at_once(args: TrainingArguments, steps: int) -> int:
+    """The most checkpoints that a run has on its disk at a time: those it keeps, and the next one."""
+    every = args.save_steps if args.save_steps >= 1 else args.save_steps * steps
+    count = math.ceil(steps / every) if args.save_strategy == "steps" and every else 1
+    return min(count, args.save_total_limit + 1) if args.save_total_limit else count
 
 
 _TINY, _HUGE = 1e-45, 1e30

@@ -13,16 +13,15 @@ from transformers import set_seed
 from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
-from common.files import find_files
+from common.files import digest, find_files
 from data.text import reader_of
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, finish, load_tests, make_collator, make_trainer, selection
-from training.lifecycle import Run
-from training.plan import dry_run, plan
-from training.provenance import contents, digest, weights_hash
+from training.provenance import contents, weights_hash
 from training.registry import SCRIPTS, argument_groups, hint, load_method
+from training.run import Run, dry_run, plan
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 

@@ -1,8 +1,7 @@
-"""The Trainer of both stages: stock training, its own evaluation, terms in the log."""
+"""The Trainer of both stages: stock training, its own evaluation, terms in the log, and gradient caching."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import defaultdict
@@ -13,25 +12,27 @@ import torch
 from accelerate.utils import DistributedType, broadcast_object_list, set_seed
 
 from common.errors import BadInput, NonFinite
+from common.files import remove
 from data.draws import KeyedSampler, Keys
+from models.caching import GradientCache
+from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.callbacks import Steps, StopWhenAsked
-from training.checkpoint import BEST, STAGING, publish_checkpoint
-from training.finite import FirstBad, Found, not_finite
-from training.manifest import published, remove
-from training.resuming import ResumingTrainer
+from training.best import keep_if_best, no_checkpoint_is_best
+from training.checkpoint import STAGING, commit_checkpoint
+from training.faults import FirstBad, NonFiniteStep, not_finite
+from training.resuming import ResumingTrainer, Steps, StopWhenAsked
 from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 _PROBED = 128  # examples
-_SPARED = 100  # one example in so many may be held out
-_FEWEST = 10  # examples; fewer held-out ones would say little
+_SPARED = 100  # at most one example in this many is held out
+_FEWEST = 10  # examples; fewer would say little
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
 
 
 class EmbeddingTrainer(ResumingTrainer):
-    """Stock Trainer, with evaluation on a callable, the best model kept apart, and raw terms logged by name.
+    """Stock Trainer with its own evaluation, a best model apart from the checkpoints, and loss terms in the log.
 
     Args:
         model: returns `loss` and `terms`, and has `probe(**batch)` and `after_step()`.
@@ -44,7 +45,7 @@ class EmbeddingTrainer(ResumingTrainer):
         keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
 
     Attributes:
-        run_id: owner of what is saved.
+        run_id: the run that owns the saved folders.
     """
 
     def __init__(
@@ -95,20 +96,20 @@ class EmbeddingTrainer(ResumingTrainer):
         return self.accelerator.reduce(counts.to(device), reduction="sum")
 
     def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-        """Add one forward's terms to what the next logged line is the mean of, and its tokens to those of the run."""
+        """Add the terms of one forward to the next logged mean, and its tokens to those of the run."""
         for name, value in terms.items():
             self._sums[name] += value
         self._micro_steps += 1
         self._tokens += inputs["attention_mask"].sum()
 
     def _count_tokens(self) -> int:
-        """Tokens that the encoder of all processes has read so far; on the device until somebody asks."""
+        """Tokens that the encoders of all processes have read so far; until now the count was on the device."""
         self.state.num_input_tokens_seen += int(self.accelerator.reduce(self._tokens, reduction="sum"))
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Stock gradient norm, looked at with the terms before the optimizer steps, see `training.finite.FirstBad`."""
+        """Stock gradient norm, checked with the terms before the optimizer steps, see `training.faults.FirstBad`."""
         norm = super()._get_grad_norm(model, grad_norm)
         scaled = self.accelerator.scaler is not None  # fp16: an infinite gradient is how its scale is found
         self._first_bad.note(self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])])
@@ -117,11 +118,12 @@ class EmbeddingTrainer(ResumingTrainer):
         return norm
 
     def _stop_if_bad(self, norm: float | None = None) -> None:
-        """Raise NonFinite, and leave what is known about the step in the run's folder."""
+        """Raise NonFinite and write what is known about the step into the run's folder."""
         step = self._first_bad.step
         if not step:
             return
-        found = Found(step, norm, {name: float(value) for name, value in self._sums.items()}, self.examples_of(step))
+        terms = {name: float(value) for name, value in self._sums.items()}
+        found = NonFiniteStep(step, norm, terms, self.examples_of(step))
         if self.is_world_process_zero():
             found.write(Path(self.args.output_dir))
         raise NonFinite(found.message())
@@ -135,7 +137,7 @@ class EmbeddingTrainer(ResumingTrainer):
         return self.sampler.rows(epoch, first, min(accumulated, batches - first))
 
     def _require_finite(self) -> None:
-        """Before anything is written: no weight and no optimizer state is NaN or infinite."""
+        """Raise NonFinite before anything is written if a weight or an optimizer state is NaN or infinite."""
         self._stop_if_bad()
         name = not_finite(self.accelerator.unwrap_model(self.model), self.optimizer)
         if name is not None:
@@ -159,7 +161,7 @@ class EmbeddingTrainer(ResumingTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
-        """Score the dev task and probe the model; the same numbers on every process, no random draw."""
+        """Score the dev task and probe the model: the same numbers on every process, and no random draws."""
         self._require_finite()
         found: list[dict[str, float]] = [{}]
         if self.is_world_process_zero():
@@ -167,21 +169,15 @@ class EmbeddingTrainer(ResumingTrainer):
         metrics = broadcast_object_list(found)[0]
         self.log({**metrics, "tokens": self._count_tokens()})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        metric = self.args.metric_for_best_model
+        metric, root = self.args.metric_for_best_model, Path(self.args.output_dir)
         if metric is not None:
-            value, best = metrics[f"{metric_key_prefix}_{metric}"], self.state.best_metric
-            if not math.isfinite(value):
-                raise NonFinite(f"{metric} is {value} at step {self.state.global_step}: lower --learning_rate")
-            if self.is_world_process_zero() and (best is None or value > best):
-                with published(Path(self.args.output_dir) / BEST, self.run_id) as folder:
-                    self.keep_best(folder)
-                    facts = {"step": self.state.global_step, "value": value}
-                    (folder / "best.json").write_text(json.dumps(facts), encoding="utf-8")
+            value = metrics[f"{metric_key_prefix}_{metric}"]
+            keep_if_best(root, self.run_id, self.state, metric, value, self.keep_best)
         return metrics
 
     def _determine_best_metric(self, metrics, trial) -> bool:
-        """Stock, but no checkpoint is the best model, which lies apart: its path would be looked for at the end."""
-        found, self.state.best_global_step = super()._determine_best_metric(metrics, trial), None
+        found = super()._determine_best_metric(metrics, trial)
+        no_checkpoint_is_best(self.state)
         return found
 
     def _measure(self) -> dict[str, float]:
@@ -197,7 +193,7 @@ class EmbeddingTrainer(ResumingTrainer):
         return seen | ({} if self.dev is None else dict([self.dev()]))
 
     def _save_checkpoint(self, model, trial) -> None:
-        """The stock state, in place whole or not at all, without its pickle of absolute paths, which nothing reads."""
+        """Save the stock state whole or not at all, without `training_args.bin`: a pickle with absolute paths."""
         self._require_finite()
         self._count_tokens()
         root, step = Path(self.args.output_dir), self.state.global_step
@@ -207,10 +203,10 @@ class EmbeddingTrainer(ResumingTrainer):
             self.accelerator.wait_for_everyone()
             if self.is_world_process_zero():
                 (root / STAGING / f"checkpoint-{step}" / "training_args.bin").unlink()
-                publish_checkpoint(root, step, self.run_id, self.args.save_total_limit)
+                commit_checkpoint(root, step, self.run_id, self.args.save_total_limit)
         except BaseException:
             if self.is_world_process_zero():
-                remove(root / STAGING)  # on a full disk half a checkpoint would keep its room
+                remove(root / STAGING)  # half a checkpoint would fill a full disk
             raise
         finally:
             self._staging = None
@@ -218,3 +214,28 @@ class EmbeddingTrainer(ResumingTrainer):
 
     def _get_output_dir(self, trial) -> str:
         return self._staging or super()._get_output_dir(trial)
+
+
+class CachedTrainer(EmbeddingTrainer):
+    """An EmbeddingTrainer that holds the graph of `chunk_size` sentences at a time, see `models.caching`.
+
+    Raises:
+        BadInput: a chunk size below 1; fp16, whose loss scaling the cache does not handle.
+    """
+
+    def __init__(self, model, args, *others, chunk_size: int, **named) -> None:
+        if args.fp16:
+            raise BadInput("--chunk_size and --fp16 do not go together: use --bf16")
+        self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
+        super().__init__(model, args, *others, **named)
+
+    def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        """Forward and backward by chunks. The wrapped `model` is not called: the cache averages the gradients, once."""
+        model.train()
+        self.optimizer.train()
+        inputs = self._prepare_inputs(inputs)
+        batch = Batch.of(**inputs)
+        scale = 1 / self.current_gradient_accumulation_steps
+        output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
+        self.count_terms(output.terms, inputs)
+        return output.loss * scale

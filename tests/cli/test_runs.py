@@ -18,9 +18,9 @@ from common.errors import BadInput, CheckpointRefused
 from eval.encode import Encode
 from eval.sts.tasks import merged, own_pairs, spearman
 from models.encoder import load_encoder
-from training.lifecycle import Run
-from training.manifest import owner, publish
+from training.checkpoint import commit, owner
 from training.registry import OLD_NAMES, method_names
+from training.run import Run
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -133,13 +133,22 @@ def _exchange(best):
     (best / "manifest.json").unlink()
     (best / "best.json").write_text(json.dumps({"step": 1, "value": -100.0}))
     best.rename(best.with_name("copy"))
-    publish(best.with_name("copy"), best, run_id)
+    commit(best.with_name("copy"), best, run_id)
+
+
+def _take_another(best):
+    """The best model of another run, of a later step."""
+    (best / "best.json").write_text(json.dumps({"step": 99, "value": 100.0}))
+    (best / "manifest.json").unlink()
+    best.rename(best.with_name("copy"))
+    commit(best.with_name("copy"), best, "another")
 
 
 @pytest.mark.parametrize(
     ("harm", "said"),
-    [(_lose, "the best model is gone"), (_damage, "has changed since"), (_exchange, r"scored -100\.0 at step 1, but")],
-)
+    [(_lose, "the best model is gone"), (_damage, "has changed since"), (_exchange, r"scored -100\.0 at step 1, but"),
+     (_take_another, "belongs to another run")],
+)  # fmt: skip
 def test_a_lost_best_model_is_refused_before_the_first_step(unsup, tmp_path, monkeypatch, harm, said):
     run, flags = tmp_path / "run", {"eval_steps": 1, "save_steps": 5}
     run_unsup.main(unsup(**flags))
@@ -163,7 +172,7 @@ def _forge(checkpoint, name, content):
     else:
         torch.save(content, checkpoint / name)
     checkpoint.rename(checkpoint.with_name("copy"))
-    publish(checkpoint.with_name("copy"), checkpoint, run_id)
+    commit(checkpoint.with_name("copy"), checkpoint, run_id)
 
 
 STRANGE = b'{"global_step": 3, "max_steps": 6, "x": 1}'

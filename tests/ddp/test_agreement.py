@@ -6,8 +6,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from common.errors import BadInput
-from tests.ddp.launch import start_both
-from training.trajectory import check_agreement
+from tests.ddp.launch import flags, start_both
+from training.record import check_agreement
 
 LIMIT = 120  # seconds; one that waited for the other would wait for half an hour
 
@@ -19,14 +19,10 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
     text = tmp_path / "sentences.txt"
     text.write_text(text_file.read_text().replace("dog", "cat"))
 
-    def words(**own):
-        flags = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none",
-                 "test_tasks": "none", "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2,
-                 "per_device_train_batch_size": 4, "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
-        return [f"--{name}={value}" for name, value in (flags | own).items()]
-
+    common = {"method": "simcse", "model_name_or_path": tiny_bert, "train_file": text_file, "dev": "none",
+              "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2}  # fmt: skip
     own = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
-    both = start_both(words(), others=words(**own, logging_steps=1))
+    both = start_both(flags(**common), others=flags(**common | own, logging_steps=1))
     try:
         said = [process.communicate(timeout=LIMIT)[1] for process in both]
     finally:

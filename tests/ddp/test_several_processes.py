@@ -3,10 +3,7 @@
 import json
 import multiprocessing
 import os
-import subprocess
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +20,8 @@ from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives.base import Batch
 from tests import methods
-from training.lifecycle import set_dropout
+from tests.ddp.launch import finish, flags, start
+from training.run import set_dropout
 
 ROWS = 8
 # Not forked from here: a child forked while a library's thread holds a lock waits for it forever.
@@ -187,37 +185,22 @@ def test_a_gather_without_gradient_fails_the_same_comparison(tiny_bert, tmp_path
     assert worst_ratio(gradients, two[0][1]) > 100
 
 
-def launch(arguments, processes):
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file"]
-    command += [str(root / "configs/accelerate/two_cpu_processes.yaml")] if processes == 2 else []
-    command = command if processes == 2 else [sys.executable]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [*command, str(root / "run_unsup.py"), *arguments], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stderr
-
-
 @pytest.mark.parametrize(("chunk_size", "accumulation"), [(0, 1), (3, 2)])
 def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     tiny_bert, text_file, dev_file, tmp_path, chunk_size, accumulation
 ):
     """Sampling, masking, losses, optimizer, evaluation and best model: 2 x 4 sentences against 1 x 8 taken whole."""
-    common = ["--method=infocse", "--aux_init=random", "--aux_weight=1", "--skip_from=2", "--projection=batch_norm",
-              f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}", f"--dev_file={dev_file}",
-              "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", "--max_steps=4", "--eval_steps=2",
-              "--save_steps=4", "--logging_steps=1", "--optim=sgd", "--learning_rate=0.05", "--dropout=0",
-              f"--gradient_accumulation_steps={accumulation}", "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
-    chunks = ["--per_device_train_batch_size=4", f"--chunk_size={chunk_size}"]
-    said = launch([*common, f"--output_dir={tmp_path / 'two'}", *chunks], 2)
-    launch([*common, f"--output_dir={tmp_path / 'one'}", "--per_device_train_batch_size=8"], 1)
-    assert "processes: 2 on cpu" in said
+    common = {"method": "infocse", "aux_init": "random", "aux_weight": 1, "skip_from": 2, "projection": "batch_norm",
+              "model_name_or_path": tiny_bert, "train_file": text_file, "dev_file": dev_file, "max_steps": 4,
+              "cache_dir": tmp_path / "cache", "eval_steps": 2, "save_steps": 4, "logging_steps": 1, "optim": "sgd",
+              "learning_rate": 0.05, "dropout": 0, "gradient_accumulation_steps": accumulation}  # fmt: skip
+    two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
+    assert "processes: 2 on cpu" in finish(start(two, 2))
+    finish(start(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8), 1))
     one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
-    start = load_backbone(str(tiny_bert)).state_dict()
+    before = load_backbone(str(tiny_bert)).state_dict()
     moved = max(
-        (one[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in start.items() if v.is_floating_point()
+        (one[f"encoder.backbone.{n}"] - v).abs().max().item() for n, v in before.items() if v.is_floating_point()
     )
     assert moved > 1e-3
     assert max((one[name] - two[name]).abs().max().item() for name in one) < 1e-5

@@ -7,25 +7,16 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from tests.ddp.launch import ROOT, start_both
+from tests.ddp.launch import ROOT, finish, flags, start, start_both
 from tests.faults.harness import check_at_rest, last_logged, newest_step
 
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))
-
-
-def start(arguments):
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file"]
-    command += [str(ROOT / "configs/accelerate/two_cpu_processes.yaml"), str(ROOT / "run_unsup.py"), *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def worker_of(process, seconds=60):
@@ -41,10 +32,9 @@ def worker_of(process, seconds=60):
 @pytest.fixture
 def arguments(tiny_bert, text_file, dev_file, tmp_path):
     steps = 60 * STOPS
-    return ["--method=simcse", f"--model_name_or_path={tiny_bert}", f"--train_file={text_file}",
-            f"--dev_file={dev_file}", "--test_tasks=none", f"--cache_dir={tmp_path / 'cache'}", f"--max_steps={steps}",
-            f"--eval_steps={steps}", f"--save_steps={20 if STOPS == 1 else steps}", "--logging_steps=1",
-            "--per_device_train_batch_size=4", "--use_cpu=true", "--disable_tqdm=true"]  # fmt: skip
+    return flags(method="simcse", model_name_or_path=tiny_bert, train_file=text_file, dev_file=dev_file,
+                 cache_dir=tmp_path / "cache", max_steps=steps, eval_steps=steps,
+                 save_steps=20 if STOPS == 1 else steps, logging_steps=1)  # fmt: skip
 
 
 def wait_for_log(run, began, processes):
@@ -58,9 +48,7 @@ def check_end(arguments, run, whole):
     """The same command ends with the weights of a run that nothing happened to."""
     step = newest_step(run)
     for output in (run, whole):
-        done = start([*arguments, f"--output_dir={output}"])
-        said = done.communicate(timeout=300)[1]
-        assert done.returncode == 0, said
+        said = finish(start([*arguments, f"--output_dir={output}"]))
         assert (f"resuming from {run}/checkpoint-{step}" in said) == (output == run and step > 0)
     one, other = (load_file(folder / "model.safetensors") for folder in (run, whole))
     assert max((one[name] - other[name]).abs().max().item() for name in one) == 0
@@ -89,8 +77,8 @@ import os, sys
 sys.path.insert(0, os.getcwd())
 import run_unsup
 from common.errors import run_command
-from training.callbacks import StopWhenAsked
-from training.stopping import STOPPING
+from training.faults import STOPPING
+from training.resuming import StopWhenAsked
 before = StopWhenAsked.on_step_end
 def on_step_end(self, args, state, control, **others):
     if os.environ["RANK"] == "0" and state.global_step == state.max_steps:
@@ -104,8 +92,7 @@ run_command(run_unsup.main)
 def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     others = [word for word in arguments if not word.startswith("--max_steps")]
-    flags = [*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"]
-    both = start_both(flags, ("-c", AT_THE_END))
+    both = start_both([*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], ("-c", AT_THE_END))
     said = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [75, 75], said
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 import eval.__main__
-import training.lifecycle
+import training.run
 from bench import factorial, gap, methods
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from quickstart.generate import generate, write
@@ -46,7 +46,7 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
 def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
-    monkeypatch.setattr(training.lifecycle, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
+    monkeypatch.setattr(training.run, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 
 

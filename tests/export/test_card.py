@@ -12,9 +12,8 @@ from transformers import BertConfig
 from data.prepare import WIKI_TERMS
 from eval.compare.published import load
 from export.__main__ import main
-from export.citations import citations
 from export.facts import Facts, read_facts
-from export.published import backbone_of, comparison
+from export.published import backbone_of, citations, comparison
 from training.registry import method_names
 
 from .conftest import SCORES, record

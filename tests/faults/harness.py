@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from training.checkpoint import checkpoint_problem, checkpoints
+from training.checkpoint import checkpoint_problem, checkpoints, step_of
 from training.record import read_run
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +76,13 @@ class Server:
         """How many events a run that ended by itself has had."""
         return int(re.findall(r"^([0-9]+) events$", self.said(output), re.MULTILINE)[-1])
 
+    def finish(self, output, expected, **flags):
+        """The same command ends an interrupted run, with the weights of the run that nothing happened to."""
+        check_at_rest(self.folder / output)
+        code = self.run(output, **flags)
+        assert code == 0, f"the same command ended with {code}: {self.said(output)}"
+        assert weights(self.folder / output) == expected, "other weights"
+
     def close(self):
         self.process.stdin.close()
         self.process.wait()
@@ -103,7 +110,7 @@ def check_at_rest(folder):
 
 
 def check_finite(folder):
-    """No tensor of any file, staging folders included, is NaN or infinite; the number of files that were read."""
+    """No tensor of any file, staging folders included, is NaN or infinite; returns the number of files."""
     files = [path for path in folder.rglob("*") if path.suffix in (".safetensors", ".pt")]
     for path in files:
         content = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
@@ -121,7 +128,7 @@ def _tensors(content):
 
 def newest_step(folder):
     found = checkpoints(folder) if folder.exists() else []
-    return int(found[0].name.split("-")[1]) if found else 0
+    return step_of(found[0]) if found else 0
 
 
 def last_logged(folder):

@@ -90,14 +90,6 @@ class Whole:
         return cls(steps, server.events(name), seconds, weights(server.folder / name))
 
 
-def _end(server, output, whole):
-    """The same command ends the run with the weights of the run that nothing happened to."""
-    check_at_rest(server.folder / output)
-    code = server.run(output, max_steps=whole.steps)
-    assert code == 0, f"the same command ended with {code}"
-    assert weights(server.folder / output) == whole.weights, "other weights"
-
-
 def _at_event(server, output, rng, whole, fault):
     return server.run(output, {fault: rng.randint(1, whole.events)}, max_steps=whole.steps)
 
@@ -119,7 +111,7 @@ def _survive(server, output, whole, kills):
         assert steps[-1] >= steps[-2], "a checkpoint was lost"
         logged = last_logged(server.folder / output)
         assert logged - steps[-1] <= DEFAULTS["save_steps"], f"{logged} steps were taken, {steps[-1]} are kept"
-    _end(server, output, whole)
+    server.finish(output, whole.weights, max_steps=whole.steps)
     return {"kills": len(kills), "resumed_from": steps[1:]}
 
 
@@ -143,7 +135,7 @@ def _stopped(server, output, whole, number, code):
     # 0: it had ended; -number: before the command had begun to listen
     assert code in (75, 0, -number), f"{number.name}: ended with {code}"
     step = newest_step(server.folder / output)
-    _end(server, output, whole)
+    server.finish(output, whole.weights, max_steps=whole.steps)
     return {"signal": number.name, "code": code, "resumed_from": step}
 
 
@@ -164,7 +156,7 @@ def full(server, output, rng, whole):
     value = rng.randint(1, whole.events) if fault != "limit" else rng.randint(2_000, 200_000)
     code = server.run(output, {fault: value})
     assert code in (4, 0), f"{fault} {value}: ended with {code}"
-    _end(server, output, whole)
+    server.finish(output, whole.weights, max_steps=whole.steps)
     return {"fault": fault, "value": value, "code": code}
 
 
@@ -196,7 +188,7 @@ def disk(server, output, rng, whole):
             filler.unlink()
         subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10000", root], check=True)
         step = newest_step(root / "run")
-        _end(server, f"{output}/run", whole)
+        server.finish(f"{output}/run", whole.weights, max_steps=whole.steps)
     finally:
         subprocess.run(["umount", root], check=True)
     return {"limits": limits, "code": code, "resumed_from": step}

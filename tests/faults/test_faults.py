@@ -13,13 +13,6 @@ import pytest
 from tests.faults.harness import ROOT, check_at_rest, newest_step, weights
 
 
-def finish(server, reference, output, **flags):
-    """The same command ends the run, with the weights of the run that nothing happened to."""
-    check_at_rest(server.folder / output)
-    assert server.run(output, **flags) == 0, server.said(output)
-    assert weights(server.folder / output) == reference
-
-
 def wait_for(path, seconds=60):
     for _ in range(seconds * 100):
         if path.exists():
@@ -39,7 +32,7 @@ def test_a_run_killed_while_it_writes_ends_with_the_same_weights(server, referen
         step = newest_step(server.folder / output)
         assert step >= before, "a checkpoint was lost"
         before = step
-    finish(server, reference, output)
+    server.finish(output, reference)
 
 
 def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference):
@@ -48,7 +41,7 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(server, reference
     time.sleep(random.Random(5).uniform(0, 0.3))
     os.kill(pid, signal.SIGKILL)
     assert server.wait(pid) in (-signal.SIGKILL, 0)
-    finish(server, reference, "random")
+    server.finish("random", reference)
 
 
 @pytest.mark.parametrize("where", [0.3, 0.45])
@@ -63,7 +56,7 @@ def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, 
     assert "Traceback" not in said
     best = server.folder / output / "best"
     best.rename(best.with_name(".best.replaced"))  # as if killed between the two renames of a replacement
-    finish(server, reference, output)
+    server.finish(output, reference)
     assert f"resuming from {server.folder / output}/checkpoint-{step}" in server.said(output)
 
 
@@ -99,7 +92,7 @@ def test_a_disk_that_fails_leaves_the_older_checkpoint(server, reference, fault,
     assert words in said
     assert "Traceback" not in said
     assert newest_step(server.folder / fault) >= 3
-    finish(server, reference, fault)
+    server.finish(fault, reference)
 
 
 def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, reference):
@@ -108,7 +101,7 @@ def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, r
     assert server.run("limit", {"limit": size - 1000}) == 4, server.said("limit")
     assert not list((server.folder / "limit").glob("*checkpoint*"))
     assert (server.folder / "limit" / "best").is_dir()
-    finish(server, reference, "limit")
+    server.finish("limit", reference)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +131,7 @@ def test_too_little_memory_is_said_with_the_batch_and_never_changes_it(server, r
     assert "--per_device_train_batch_size 8" in said
     assert "--chunk_size" in said
     assert "Traceback" not in said
-    finish(server, reference, "oom")
+    server.finish("oom", reference)
 
 
 def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, reference):
@@ -172,5 +165,5 @@ def test_a_run_resumed_after_its_last_step_only_finishes(server, reference):
     """Killed while the result is written: the Trainer itself would train one more step."""
     assert server.run("end", {"kill": server.events("reference") - 3}) == -signal.SIGKILL
     assert newest_step(server.folder / "end") == 8
-    finish(server, reference, "end")
+    server.finish("end", reference)
     assert newest_step(server.folder / "end") == 8

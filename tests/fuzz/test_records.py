@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput, CheckpointRefused
+from eval.kept import claim
 from data.hub import Source, locked
 from eval.compare.scores import Key, Score, from_files, read_items, read_scores
-from eval.kept import claim
 from eval.report import items_path
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from training.checkpoint import best_of, last_valid, open_run
-from training.manifest import MANIFEST, owner, problem, publish
+from tests.training.folders import checkpoint
+from training.best import read_best
+from training.checkpoint import MANIFEST, commit, owner, problem
 from training.record import RUN_FILE, read_run, run_id_of, write_run
+from training.run_folder import last_valid, open_run
 
 _RUN = {
     "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",
@@ -62,27 +64,17 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
         assert all(isinstance(words, str) for words in facts(shown.record).values())
 
 
-STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
-
-
 @pytest.fixture(scope="module")
 def valid_run(tmp_path_factory):
     """A run with two checkpoints and a best model, all of them small."""
     root = tmp_path_factory.mktemp("valid") / "run"
     write_run(root, _RUN | {"status": "running"})
     for step in (3, 6):
-        partial = root / "partial"
-        partial.mkdir()
-        for name in STATE:
-            (partial / name).write_text(f"{name} {step}")
-        (partial / "trainer_state.json").write_text(
-            json.dumps({"global_step": step, "max_steps": 8, "best_metric": 1.0})
-        )
-        publish(partial, root / f"checkpoint-{step}", "one")
+        checkpoint(root, step, best_metric=1.0)
     (root / "partial").mkdir()
     (root / "partial" / "best.json").write_text('{"step": 3, "value": 1.0}')
     (root / "partial" / "config.json").write_text("{}")
-    publish(root / "partial", root / "best", "one")
+    commit(root / "partial", root / "best", "one")
     return root
 
 
@@ -112,7 +104,7 @@ def test_a_damaged_best_model_is_refused(valid_run, tmp_path, name, data):
     valid = (valid_run / "best" / name).read_bytes()
     content = data.draw(as_json(json.loads(valid)))
     (root / "best" / name).write_bytes(content)
-    assert (result(best_of, root, "one") is None) == (content != valid)
+    assert (result(read_best, root, "one") is None) == (content != valid)
     result(last_valid, root, "one")
     (root / "best" / name).write_bytes(valid)
 

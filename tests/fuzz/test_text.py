@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.word_file import read_word_vectors
+from baselines.words import read_word_vectors
 from data.text import NLI_LABELS, LabelledReader, Reader, content_hash
 from tests.fuzz.damage import MANY, damaged, result
 

@@ -10,7 +10,7 @@ from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import ct
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS, LENGTH = 8, 9
 

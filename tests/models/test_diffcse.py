@@ -13,7 +13,7 @@ from models.objectives.diffcse import chosen, sampled
 from models.packed import Packed
 from models.runner import Padded
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS, LENGTH = 5, 9
 

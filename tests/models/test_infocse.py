@@ -16,7 +16,7 @@ from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.objectives.base import Batch
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
 

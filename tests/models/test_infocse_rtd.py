@@ -8,7 +8,7 @@ from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import infocse_rtd
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 
 def build(folder):

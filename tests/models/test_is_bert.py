@@ -10,7 +10,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import is_bert
 from models.objectives.is_bert import LocalFeatures, jensen_shannon
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 LENGTHS = [9, 4, 7, 1, 6]
 

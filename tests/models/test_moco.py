@@ -14,7 +14,7 @@ from models.loading import load_backbone, load_config
 from models.momentum import MomentumEncoder
 from models.objectives import esimcse, moco
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS, QUEUE, TAU = 5, 8, 0.05
 METHODS = {"moco": moco, "esimcse": esimcse}

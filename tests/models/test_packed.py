@@ -17,7 +17,7 @@ from models.packed import Packed, make_packable, use_packing
 from models.pooling import POOLINGS
 from models.runner import Padded
 from tests.methods import CASES, build_model, make_batch
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 LENGTHS = {
     "random": [2, 7, 11, 3, 9, 5, 13, 4],

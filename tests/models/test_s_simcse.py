@@ -12,7 +12,7 @@ from models.kernels.dropout import SampledDropout, attend, count_operations, dro
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packed, packed_attention
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
 OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output

@@ -11,7 +11,7 @@ from models.heads import projection_named
 from models.loading import load_backbone, load_config
 from models.objectives import sg_opt
 from models.training import EncoderForTraining
-from training.lifecycle import set_dropout
+from training.run import set_dropout
 
 ROWS, LENGTH = 5, 9
 

@@ -10,8 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbe
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 from transformers import AutoModel, AutoTokenizer
 
-from baselines.word_file import read_word_vectors
-from baselines.words import STOP_WORDS, save_words
+from baselines.words import STOP_WORDS, read_word_vectors, save_words
 from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder

@@ -8,7 +8,7 @@ from eval.task import row as score_row
 from tables import __main__ as command
 from tables import cells, plans
 from tables.__main__ import main
-from training.manifest import publish
+from training.checkpoint import commit
 
 
 class Runner:
@@ -30,7 +30,7 @@ class Runner:
         folder = cells.Path(flags["output_dir"])
         cells.untrained(folder, {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
         (folder / "made").mkdir()
-        publish(folder / "made", folder / "checkpoint-4", "r")
+        commit(folder / "made", folder / "checkpoint-4", "r")
         (folder / "checkpoint-notes").mkdir()
 
     def score(self, folder, name, tasks, data_dir, model=None, **how):

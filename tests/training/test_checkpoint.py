@@ -1,17 +1,19 @@
 import os
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
-from training import manifest
-from training.manifest import MANIFEST, installed, owner, problem, publish, published, recover
+from common import files
+from training import checkpoint
+from training.checkpoint import MANIFEST, commit, committing, owner, problem, recover, replacing_files
 
 FILES = {"model.safetensors": b"\x00" * 500, "optimizer.pt": bytes(range(256)), "1_Pooling/config.json": b"{}"}
 
 
 def folder_of(root, name="checkpoint-3", run_id="one", files=FILES):
-    with published(root / name, run_id) as folder:
+    with committing(root / name, run_id) as folder:
         for file, content in files.items():
             (folder / file).parent.mkdir(exist_ok=True)
             (folder / file).write_bytes(content)
@@ -88,7 +90,7 @@ def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_pa
 
     monkeypatch.setattr(os, "rename", counted)
     try:
-        publish(partial, tmp_path / "best", "one")
+        commit(partial, tmp_path / "best", "one")
     except Killed:
         assert moment < 2
     monkeypatch.undo()
@@ -107,28 +109,29 @@ def test_a_folder_of_somebody_else_is_kept(tmp_path):
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path):
-    for place in (lambda: published(tmp_path / "best", "one"), lambda: installed(tmp_path)):
+    for place in (lambda: committing(tmp_path / "best", "one"), lambda: replacing_files(tmp_path)):
         with pytest.raises(OSError, match="full"), place() as folder:
             (folder / "model.safetensors").write_bytes(b"half")
             raise OSError("full")
         assert list(tmp_path.iterdir()) == []
 
 
-def test_the_manifest_is_the_last_file_that_is_written_and_everything_is_flushed(tmp_path, monkeypatch):
-    flushed = []
-    monkeypatch.setattr(manifest, "sync", lambda path: flushed.append(path.name))
+def test_everything_is_flushed_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch):
+    events, rename = [], Path.rename
+    monkeypatch.setattr(files, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(checkpoint, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(Path, "rename", lambda path, target: events.append("renamed") or rename(path, target))
     folder_of(tmp_path)
-    names = [file.split("/")[-1] for file in FILES]
-    assert sorted(flushed[: len(names)]) == sorted(names)
-    assert flushed[len(names)] == MANIFEST
-    assert {"1_Pooling", ".checkpoint-3.partial"} <= set(flushed[len(names) + 1 :])
-    assert flushed[-1] == tmp_path.name, "the rename itself"
+    before = events[: events.index("renamed")]
+    written = [*(Path(file).name for file in FILES), MANIFEST]
+    assert sorted(before) == sorted([*written, "1_Pooling", ".checkpoint-3.partial"])
+    assert events[len(before) :] == ["renamed", tmp_path.name], "the rename is flushed too"
 
 
 def test_installed_files_replace_those_of_the_folder_and_no_others(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "model.safetensors").write_text("old")
-    with installed(tmp_path) as folder:
+    with replacing_files(tmp_path) as folder:
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling" / "config.json").write_text("{}")
         (folder / "model.safetensors").write_text("new")

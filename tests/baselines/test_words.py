@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from baselines.word_file import read_word_vectors
+from baselines.words import read_word_vectors
 from common.errors import BadInput
 
 GOOD = "the 0.5 -1 2e-1\ndog 1 2 3\n. . . 7 8 9\nu.s. 4 5 6 \n\u0085 1 1 1\n"

@@ -1,4 +1,10 @@
+"""Whether a command may work in a folder, and how it begins there: new, resumed, finished or refused."""
+
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,24 +12,23 @@ import torch
 import report.runs
 from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
-from training.checkpoint import Start, checkpoint_problem, last_valid, open_run
-from training.manifest import publish
+from tests.training.folders import STATE, checkpoint
+from training.checkpoint import checkpoint_problem
 from training.provenance import provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
+from training.run_folder import Start, last_valid, locked, open_run
 
+ROOT = Path(__file__).parents[2]
+HOLD = """
+import sys
+from training.run_folder import locked
+
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
-STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
-
-
-def checkpoint(root, name, without=None, run_id="one", also=()):
-    partial = root / ".partial"
-    partial.mkdir(parents=True)
-    for file in (*STATE, *also):
-        if file != without:
-            (partial / file).write_text('{"global_step": 5, "max_steps": 9}')
-    publish(partial, root / name, run_id)
-    return root / name
 
 
 @pytest.fixture
@@ -52,12 +57,20 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_half_a_record_that_a_killed_command_left_is_not_a_run_and_goes_with_the_next_one(tmp_path):
+    (tmp_path / f"{RUN_FILE}.1a2b3c4d.part").write_text("{")
+    (tmp_path / ".lock").touch()
+    assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
+    write_run(tmp_path, RECORD)
+    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".lock"}
+
+
 def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     assert "not a run of this project" in refused(BadInput, tmp_path)
     with pytest.raises(BadInput, match="is a file"):
         open_run(str(tmp_path / "notes.txt"), SETTINGS)
-    checkpoint(tmp_path / "other", "checkpoint-5")
+    checkpoint(tmp_path / "other", 5)
     assert "not a run of this project" in refused(BadInput, tmp_path / "other")
 
 
@@ -68,7 +81,7 @@ def test_a_run_without_a_checkpoint_starts_again(run):
 def test_a_run_that_ended_before_it_saved_anything_gives_way_to_other_settings(run):
     other = SETTINGS | {"seed": 43}
     assert open_run(str(run), other) == Start(False, None)
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     assert "seed: 42 there, 43 now" in refused(CheckpointRefused, run, other)
 
 
@@ -89,7 +102,7 @@ def test_settings_survive_being_written(run):
     ],
 )
 def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value, said):
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     message = refused(CheckpointRefused, run, SETTINGS | {name: value})
     assert f"({said})" in message, "this one and no other"
 
@@ -97,7 +110,7 @@ def test_another_setting_is_refused_with_its_old_and_new_value(run, name, value,
 def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
     first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
     write_run(run, RECORD | {"trajectory": first})
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     open_run(str(run), first | {"model": "./bert/"})
     other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
     assert "model: bert there, ./bert/ now" in refused(CheckpointRefused, run, other)
@@ -115,39 +128,39 @@ def test_a_setting_that_is_gone_is_named(run):
 
 def test_a_finished_run_is_finished_but_only_for_its_settings(run):
     write_run(run, RECORD | {"status": "finished"})
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     assert open_run(str(run), SETTINGS) == Start(True, None)
     refused(CheckpointRefused, run, SETTINGS | {"seed": 1})
 
 
 def test_the_newest_checkpoint_is_the_one_of_the_highest_step(run):
     for step in (5, 100, 20):
-        checkpoint(run, f"checkpoint-{step}")
+        checkpoint(run, step)
     assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-100"))
 
 
 @pytest.mark.parametrize("missing", STATE)
 def test_an_incomplete_checkpoint_is_passed_over(run, missing):
-    checkpoint(run, "checkpoint-5")
-    assert "is missing" in checkpoint_problem(checkpoint(run, "checkpoint-10", without=missing), "one")
+    checkpoint(run, 5)
+    assert "is missing" in checkpoint_problem(checkpoint(run, 10, without=missing), "one")
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
 
 
 @pytest.mark.parametrize("cut", [b"", b'{"global_step": 1', b"\xff\xfe", b"[" * 200_000])
 def test_a_checkpoint_with_half_a_state_is_passed_over(run, cut):
-    checkpoint(run, "checkpoint-5")
-    (checkpoint(run, "checkpoint-10") / "trainer_state.json").write_bytes(cut)
+    checkpoint(run, 5)
+    (checkpoint(run, 10) / "trainer_state.json").write_bytes(cut)
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-5")
 
 
 def test_random_states_of_several_processes_count_too(run):
     also = ("rng_state_0.pth", "rng_state_1.pth")
-    assert checkpoint_problem(checkpoint(run, "checkpoint-5", without="rng_state.pth", also=also), "one") is None
+    assert checkpoint_problem(checkpoint(run, 5, without="rng_state.pth", also=also), "one") is None
 
 
 def test_a_run_without_a_valid_checkpoint_is_refused(run):
     for step in (5, 10):
-        checkpoint(run, f"checkpoint-{step}", without="optimizer.pt")
+        checkpoint(run, step, without="optimizer.pt")
     assert "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: " in refused(
         CheckpointRefused, run
     )
@@ -158,7 +171,7 @@ def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
         checkpoint(run, name)
     (run / "checkpoint-99").write_text("a file")
     assert last_valid(run, "one") is None
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     assert last_valid(run, "one") == str(run / "checkpoint-5")
 
 
@@ -189,7 +202,7 @@ def test_a_record_is_written_whole_or_not_at_all(run, monkeypatch):
     def killed(self, target):
         raise Killed
 
-    monkeypatch.setattr("training.record.Path.replace", killed)
+    monkeypatch.setattr("pathlib.Path.replace", killed)
     with pytest.raises(Killed):
         write_run(run, RECORD | {"status": "finished"})
     assert read_run(run)["status"] == "running"
@@ -212,7 +225,7 @@ def test_a_finished_run_of_an_older_version_is_finished_and_an_unfinished_one_re
 @pytest.mark.parametrize("status", ["running", "finished"])
 def test_a_run_of_a_newer_version_is_refused(run, status):
     write_run(run, RECORD | {"format": FORMAT, "status": status})
-    checkpoint(run, "checkpoint-5")
+    checkpoint(run, 5)
     open_run(str(run), SETTINGS)
     write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
     said = f"has format {FORMAT + 1}, and this version reads {FORMAT}; update"
@@ -223,8 +236,8 @@ def test_a_run_of_a_newer_version_is_refused(run, status):
 
 
 def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("training.manifest.FORMAT", 2)
-    newer = checkpoint(run, "checkpoint-5")
+    monkeypatch.setattr("training.checkpoint.FORMAT", 2)
+    newer = checkpoint(run, 5)
     monkeypatch.undo()
     assert checkpoint_problem(newer, "one") == (
         "manifest.json has format 2, and this version reads 1; update to the version that wrote it"
@@ -236,3 +249,36 @@ def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
+
+
+def holder(folder):
+    """Another process that owns the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
+    folder = tmp_path / "run"
+    other = holder(folder)
+    with pytest.raises(CheckpointRefused, match=rf"pid {other.pid} on .*, started 20"), locked(folder):
+        pass
+    other.kill()
+    other.wait()
+    assert json.loads((folder / ".lock").read_text())["pid"] == other.pid
+    with locked(folder):
+        assert json.loads((folder / ".lock").read_text())["pid"] == os.getpid()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_was_there_or_is_used_stays(tmp_path):
+    with locked(tmp_path / "new"):
+        pass
+    with locked(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path / "run"):
+        (tmp_path / "run" / "run.json").write_text("{}")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]

@@ -1,7 +1,8 @@
-"""What both training scripts share: the record of a run, its plan, its start and its end."""
+"""One run as the training scripts see it: its plan, its record, its start or resume, and its end."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import tempfile
@@ -15,21 +16,32 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
-from transformers import TrainingArguments
+from torch import nn
+from transformers import TrainerCallback, TrainingArguments
 
 from common.errors import BadInput, ProjectError, Stopped
+from common.streams import show
+from data.draws import KeyedSampler
+from eval.precision import warn_of_slow_bf16
 from models.collectives import sum_over_processes
 from report.curves import draw, in_words
-from training.callbacks import RunLog
-from training.checkpoint import Start, checkpoints, clean, open_run, state_of, status_of
-from training.lock import locked
-from training.manifest import hashes, installed
+from training.checkpoint import checkpoints, hashes, replacing_files, state_of
+from training.faults import STOPPING, check_space, memory_errors, storage_errors
 from training.provenance import earlier_starts, provenance
-from training.record import FORMAT, RUN_FILE, check_result, read_run, run_id_of, write_run
-from training.stopping import STOPPING
-from training.storage import check_space, memory_errors, saved_at_once, steps_of, storage_errors
+from training.record import (
+    FORMAT,
+    IN_STEP,
+    MAY_DIFFER,
+    RUN_FILE,
+    check_agreement,
+    check_result,
+    read_run,
+    run_id_of,
+    write_run,
+)
+from training.run_arguments import saved_at_once, steps_of
+from training.run_folder import Start, clean, locked, open_run, status_of
 from training.trainer import EmbeddingTrainer
-from training.trajectory import IN_STEP, MAY_DIFFER, check_agreement
 
 logger = logging.getLogger(__name__)
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
@@ -41,9 +53,13 @@ class Run:
 
     Args:
         script: the script's name, for the record.
+        argv: the command line, for the record.
         groups: the parsed dataclasses; the TrainingArguments among them name the folder.
-        identity: what decides the numbers and is no setting: hashes of the texts and of the start checkpoint.
-        files: of the training text, whose names the record shows.
+        identity: what decides the numbers beside the settings: hashes of the texts and of the start checkpoint.
+        files: the training text, whose names the record shows.
+
+    Raises:
+        BadInput: the processes of the run differ in their settings, or do not see each other.
     """
 
     def __init__(
@@ -77,41 +93,39 @@ class Run:
 
     @contextmanager
     def open(self, dry_run: bool) -> Iterator[Start]:
-        """Own the folder while the block runs, and say how to begin: start, resume, or stop since it is finished.
+        """Own the folder while the block runs, and yield how to begin: start, resume, or nothing since it is finished.
 
-        The main process looks and decides, see `training.checkpoint.open_run`; a dry run leaves no folder.
+        The main process decides, see `training.run_folder.open_run`; a dry run leaves no folder.
 
         Raises:
             ProjectError: the folder is refused, owned by another command, or on a disk that cannot be written.
         """
         if self.args.process_index > 0:
-            logging.disable(logging.WARNING)  # one voice
+            logging.disable(logging.WARNING)  # the main process logs for all
         with ExitStack() as stack:
             if dry_run:
                 self.args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
             stack.enter_context(storage_errors(self.args.output_dir))
-            found: list[Start | ProjectError | None] = [None]
-            if self.args.process_index == 0:
-                try:
-                    with storage_errors(self.args.output_dir):
-                        found = [self._decide(stack, dry_run)]
-                except ProjectError as error:
-                    found = [error]
-                except OSError as error:  # a file on the way, a dangling link, a name that is too long
-                    found = [
-                        BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")
-                    ]
-            start = broadcast_object_list(found)[0]
+            decision = self._decide(stack, dry_run) if self.args.process_index == 0 else None
+            start = broadcast_object_list([decision])[0]
             if isinstance(start, ProjectError):
                 raise start
             if start.finished:
                 logger.info("%s: already finished; nothing to do", self.args.output_dir)
             yield start
 
-    def _decide(self, stack: ExitStack, dry_run: bool) -> Start:
+    def _decide(self, stack: ExitStack, dry_run: bool) -> Start | ProjectError:
+        """How to begin, or the error that all processes raise."""
+        try:
+            with storage_errors(self.args.output_dir):
+                return Start(False, None) if dry_run else self._start(stack)
+        except ProjectError as error:
+            return error
+        except OSError as error:  # a file on the way, a dangling link, a name that is too long
+            return BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")
+
+    def _start(self, stack: ExitStack) -> Start:
         root = Path(self.args.output_dir)
-        if dry_run:
-            return Start(False, None)
         if status_of(root, self.trajectory) == "finished":
             check_result(root, read_run(root))
             return Start(True, None)
@@ -145,10 +159,14 @@ class Run:
             if state["global_step"] >= (args.max_steps if args.max_steps > 0 else state["max_steps"]):
                 trainer.restore(start.checkpoint)  # the Trainer itself would train one more step
                 return
+        self._train(trainer, start.checkpoint)
+
+    def _train(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
+        args = self.args
         batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
         with STOPPING.held(), memory_errors(batch):
             try:
-                trainer.train(resume_from_checkpoint=start.checkpoint)
+                trainer.train(resume_from_checkpoint=checkpoint)
             except ImportError as error:  # the optimizer is made there
                 raise BadInput(f"a flag (--optim?) needs a package that is not here: {error}") from error
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
@@ -159,12 +177,12 @@ class Run:
 
     def export(self, save: Callable[[str], object]) -> None:
         """Let `save` write the result into a folder, then move its files into the run's folder, each of them whole."""
-        with installed(Path(self.args.output_dir)) as folder:
+        with replacing_files(Path(self.args.output_dir)) as folder:
             save(str(folder))
             self.record["result"] = hashes(folder)
 
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any]) -> None:
-        """Draw the curves and mark the run finished; the last thing written."""
+        """Draw the curves and, as the last write, mark the run finished."""
         draw(trainer.state.log_history, Path(self.args.output_dir) / "curves.png")
         if words := in_words(trainer.state.log_history):
             logger.info(words)
@@ -178,13 +196,64 @@ class Run:
         logger.info("%s: finished in %.0f s", self.args.output_dir, seconds)
 
 
+class RunLog(TrainerCallback):
+    """`log.jsonl`: one JSON object for each logged line; a resumed run continues where its checkpoint was."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = Path(folder) / "log.jsonl"
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8")
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.is_world_process_zero:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(state.log_history[-1]) + "\n")
+
+
 def _settings(group: Any) -> dict[str, Any]:
     values = group.to_dict() if isinstance(group, TrainingArguments) else vars(group)
     return {f.name: values[f.name] for f in fields(group) if f.init and f.name in values}
 
 
 def set_dropout(config, rate: float | None) -> None:
-    """Give every dropout rate of a configuration one value; None leaves the checkpoint's own."""
+    """Set every dropout rate of a configuration; None leaves the checkpoint's own."""
     for name in DROPOUT:
         if rate is not None and hasattr(config, name):
             setattr(config, name, rate)
+
+
+def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]) -> str:
+    """What is about to run, as lines of text."""
+    size = {True: 0, False: 0}
+    for parameter in model.parameters():
+        size[parameter.requires_grad] += parameter.numel()
+    rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
+    batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+    steps = steps_of(args, sampler.count)
+    held_out = f", {len(sampler.held)} held out" if sampler.held else ""
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
+    if args.bf16:
+        warn_of_slow_bf16(args.device.type)
+    lines = {
+        "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
+        "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()),
+        "text": f"{sampler.count:,} examples{held_out}, {steps:,} steps of {batch}",
+        "processes": f"{args.world_size} on {args.device.type}, {precision}",
+        **facts,
+    }
+    return "\n".join(f"{name:>10}: {value}" for name, value in lines.items())
+
+
+def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
+    """One batch through model and losses; prints the plan and the raw terms."""
+    size = trainer.args.per_device_train_batch_size
+    batch = trainer.data_collator([(0, i, 0) for i in range(size)])
+    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
+    trainer.model.train()
+    batch = {name: value.to(trainer.args.device) for name, value in batch.items()}
+    with torch.no_grad(), trainer.accelerator.autocast():
+        output = trainer.model.to(trainer.args.device)(**batch)
+    terms = ", ".join(f"{name} {float(value):.4f}" for name, value in output.terms.items())
+    show(f"{description}\n{'batch':>10}: {shapes}\n{'terms':>10}: {terms}; loss {float(output.loss):.4f}")

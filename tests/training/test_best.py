@@ -1,0 +1,110 @@
+"""When the best model is written, and what `best/` has to be before a run resumes."""
+
+import shutil
+
+import pytest
+from transformers import TrainerState
+
+from common.errors import CheckpointRefused, NonFinite
+from tests.training.folders import checkpoint
+from training.best import BEST, copy_best, keep_if_best, read_best
+from training.checkpoint import MANIFEST, problem
+from training.record import write_run
+from training.run_folder import Start, open_run
+
+SETTINGS = {"seed": 42}
+
+
+def offer(root, value, step, best=None, main=True, run_id="one"):
+    """Score a model whose only file names its step."""
+
+    def save(folder):
+        (folder / "config.json").write_text(str(step))
+
+    state = TrainerState(global_step=step, best_metric=best, is_world_process_zero=main)
+    keep_if_best(root, run_id, state, "stsb_spearman", value, save)
+
+
+@pytest.mark.parametrize(
+    ("value", "best", "main", "kept"),
+    [(70.0, None, True, True), (70.0, 69.9, True, True), (70.0, 70.0, True, False), (70.0, 71.0, True, False),
+     (-3.0, None, True, True), (70.0, 69.9, False, False)],
+)  # fmt: skip
+def test_a_model_is_kept_when_it_is_better_than_all_before_and_by_the_main_process_only(
+    tmp_path, value, best, main, kept
+):
+    offer(tmp_path, value, 4, best, main)
+    assert (tmp_path / BEST).exists() is kept
+    if kept:
+        assert read_best(tmp_path, "one") == {"step": 4, "value": value}
+
+
+@pytest.mark.parametrize("main", [True, False])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_score_that_is_not_finite_ends_every_process_and_keeps_the_model_before(tmp_path, value, main):
+    offer(tmp_path, 50.0, 2)
+    with pytest.raises(NonFinite, match=r"stsb_spearman is (nan|inf) at step 4: lower --learning_rate"):
+        offer(tmp_path, value, 4, 50.0, main)
+    assert read_best(tmp_path, "one")["step"] == 2
+
+
+def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_manifest(tmp_path):
+    offer(tmp_path, 50.0, 2)
+    offer(tmp_path, 60.0, 4, 50.0)
+    assert problem(tmp_path / BEST, "one") is None
+    assert [path.name for path in tmp_path.iterdir()] == [BEST]
+    (tmp_path / "result").mkdir()
+    copy_best(tmp_path, str(tmp_path / "result"))
+    assert {path.name for path in (tmp_path / "result").iterdir()} == {"best.json", "config.json"}
+    assert (tmp_path / BEST / MANIFEST).exists() and (tmp_path / "result" / "config.json").read_text() == "4"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A stopped run: a checkpoint of step 6 that records 60 as its best score, and that model, of step 4."""
+    root = tmp_path / "run"
+    write_run(root, {"trajectory": SETTINGS, "status": "running", "run_id": "one"})
+    checkpoint(root, 6, best_metric=60.0)
+    offer(root, 60.0, 4)
+    return root
+
+
+def lose(root):
+    shutil.rmtree(root / BEST)
+
+
+def damage(root):
+    (root / BEST / "config.json").write_text("other")
+
+
+def lay_back(root):
+    """A copy of an earlier best model of the same run."""
+    offer(root, 50.0, 2)
+
+
+def exchange(root):
+    """The best model of another run, of a later step."""
+    lose(root)
+    offer(root, 60.0, 8, run_id="two")
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(lose, "the best model is gone"), (damage, "config.json has changed since it was written"),
+     (lay_back, r"scored 50\.0 at step 2, but the best model up to checkpoint-6 scored 60\.0"),
+     (exchange, "it belongs to another run")],
+)  # fmt: skip
+def test_a_run_whose_best_model_is_lost_or_not_its_own_is_refused_at_the_start(run, harm, said):
+    assert open_run(str(run), SETTINGS) == Start(False, str(run / "checkpoint-6"))
+    harm(run)
+    with pytest.raises(CheckpointRefused, match=said):
+        open_run(str(run), SETTINGS)
+
+
+def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
+    offer(run, 65.0, 8, 60.0)
+    damage(run)
+    assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-6")
+    lose(run)
+    with pytest.raises(CheckpointRefused, match="the best model is gone"):
+        open_run(str(run), SETTINGS)

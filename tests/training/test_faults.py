@@ -1,0 +1,215 @@
+"""Disks, memory, numbers that are not finite, and signals."""
+
+import errno
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from threading import Thread
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from common.errors import StorageError
+from data.draws import KeyedSampler
+from training import faults
+from training.faults import (
+    SIGNALS,
+    FirstBad,
+    NonFiniteStep,
+    Stopping,
+    check_space,
+    memory_errors,
+    not_finite,
+    run_to_its_end,
+    storage_errors,
+)
+from training.run_arguments import saved_at_once
+from training.trainer import EmbeddingTrainer
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "x", "/runs/log.jsonl"), "/runs/log.jsonl: No space left"),
+        (OSError(errno.EDQUOT, "x"), "No space left: the disk quota"),
+        (OSError(errno.EROFS, "x"), "read-only"),
+        (Exception("I/O error: File too large (os error 27)"), "ulimit -f"),
+        (Exception("I/O error: No space left on device (os error 28)"), "No space left"),
+        (shutil.Error([("best/a", "x/a", "[Errno 30] Read-only file system")]), "read-only"),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written whole"),
+    ],
+)
+def test_a_failing_disk_is_said_in_plain_words(tmp_path, error, words):
+    with pytest.raises(StorageError, match=re.escape(words)) as caught, storage_errors(tmp_path):
+        raise error
+    assert "\n" not in str(caught.value)
+
+
+def test_torch_does_not_say_that_a_disk_is_full_so_the_disk_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_room", lambda folder: (4096, 10))
+    with pytest.raises(StorageError, match="No space left"), storage_errors(tmp_path):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("shapes"), FileNotFoundError(errno.ENOENT, "x")])
+def test_other_errors_pass(tmp_path, error):
+    with pytest.raises(type(error)) as caught, storage_errors(tmp_path):
+        raise error
+    assert caught.value is error
+
+
+def test_the_room_a_run_needs_is_asked_for_before_it_starts(tmp_path, monkeypatch):
+    """1000 trained and 500 frozen numbers: 4 x 1500 + 8 x 1000 bytes a checkpoint, and 2 x 6000 for best and result."""
+    model = nn.ModuleList([nn.Linear(1000, 1, bias=False), nn.Linear(500, 1, bias=False)])
+    model[1].requires_grad_(False)
+    needed = 3 * (6000 + 8000) + 2 * 6000
+    facts = {"f_frsize": 1, "f_files": 100, "f_favail": 1000}
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
+    check_space(tmp_path / "new" / "run", model, 3)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed - 1, **facts))
+    with pytest.raises(StorageError, match=r"No space left for this run.*3 checkpoints.*--save_total_limit"):
+        check_space(tmp_path, model, 3)
+    facts["f_favail"] = 20
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
+    with pytest.raises(StorageError, match="room for 20 files"):
+        check_space(tmp_path, model, 3)
+
+
+@pytest.mark.parametrize(
+    ("save_steps", "limit", "strategy", "count"),
+    [(100, 2, "steps", 3), (100, None, "steps", 10), (400, 5, "steps", 3), (0.25, None, "steps", 4), (9, 2, "no", 1)],
+)
+def test_the_checkpoints_that_are_there_at_a_time(save_steps, limit, strategy, count):
+    args = SimpleNamespace(save_steps=save_steps, save_total_limit=limit, save_strategy=strategy)
+    assert saved_at_once(args, 1000) == count
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory: you tried"),
+        MemoryError(),
+    ],
+)
+def test_too_little_memory_names_the_batch_and_what_helps(error):
+    with pytest.raises(StorageError, match=r"with a batch of 64.*--chunk_size.*--bf16"), memory_errors("a batch of 64"):
+        raise error
+    with pytest.raises(RuntimeError, match="shapes"), memory_errors("a batch of 64"):
+        raise RuntimeError("shapes")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_the_first_bad_step_is_kept_until_somebody_looks(value):
+    first = FirstBad(torch.device("cpu"))
+    for step, number in enumerate([1.0, 2.0, value, 4.0, value], start=1):
+        first.note(step, [torch.tensor(0.5), torch.tensor(number)])
+    assert first.step == 3
+    fine = FirstBad(torch.device("cpu"))
+    fine.note(1, [torch.tensor(1e30), torch.tensor(3.0, dtype=torch.bfloat16)])
+    assert fine.step == 0
+
+
+def test_weights_and_optimizer_state_are_looked_at():
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(4, 3)).sum().backward()
+    optimizer.step()
+    assert not_finite(model, optimizer) is None
+    for tensor, name in ((model[0].bias, "0.bias"), (model[1].running_var, "1.running_var")):
+        kept = tensor.detach().clone()
+        tensor.data[0] = float("inf")
+        assert not_finite(model) == name
+        tensor.data.copy_(kept)
+    optimizer.state[model[0].weight]["exp_avg_sq"][0, 0] = float("nan")
+    assert not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
+
+
+def test_what_is_found_is_said_in_a_line_and_kept_in_a_file(tmp_path):
+    found = NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
+    assert "step 7: aux_mlm inf; examples 0, 1," in found.message()
+    assert "\n" not in found.message()
+    assert "gradient norm nan" in found._replace(terms={"contrastive": 1.5}).message()
+    found.write(tmp_path)
+    kept = json.loads((tmp_path / "nonfinite.json").read_text())
+    assert kept["examples"] == list(range(64))
+    assert kept["terms"] == {"contrastive": "1.5", "aux_mlm": "inf"}
+
+
+@pytest.mark.parametrize("accumulated", [1, 2, 3])
+def test_the_examples_of_a_step_are_those_the_sampler_gave(accumulated):
+    """23 examples in batches of 4: 5 whole batches an epoch, the last update of an epoch may be smaller."""
+    sampler = KeyedSampler(3, 23, 4)
+    args = SimpleNamespace(gradient_accumulation_steps=accumulated)
+    trainer = SimpleNamespace(args=args, sampler=sampler)
+    step = 0
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        given = [index for _, index, _ in sampler]
+        batches = [given[i : i + 4] for i in range(0, 20, 4)]
+        for first in range(0, 5, accumulated):
+            step += 1
+            expected = [index for batch in batches[first : first + accumulated] for index in batch]
+            assert EmbeddingTrainer.examples_of(trainer, step) == expected
+
+
+CHILD = """
+import os, signal, sys, time
+from pathlib import Path
+signal.signal(int(sys.argv[1]), lambda *_: sys.exit(75))
+part = Path(sys.argv[2] + ".part")
+part.write_text(f"{os.getpid()} {os.getpgrp()}")
+part.rename(sys.argv[2])
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def answered():
+    """All signals as in a terminal, also where the tests run under nohup."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number, answered, tmp_path):
+    ready = tmp_path / "ready"
+
+    def ask():
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    Thread(target=ask).start()
+    assert run_to_its_end([sys.executable, "-c", CHILD, str(int(number)), str(ready)]) == 75
+    process, group = map(int, ready.read_text().split())
+    assert process == group != os.getpgrp()  # so that Ctrl-C, which a terminal sends to a group, is not answered twice
+    assert all(signal.getsignal(number) is signal.SIG_DFL for number in SIGNALS)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_the_exit_code_is_the_childs():
+    assert run_to_its_end([sys.executable, "-c", "import sys; sys.exit(3)"]) == 3
+
+
+def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monkeypatch):
+    ended = []
+    monkeypatch.setattr(faults.os, "_exit", ended.append)
+    asked = Stopping()
+    with asked.handled(), asked.held():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert (asked.name, ended) == ("SIGTERM", [])
+        monkeypatch.setattr(faults, "ONE_REQUEST", 0.0)
+        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])

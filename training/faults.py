@@ -1,0 +1,283 @@
+"""What ends a run before its end, in plain words: disks, memory, numbers that are not finite, and signals."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from common.errors import DISK, ProjectError, Stopped, StorageError
+
+# No permission in a folder that the run has written to: its state is whole, and the same command goes on.
+_WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
+_TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
+_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # safetensors; what `shutil.copytree` gathers
+_MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
+_FILES = 12  # of a checkpoint; best/ and the result have hardly more
+REPORT = "nonfinite.json"
+ONE_REQUEST = 2.0  # seconds in which a signal to a process tree arrives, directly and once more through the parents
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+@contextmanager
+def storage_errors(folder: str | Path) -> Iterator[None]:
+    """Turn disk errors of the system, torch and safetensors into a StorageError; everything else passes.
+
+    Args:
+        folder: where the block writes; its file system is asked when an error does not say what is wrong.
+    """
+    try:
+        yield
+    except ProjectError:  # has its own words, which may hold a number that looks like an error code
+        raise
+    except Exception as error:
+        words = _plain(error, Path(folder))
+        if words is None:
+            raise
+        place = getattr(error, "filename", None) or folder
+        raise StorageError(
+            f"{place}: {words}; what was written whole before is still there. Make room and give the same command"
+        ) from error
+
+
+def _plain(error: Exception, folder: Path) -> str | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return _WORDS.get(error.errno)
+    code = _CODE.search(str(error))
+    if code:
+        return _WORDS.get(int(code[1]), os.strerror(int(code[1])))
+    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which does not say why
+        return _WORDS[errno.ENOSPC] if _room(folder) < (1 << 20, 1) else "a file could not be written whole"
+    return None
+
+
+def _room(folder: Path) -> tuple[float, float]:
+    """Bytes and files that fit on the file system of a folder that may not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize, facts.f_favail if facts.f_files else float("inf")
+
+
+def check_space(folder: str | Path, model: nn.Module, checkpoints: int) -> None:
+    """Refuse a run whose checkpoints would not fit, before its first step.
+
+    Args:
+        folder: the output folder.
+        model: a checkpoint holds its weights, and two more numbers for each trained one (Adam); best/ and the result
+            hold the weights once each.
+        checkpoints: how many will be there at a time, beyond those that are there now.
+
+    Raises:
+        StorageError: too little room; the message has the free and the needed one.
+    """
+    weights = sum(p.numel() * p.element_size() for p in model.state_dict().values())
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    checkpoints = max(checkpoints, 1)
+    needed, files = checkpoints * (weights + 2 * trained) + 2 * weights, (checkpoints + 2) * _FILES
+    free, names = _room(Path(folder))
+    if free < needed or names < files:
+        room = f"{free / 1e6:,.1f} MB free" if free < needed else f"room for {names} files"
+        raise StorageError(
+            f"{folder}: No space left for this run: {room}, it needs about {needed / 1e6:,.1f} MB in {files} files "
+            f"({checkpoints} checkpoints, the best model and the result); lower --save_total_limit or make room"
+        )
+
+
+def is_memory_error(error: Exception) -> bool:
+    """Whether an error means too little memory, of the machine or of the GPU; torch raises RuntimeError for it."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or bool(_MEMORY.search(str(error)))
+
+
+@contextmanager
+def memory_errors(batch: str) -> Iterator[None]:
+    """Turn an out-of-memory error into a StorageError that names the batch and the flags that need less.
+
+    The batch size never changes by itself: the sentences of a batch are each other's negatives.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        if not is_memory_error(error):
+            raise
+        raise StorageError(
+            f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1 a smaller batch with "
+            "--gradient_accumulation_steps is the same), --bf16, a smaller --max_length or "
+            "--per_device_train_batch_size (fewer negatives: another experiment)"
+        ) from error
+
+
+class FirstBad:
+    """The first optimizer step at which a number was not finite, kept on the device.
+
+    `note` never waits for the device; `step` does. On a CPU nothing waits, so look after every step.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._step = torch.zeros((), dtype=torch.long, device=device)
+
+    @torch.no_grad()
+    def note(self, step: int, numbers: Iterable[Tensor]) -> None:
+        """Look at the scalars of a step; steps count from 1."""
+        if self._step.device.type == "cpu":  # tensors cost ten times as much as numbers
+            if not self._step and not all(map(math.isfinite, map(float, numbers))):
+                self._step.fill_(step)
+            return
+        bad = ~torch.stack([number.detach().float() for number in numbers]).isfinite().all()
+        self._step = torch.where((self._step == 0) & bad, step, self._step)
+
+    @property
+    def step(self) -> int:
+        """The first bad step so far, 0 when there is none."""
+        return int(self._step)
+
+
+@torch.no_grad()
+def not_finite(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> str | None:
+    """Name of a weight or optimizer state that is not finite, or None; waits for the device once."""
+    named = dict(model.state_dict())
+    for number, state in enumerate(optimizer.state.values() if optimizer is not None else []):
+        named |= {f"{name} of optimizer state {number}": value for name, value in state.items()}
+    named = {n: t for n, t in named.items() if isinstance(t, Tensor) and t.is_floating_point() and t.numel()}
+    flags = [tensor.isfinite().all().to("cpu", non_blocking=True) for tensor in named.values()]
+    if any(tensor.is_cuda for tensor in named.values()):
+        torch.cuda.synchronize()
+    return next((name for name, fine in zip(named, flags, strict=True) if not fine), None)
+
+
+class NonFiniteStep(NamedTuple):
+    """What is known about a step whose numbers are not finite.
+
+    Attributes:
+        step: the first such optimizer step, counted from 1.
+        norm: its gradient norm; None where the step was examined later.
+        terms: sums of the loss terms since the last logged line.
+        examples: indices of the step's examples, of all processes.
+    """
+
+    step: int
+    norm: float | None
+    terms: dict[str, float]
+    examples: list[int]
+
+    def write(self, folder: Path) -> None:
+        """Write everything to `nonfinite.json`."""
+        terms = {name: str(value) for name, value in self.terms.items()}  # JSON has no NaN
+        content = self._asdict() | {"norm": str(self.norm), "terms": terms}
+        (folder / REPORT).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+    def message(self) -> str:
+        """The error message."""
+        wrong = [f"{name} {value}" for name, value in sorted(self.terms.items()) if not math.isfinite(value)]
+        shown = ", ".join(map(str, self.examples[:8]))
+        return (
+            f"not finite at step {self.step}: {', '.join(wrong) or f'gradient norm {self.norm}'}; examples {shown} ... "
+            f"(all in {REPORT}); nothing of it is saved: lower --learning_rate, or --bf16 off"
+        )
+
+
+class Stopping:
+    """Signals that ask this process to stop: at once where nothing can be lost, else after the optimizer step.
+
+    Attributes:
+        name: the signal that asked it to stop, or None.
+    """
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self._asked = 0.0  # time of the monotonic clock
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Only note a signal while the block runs; the block looks at `name` where it can stop."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+
+    def _receive(self, number: int) -> None:
+        if self.name is None:
+            self.name, self._asked = signal.Signals(number).name, time.monotonic()
+            if not self._held:
+                raise Stopped(f"stopped by {self.name}; the same command goes on")
+        elif time.monotonic() - self._asked > ONE_REQUEST:
+            os._exit(128 + number)
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Answer the signals while the block runs."""
+        self.name, owner = None, os.getpid()
+
+        def receive(number: int, _) -> None:
+            if os.getpid() == owner:
+                self._receive(number)
+            elif number == signal.SIGTERM:  # only this ends a data worker: its batches are needed to finish the step
+                os._exit(128 + number)
+
+        with _signals_to(receive):
+            yield
+
+
+@contextmanager
+def _signals_to(receive: Callable[[int, object], object]) -> Iterator[None]:
+    """Handle `SIGNALS` while the block runs; a signal this process was started to ignore (nohup) stays ignored."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handled = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, receive)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
+
+
+STOPPING = Stopping()  # signals belong to the process
+
+
+def stoppable(main: Callable[..., None]) -> Callable[..., None]:
+    """A command's `main` that handles signals and disk errors.
+
+    Raises:
+        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; another one over two seconds later ends the process at once.
+        StorageError: a disk is full, read-only or failing.
+    """
+
+    @wraps(main)
+    def run(*args, **named) -> None:
+        with STOPPING.handled(), storage_errors("."):
+            main(*args, **named)
+
+    return run
+
+
+def run_to_its_end(command: Sequence[str], **options: object) -> int:
+    """Run a command that handles signals itself, and wait for it even when asked to stop; returns its exit code.
+
+    The command gets a process group of its own, and every signal is passed on to it: Ctrl-C in a terminal reaches it
+    once, and a signal sent only to this process reaches it too, so that it never goes on without its parent.
+
+    Args:
+        command: the program and its arguments.
+        options: of `subprocess.Popen`.
+    """
+    with (
+        subprocess.Popen(command, process_group=0, **options) as child,
+        _signals_to(lambda number, _: child.send_signal(number)),
+    ):
+        return child.wait()

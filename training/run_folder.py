@@ -1,0 +1,180 @@
+"""The run folder: who may work in it, whether this command may go on there, and from which checkpoint.
+
+A run owns its folder. `run.json` is written before the first step; the same command then starts, resumes or, when the
+run is finished, changes nothing. Anything else in the folder is refused by name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common.errors import BadInput, CheckpointRefused
+from common.files import remove
+from training.best import BEST, check_best
+from training.checkpoint import checkpoint_problem, checkpoints, owner, recover, remove_leftovers
+from training.record import RUN_FILE, differing, is_longer, read_run, run_id_of
+
+logger = logging.getLogger(__name__)
+LOCK_FILE = ".lock"
+
+
+class Start(NamedTuple):
+    """Where a command begins: `finished`, or training from `checkpoint` (None: from step 0)."""
+
+    finished: bool
+    checkpoint: str | None
+
+
+def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
+    """Decide how a command begins in `folder`; nothing is written.
+
+    Args:
+        folder: the output folder.
+        trajectory: every setting that decides the weights, as JSON values.
+
+    Raises:
+        BadInput: the folder is a file or holds something that is not a run.
+        CheckpointRefused: it holds a run of other settings (named), or only checkpoints that are not valid.
+    """
+    status = status_of(folder, trajectory)
+    if status != "running":
+        return Start(status == "finished", None)
+    return Start(False, last_valid(Path(folder), run_id_of(Path(folder))))
+
+
+def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
+    """`new`, `running` or `finished`; raises what `open_run` raises, but does not look at the checkpoints."""
+    root = Path(folder)
+    if root.exists() and not root.is_dir():
+        raise BadInput(f"{root}: is a file; --output_dir needs a folder")
+    if not root.exists() or all(_is_ours(path.name) for path in root.iterdir()):
+        return "new"
+    if not (root / RUN_FILE).is_file():
+        raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
+    run = read_run(root)
+    if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
+        return "new"  # it ended before it saved anything: other settings lose nothing
+    longer = is_longer(run["trajectory"], trajectory)
+    _compare(root, run["trajectory"], trajectory | ({"max_steps": run["trajectory"]["max_steps"]} if longer else {}))
+    return "finished" if run["status"] == "finished" and not longer else "running"
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is the lock, or half a record that a killed command has left."""
+    return name == LOCK_FILE or (name.startswith(f"{RUN_FILE}.") and name.endswith(".part"))
+
+
+def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    changed = differing(old, new)
+    if changed:
+        listed = "; ".join(f"{name}: {old.get(name)} there, {new.get(name)} now" for name in changed)
+        raise CheckpointRefused(
+            f"{root} holds a run with other settings ({listed}); use its settings to go on, or another --output_dir"
+        )
+
+
+def last_valid(root: Path, run_id: str) -> str | None:
+    """The newest `checkpoint-N` that is byte for byte what this run wrote, or None when there is none at all.
+
+    Raises:
+        CheckpointRefused: there are checkpoints, but none is valid: a run must not silently begin anew. Or the best
+            model up to the checkpoint is gone.
+    """
+    reasons = []
+    for folder in checkpoints(root):
+        reason = checkpoint_problem(folder, run_id)
+        if reason is None:
+            for line in reasons:
+                logger.warning("%s; passed over", line)
+            check_best(root, folder, run_id)
+            return str(folder)
+        reasons.append(f"{folder.name}: {reason}")
+    if reasons:
+        raise CheckpointRefused(
+            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start anew"
+        )
+    return None
+
+
+def clean(root: Path) -> None:
+    """Repair what an interrupted command left half done; only for the owner of the folder's lock."""
+    recover(root / BEST)
+    remove_leftovers(root)
+
+
+def discard(root: Path, run_id: str | None) -> None:
+    """Remove what a finished run no longer needs: its checkpoints and its copy of the best model."""
+    for folder in (*checkpoints(root), root / BEST):
+        if run_id is not None and owner(folder) == run_id:
+            remove(folder)
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Own a folder while the block runs. A folder that is made here and stays empty is removed again.
+
+    The lock is a record lock of the operating system: it ends with its process however that ends, and worker
+    processes do not inherit it.
+
+    Raises:
+        CheckpointRefused: another process owns the folder; the message has its pid, host and start.
+    """
+    root = Path(folder)
+    existed = root.exists()
+    root.mkdir(parents=True, exist_ok=True)
+    path = root / LOCK_FILE
+    descriptor = _acquire(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the error that ended the block matters more
+            path.unlink()
+        os.close(descriptor)
+        if not existed:
+            with suppress(OSError):
+                root.rmdir()
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:  # which of them depends on the system
+            holder = os.read(descriptor, 4096).decode(errors="replace")
+            os.close(descriptor)
+            raise CheckpointRefused(f"{path.parent}: another command is at work there ({_describe(holder)})") from error
+        if _is_open_as(path, descriptor):
+            break
+        os.close(descriptor)  # its last owner removed the file between our open and our lock
+    before = os.read(descriptor, 4096).decode(errors="replace")
+    if before:
+        logger.warning("%s: taken over from a command that has ended (%s)", path.parent, _describe(before))
+    os.ftruncate(descriptor, 0)
+    mine = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.strftime("%Y-%m-%d %H:%M:%S")}
+    os.pwrite(descriptor, json.dumps(mine).encode(), 0)
+    return descriptor
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _describe(holder: str) -> str:
+    try:
+        found = json.loads(holder)
+        return f"pid {found['pid']} on {found['host']}, started {found['started']}"
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return "owner unknown"
