@@ -24,8 +24,8 @@ from common.flags import Parser
 from common.streams import show
 from data import toy, toy_pairs
 from eval.encode import Encode
-from eval.report import table, write_rows
-from eval.sts.tasks import merged, own_pairs
+from eval.scores import table, write_rows
+from eval.sts import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
 

@@ -18,9 +18,9 @@ from bench.corpus import HashedTexts, peak_rss_mib, text_of
 from common.errors import ProjectError
 from common.flags import positive
 from data.reader import numbered_lines
-from eval.encode_corpus.__main__ import encode_corpus
-from eval.encode_corpus.job import Job
-from eval.encode_corpus.vectors import read_vectors
+from eval.vectors.job import Job
+from eval.vectors.store import read_vectors
+from eval.vectors.workers import encode_corpus
 
 ROOT = Path(__file__).parents[1]
 _STEP = 0.02  # seconds between two looks at the outputs

@@ -19,8 +19,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from common.errors import ProjectError
-from eval.kept import writing
-from eval.report import markdown
+from common.files import writing
+from eval.scores import markdown
 from report import curves
 from tables.cells import CONFIGS, ROOT, finished
 from training.stopping import run_to_its_end

@@ -21,11 +21,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from common.errors import BadInput, StorageError
+from common.growing import GrowingArray
 from data import draws
 from data.cache import cached
 from data.labelled import NLI_LABELS, LabelledReader, reader_of
 from data.reader import VERSION, Reader, content_hash
-from growing import GrowingArray
 
 logger = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 10_000

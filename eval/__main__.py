@@ -14,14 +14,12 @@ from common.errors import BadInput, run_command
 
 import torch
 
-from common.flags import Parser
+from common.flags import Parser, check_output
 from common.streams import show
 from eval.encode import Encode
-from eval.kept import check_output
-from eval.report import details, rows_of, score_all, tables, write_scores
-from eval.sts.tasks import own_pairs
-from eval.task import Options, row
-from eval.tasks import GROUPS, tasks_named
+from eval.scores import details, row, rows_of, tables, write_scores
+from eval.sts import own_pairs
+from eval.tasks import GROUPS, Options, score_all, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
 from models.pooling import POOLINGS

@@ -5,7 +5,7 @@ Whatever comes from files, flags or names goes through `export.text`; no trainin
 
 from __future__ import annotations
 
-from eval.report import headline, markdown
+from eval.scores import headline, markdown
 from export.citations import Citation, citations
 from export.facts import Facts
 from export.metadata import metadata

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from eval.compare.scores import AVERAGE
-from eval.report import headline
+from eval.scores import AVERAGE, headline
 from export.facts import Facts
 from export.model import Model
 from export.text import plain

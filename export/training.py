@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from eval.report import markdown
+from eval.scores import markdown
 from export.facts import Facts
 from export.text import command_line, escape, fenced, short
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.kept import writing
-from eval.report import write_rows
+from eval.scores import write_rows
 from tables import specification
 from tables.costs import listing, overview
 from tables.known import read_known, refuse_loss

@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from eval.kept import writing
-from report.pictures import looks
+from common.files import writing
+from eval.analyse.pictures import looks
 from tables.specification import Table
 
 

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from common.streams import show
 from data.sampler import KeyedSampler
-from eval.precision import warn_of_slow_bf16
+from eval.encode import warn_of_slow_bf16
 from training.lifecycle import DROPOUT
 from training.storage import steps_of
 from training.trainer import EmbeddingTrainer

@@ -17,25 +17,32 @@ from common.errors import run_command, unwritable
 
 import torch
 
+from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.analyse.analyses import ANALYSES
-from eval.analyse.analysis import Analysis, Remembered, Subject, named
+from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, named
 from eval.analyse.labels import labelled
-from eval.analyse.material import gather
-from eval.analyse.tokens import TokenAverages
+from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
+from eval.analyse.pictures import PICTURES
+from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS
+from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode
-from eval.kept import writing
-from eval.report import markdown
-from eval.sts.tasks import StsTask, own_pairs
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.scores import markdown
+from eval.sts import StsTask, own_pairs
+from eval.tasks import Options, tasks_named
 from models.described import read_modules
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
-from report.pictures import PICTURES
 
+ANALYSES = {
+    "alignment_uniformity": ALIGNMENT_UNIFORMITY,
+    "anisotropy": ANISOTROPY,
+    "cosine_by_gold": COSINE_BY_GOLD,
+    "frequent_tokens": FREQUENT_TOKENS,
+    "length_bias": LENGTH_BIAS,
+    "neighbours": NEIGHBOURS,
+}
 logger = logging.getLogger(__name__)
 TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
 
@@ -81,13 +88,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     chosen = named(args.only, ANALYSES)
     material = gather(chosen.values(), _pairs(args), args.data_dir, args.sentences, args.neighbours, args.above)
     output = _folder(args.output) if args.output else None
-    # all before the first is measured: a model that cannot be read should not cost the others' time
+    # all models first, so that an unreadable one does not waste the time of the others
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
     found: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
         encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
         average = pooling_named(TOKEN_AVERAGE).pool
-        subject = Subject(Remembered(encode), TokenAverages(encode, encoder.backbone, average))
+        subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()
         found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)

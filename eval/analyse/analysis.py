@@ -1,25 +1,29 @@
-"""What an analysis is: it measures one model on one material and returns numbers ready for JSON."""
+"""What an analysis is: it measures one model on some material and returns numbers ready for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from common.errors import BadInput
-from eval.sts.files import Pairs
-from eval.task import Encoder
+from eval.encode import Encoder
+from eval.sts import Pairs, StsTask, merged
+from eval.text_files import read_lines, tidy
+
+QUERIES = 5  # the first so many sentences, where no queries are given
 
 
 @dataclass(frozen=True)
 class Material:
-    """The data every model is shown.
+    """The data that every model is measured on.
 
     Attributes:
         name: what the pairs are, for titles: `STS-B test`.
-        pairs: scored pairs; None where only sentences were given and no chosen analysis needs more.
+        pairs: scored pairs; None where no chosen analysis needs them and sentences were given.
         source: what the sentences are, for titles.
         sentences: distinct sentences, at least two.
         queries: distinct sentences whose nearest neighbours among `sentences` are wanted.
@@ -40,7 +44,7 @@ class Material:
 
 
 class Tokens(Protocol):
-    """A model seen token by token; `eval.analyse.tokens.TokenAverages` is one."""
+    """A model's tokens and their vectors; `eval.analyse.tokens.TokenAverages` implements it."""
 
     def ids(self, sentences: list[str]) -> list[list[int]]:
         """The token ids of every sentence, special ones included, cut at the model's length."""
@@ -54,7 +58,7 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """One model: its sentence vectors and its token vectors; None where no chosen analysis reads tokens."""
+    """One model: its sentence vectors and, where an analysis reads them, its tokens."""
 
     encode: Encoder
     tokens: Tokens | None = None
@@ -67,7 +71,7 @@ class Analysis:
     Attributes:
         about: one line of help.
         measure: model and material -> numbers, lists and dicts that JSON can hold.
-        headlines: key of the result -> (what the table calls it, format).
+        headlines: key of the result -> (name in the table, format).
         needs_pairs: whether scored pairs are needed; otherwise sentences are enough.
     """
 
@@ -97,8 +101,8 @@ def named(names: Sequence[str], known: dict[str, Analysis]) -> dict[str, Analysi
     return {name: analysis for name, analysis in known.items() if not names or name in names}
 
 
-class Remembered:
-    """An encoder that encodes a sentence once, however many analyses ask for it."""
+class CachedEncoder:
+    """An encoder that caches its vectors, so that several analyses encode a sentence once."""
 
     def __init__(self, encode: Encoder) -> None:
         self._encode = encode
@@ -110,3 +114,43 @@ class Remembered:
         if new:
             self._vectors.update(zip(new, self._encode(new), strict=True))
         return np.stack([self._vectors[sentence] for sentence in sentences])
+
+
+def read_sentences(path: str, least: int) -> list[str]:
+    """The distinct sentences of a text file, one a line, white space tidied, blank lines left out.
+
+    Raises:
+        BadInput: the file cannot be read, or holds fewer than `least` distinct sentences.
+    """
+    lines = (tidy(line) for line in read_lines(Path(path)))
+    found = distinct([line for line in lines if line])
+    if len(found) < least:
+        raise BadInput(f"{path}: {len(found)} distinct sentences, one a line; at least {least} needed")
+    return found
+
+
+def gather(
+    analyses: Iterable[Analysis], task: StsTask, data_dir: str, sentences: str | None, queries: str | None, above: float
+) -> Material:
+    """Read and check all data before a model is loaded; the pairs only where they are needed.
+
+    Args:
+        analyses: those that were chosen.
+        task: the scored pairs.
+        data_dir: folder with `senteval/downstream`.
+        sentences: text file for the analyses that need no pairs; None for the sentences of the pairs.
+        queries: text file for the neighbours; None for the first sentences.
+        above: pairs with a gold score above it are positives.
+
+    Raises:
+        BadInput: a missing, malformed or empty file.
+    """
+    pairs = None
+    if sentences is None or any(analysis.needs_pairs for analysis in analyses):
+        pairs = merged(task.load(data_dir))
+    name = f"{task.name} {task.split}"
+    chosen = distinct(pairs.left + pairs.right) if sentences is None else read_sentences(sentences, 2)
+    if len(chosen) < 2:
+        raise BadInput(f"{name}: {len(chosen)} distinct sentences; at least 2 needed")
+    asked = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
+    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, asked, above)

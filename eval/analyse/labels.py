@@ -1,4 +1,4 @@
-"""What a model is called in tables and pictures."""
+"""The label of a model in tables and pictures."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import Encode
-from eval.sts.tasks import correlation, cosines
+from eval.sts import correlation, cosines
 
 REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -91,7 +91,7 @@ class TokenAverages:
         return vectors.reshape(len(sentences), len(removed), -1)
 
 
-def measure(subject: Subject, material: Material) -> dict:
+def measure_frequent_tokens(subject: Subject, material: Material) -> dict:
     """Spearman x 100 per number of removed tokens, the best of them, and the tokens by frequency."""
     pairs = material.pairs
     sentences, gold = pairs.left + pairs.right, np.array(pairs.gold)
@@ -114,9 +114,9 @@ def measure(subject: Subject, material: Material) -> dict:
     }
 
 
-ANALYSIS = Analysis(
+FREQUENT_TOKENS = Analysis(
     about="Spearman of average pooling without the most frequent tokens (ConSERT Figure 4)",
-    measure=measure,
+    measure=measure_frequent_tokens,
     headlines={
         "spearman_of_average": ("Spearman x 100 of the tokens' average", ".2f"),
         "best_spearman": ("the best without frequent tokens", ".2f"),

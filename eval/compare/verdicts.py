@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from common.errors import BadInput
-from eval.compare.examples import bootstrap
-from eval.compare.intervals import percentile, prediction, welch
-from eval.compare.scores import AVERAGE, Key, Score, Side
+from eval.compare.intervals import bootstrap, percentile, prediction, welch
+from eval.compare.sides import Score, Side
+from eval.scores import AVERAGE, Key
 
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
 
 
 @dataclass(frozen=True)
-class Found:
+class Interval:
     """A 95 % interval of A - B, and the method behind it: `bootstrap`, `welch` or `prediction`."""
 
     low: float
@@ -35,7 +35,7 @@ class Line:
     key: Key
     a: Score | None
     b: Score | None
-    found: Found | str
+    found: Interval | str
     against: str | None = None
 
     @property
@@ -103,7 +103,7 @@ def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
     return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in known]
 
 
-def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Found | str:
+def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Interval | str:
     one, other = a.scores[key], b.scores[key]
     if key.task == AVERAGE and a.averaged[key[1:]] != b.averaged[key[1:]]:
         return "cannot say: averages over different tasks"
@@ -114,16 +114,16 @@ def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> F
     if isinstance(resampled, str):
         return resampled
     if resampled is not None:
-        return Found(*percentile(resampled), "bootstrap")
+        return Interval(*percentile(resampled), "bootstrap")
     return _over_runs(one, other, a.published, b.published)
 
 
-def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Found | str:
+def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Interval | str:
     if a.std is not None and b.std is not None and a_published == b_published:
-        return Found(*welch(a, b), "welch")
+        return Interval(*welch(a, b), "welch")
     # A published figure is never judged by the spread of our runs: it is its own method's that counts.
     if b.std is not None and b_published >= a_published:
-        return Found(*prediction(a.mean - b.mean, b, a.runs), "prediction")
+        return Interval(*prediction(a.mean - b.mean, b, a.runs), "prediction")
     if a.std is not None and a_published >= b_published:
-        return Found(*prediction(a.mean - b.mean, a, b.runs), "prediction")
+        return Interval(*prediction(a.mean - b.mean, a, b.runs), "prediction")
     return "cannot say from one run" if 1 in (a.runs, b.runs) else "cannot say: no spread over the runs is known"

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import time
 from functools import partial
 from pathlib import Path
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 
 # isort: split
 
 import torch
 
-from common.files import files_of
 from common.flags import Parser
 from data.reader import numbered_lines
 from eval.encode import Encode
-from eval.encode_corpus import on_ray, workers
-from eval.encode_corpus.job import Job
-from eval.encode_corpus.vectors import DTYPES, WRITERS
+from eval.vectors.job import Job
+from eval.vectors.store import DTYPES, WRITERS
+from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
-
-logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
@@ -63,23 +58,6 @@ def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: b
     return Encode(encoder.to(device), tokenizer, encoder.max_length, bf16=bf16)
 
 
-def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False) -> list[dict]:
-    """Encode every shard, say so, and return their records; BadInput before anything is computed, where it can be."""
-    if processes < 1:
-        raise BadInput(f"--processes {processes}: must be at least 1")
-    paths = [path for name in inputs for path in files_of(Path(name), [job.folder])]
-    job.check(paths)
-    start, records = time.perf_counter(), []
-    for record in (on_ray if ray else workers).run(job, paths, min(processes, len(paths))):
-        records.append(record)
-        what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
-        what += f", encoded again: {record['damaged']}" if record["damaged"] else ""
-        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
-    rows = sum(record["rows"] for record in records if record["new"])
-    logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)
-    return records
-
-
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
@@ -90,6 +68,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 if __name__ == "__main__":
-    from eval.encode_corpus.__main__ import main  # by this name a worker process finds `make_encode`; not as __main__
+    from eval.encode_corpus.__main__ import main  # so that workers find `make_encode` by this name
 
     run_command(main)

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import BadInput
-from eval.sts.files import Pairs
-from eval.sts.tasks import STS_TEST, merged
-from eval.task import Encoder, Options, Result, row
+from eval.encode import Encoder
+from eval.scores import Result, row
+from eval.sts import STS_TEST, Pairs, merged
 
 QUERIES = 97
 CUTS = (1, 5, 10)
@@ -91,6 +91,6 @@ def partner_ranks(
     return np.array(ranks)
 
 
-def tasks(options: Options) -> tuple[InDomainRetrieval, ...]:
+def tasks(split: str, directions: str, duplicates: str) -> tuple[InDomainRetrieval, ...]:
     """The one task, of the test split; nothing for `dev`."""
-    return (InDomainRetrieval(options.directions, options.duplicates),) if options.split == "test" else ()
+    return (InDomainRetrieval(directions, duplicates),) if split == "test" else ()

@@ -9,7 +9,7 @@ from bench import corpus, encode_corpus, transfer
 from bench.__main__ import main, table
 from common.errors import ProjectError
 from data.reader import numbered_lines
-from eval.encode_corpus.job import Job
+from eval.vectors.job import Job
 
 
 def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):

@@ -10,8 +10,8 @@ import pytest
 
 import eval.__main__ as command
 from common.errors import BadInput
+from common.flags import check_output
 from eval.encode import Encode
-from eval.kept import check_output
 from models.encoder import load_encoder
 
 

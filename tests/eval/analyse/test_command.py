@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.analyse.__main__ import main
-from eval.analyse.analyses import ANALYSES
+from eval.analyse.__main__ import ANALYSES, main
+from eval.analyse.pictures import PICTURES
 from eval.encode import Encode
-from eval.sts.tasks import merged, own_pairs, spearman
+from eval.sts import merged, own_pairs, spearman
 from models.encoder import load_encoder
-from report.pictures import PICTURES
 
 PLAIN = ["--pooling", "avg"]
 

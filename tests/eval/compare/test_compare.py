@@ -7,14 +7,12 @@ from scipy.stats import spearmanr, t
 
 import eval.compare.__main__ as command
 from common.errors import BadInput
-from eval.compare.examples import draws_of
-from eval.compare.intervals import percentile, prediction, resampled_differences, welch
+from eval.compare.intervals import draws_of, percentile, prediction, resampled_differences, welch
 from eval.compare.published import published
-from eval.compare.scores import Key, Score, from_files
+from eval.compare.sides import Score, from_files
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
-from eval.report import items_path, rows_of, write_rows, write_scores
-from eval.sts.tasks import StsTask, correlation
-from eval.task import Result, row
+from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
+from eval.sts import StsTask, correlation
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -68,7 +66,7 @@ def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
     rng = np.random.default_rng(1)
     gold = rng.integers(0, 4, 40) / 2
     one, other = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
-    monkeypatch.setattr("eval.compare.intervals.CELLS", 150)  # several parts
+    monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 150)  # several parts
     items = [{"similarity": similarity, "gold": gold} for similarity in (one, other)]
     found = resampled_differences(*items, 50, np.random.default_rng(3))
     slow = []

@@ -7,9 +7,8 @@ import eval.retrieval.beir
 from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
-from eval.retrieval.files import read_corpus, read_qrels, read_queries
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
+from eval.tasks import Options, tasks_named
 
 WIDTH = 12
 
