@@ -127,6 +127,13 @@ def _batches(ids: list[list[int]]):
         start += size
 
 
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so that its cosines are 0."""
+    vectors = vectors.astype(np.float64)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
 def bf16_is_slow(device: str) -> bool:
     """Whether `--bf16` is slower than float32: on x86 processors without bfloat16 instructions.
 

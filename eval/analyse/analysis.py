@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,25 +43,12 @@ class Material:
         return distinct(self.pairs.left + self.pairs.right)
 
 
-class Tokens(Protocol):
-    """A model's tokens and their vectors; `eval.analyse.tokens.TokenAverages` implements it."""
-
-    def ids(self, sentences: list[str]) -> list[list[int]]:
-        """The token ids of every sentence, special ones included, cut at the model's length."""
-
-    def names(self, ids: Sequence[int]) -> list[str]:
-        """How the tokens are written."""
-
-    def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:
-        """Per number k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
-
-
 @dataclass(frozen=True)
 class Subject:
-    """One model: its sentence vectors and, where an analysis reads them, its tokens."""
+    """One model: its sentence vectors and, where an analysis reads them, `eval.analyse.tokens.TokenAverages`."""
 
     encode: Encoder
-    tokens: Tokens | None = None
+    tokens: Any = None
 
 
 @dataclass(frozen=True)
@@ -84,13 +71,6 @@ class Analysis:
 def distinct(sentences: Sequence[str]) -> list[str]:
     """Every sentence once, in the order of first appearance."""
     return list(dict.fromkeys(sentences))
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so that its cosines are 0."""
-    vectors = vectors.astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
 def named(names: Sequence[str], known: dict[str, Analysis]) -> dict[str, Analysis]:

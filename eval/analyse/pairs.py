@@ -18,7 +18,8 @@ from itertools import pairwise
 import numpy as np
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, Material, Subject, unit
+from eval.analyse.analysis import Analysis, Material, Subject
+from eval.encode import unit
 from eval.sts import correlation, similarities
 
 EDGES = (0, 1, 2, 3, 4, 5)  # of the bins of gold scores

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from eval.analyse.analysis import Analysis, Material, Subject, unit
+from eval.analyse.analysis import Analysis, Material, Subject
+from eval.encode import unit
 from eval.sts import correlation
 
 PAIRS = 50_000  # random ones, for the length bias

@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 def side(text: str) -> Side:
-    """`published:ID`, or one file of scores, or several with commas between."""
+    """The side that an argument names: `published:ID`, or files of scores separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
     return from_files(text, [Path(part) for part in text.split(",")])
@@ -82,7 +82,7 @@ def listing() -> str:
 
 
 def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
-    """Both sides, the table, what its intervals mean, what is missing."""
+    """The printed report: both sides, the table, the meaning of its intervals, missing figures."""
     body = [["task", "A", "B", "difference", "95 % interval", "verdict"]]
     body += [_cells(line) for line in lines if line.difference is not None]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]

@@ -1,4 +1,4 @@
-"""Two sides, figure by figure: the difference, its 95 % interval, and what may be said of it."""
+"""The comparison of two sides, figure by figure: difference, 95 % interval and verdict."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of both sides; `found` is an interval, or in words why there is none.
+    """One figure of both sides.
 
-    `a` and `b` are None where that side lacks the figure. `against` is the record that stands for a published single
-    run in this line, because it shows how far runs of its method spread.
+    Attributes:
+        key: which figure.
+        a, b: the scores; None where a side lacks the figure.
+        found: the interval, or the reason why there is none.
+        against: the published record used in place of a published single run, because it shows the method's spread.
     """
 
     key: Key
@@ -45,13 +48,13 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The conclusion, or the reason why there is none."""
         if isinstance(self.found, str):
             return self.found
         return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
 
     def row(self) -> dict:
-        """For a file of JSON rows."""
+        """The row of the output file."""
         interval = {"low": None, "high": None, "method": None} if isinstance(self.found, str) else asdict(self.found)
         sides = {}
         for name, score in (("a", self.a), ("b", self.b)):
@@ -65,17 +68,16 @@ def compare(
 ) -> list[Line]:
     """Every figure that one of the sides shows, the missing ones last.
 
-    One file a side: paired bootstrap over the test examples. Several files a side: Welch's interval over runs. One
-    side with a known spread (published, or over our files against one of ours): prediction interval. Anything else:
-    no verdict.
+    One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
+    with a known spread (published, or our files against one of ours): prediction interval. Otherwise no verdict.
 
     Args:
         a: one side.
         b: the other.
         resamples: of the bootstrap.
         seed: of the bootstrap.
-        record: id -> published record. Where a side is a published single run that points to a record of its method's
-            spread, the other side is compared with that record too, in lines of their own.
+        record: id -> published record. A published single run may point to a record with its method's spread; the
+            other side is then compared with that record too, in further lines.
 
     Raises:
         BadInput: no figure in common, or two files scored on different test data.
@@ -121,7 +123,7 @@ def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> I
 def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Interval | str:
     if a.std is not None and b.std is not None and a_published == b_published:
         return Interval(*welch(a, b), "welch")
-    # A published figure is never judged by the spread of our runs: it is its own method's that counts.
+    # A published figure is judged by its own method's spread, never by that of our runs.
     if b.std is not None and b_published >= a_published:
         return Interval(*prediction(a.mean - b.mean, b, a.runs), "prediction")
     if a.std is not None and a_published >= b_published:

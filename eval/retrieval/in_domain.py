@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import BadInput
-from eval.encode import Encoder
+from eval.encode import Encoder, unit
 from eval.scores import Result, row
 from eval.sts import STS_TEST, Pairs, merged
 
@@ -78,9 +78,7 @@ def partner_ranks(
     """
     distinct = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
     string = np.array([distinct[sentence] for sentence in sentences])  # (N,): which string each row has
-    vectors = encode(list(distinct)).astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    vectors = unit(encode(list(distinct)))
     ranks = []
     for query, partner in asked:
         order = np.argsort(-(vectors @ vectors[string[query]])[string], kind="stable")

@@ -10,7 +10,8 @@ import eval.analyse.pairs
 import models.contrast
 from common.errors import BadInput
 from eval.analyse import pairs, sentences
-from eval.analyse.analysis import CachedEncoder, Material, Subject, unit
+from eval.analyse.analysis import CachedEncoder, Material, Subject
+from eval.encode import unit
 from eval.sts import Pairs
 
 
