@@ -73,7 +73,7 @@ def options_of(args: argparse.Namespace) -> Options:
 
 
 def unknown_tokens(encode: Encode, options: Options) -> dict:
-    """Say how many per cent of the encoded tokens the tokenizer does not know; the row of it, never a headline."""
+    """Log the percentage of unknown tokens among those encoded, and return its row, which is never a headline."""
     share = 100 * encode.unknown / encode.tokens
     logger.info("%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer", encode.unknown, encode.tokens, share)
     found = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
     for task in tasks[1:]:
-        task.load(args.data_dir)  # a missing file is better known now than when the first is scored
+        task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)

@@ -18,7 +18,7 @@ from common.errors import NonFinite
 logger = logging.getLogger(__name__)
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # of x86; without either, torch widens every product in software
-TOKENS_PER_BATCH = 2048  # larger batches fall out of the cache and are slower
+TOKENS_PER_BATCH = 2048  # larger batches do not fit the cache and are slower
 
 
 class Encode:
@@ -70,7 +70,7 @@ class Encode:
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            with self._precision():  # once around all batches: autocast casts every weight once in a context
+            with self._precision():  # around all batches, because autocast caches cast weights within a context
                 parts = self._parts([ids[i] for i in order])
         finally:
             for part, mode in modes:
@@ -106,7 +106,7 @@ def _rules(tokenizer) -> dict:
     if not tokenizer.is_fast:
         return tokenizer.rules
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # the rest is set by every call
+    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # set by every call
 
 
 def _design(module) -> list:

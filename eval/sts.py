@@ -23,7 +23,7 @@ from eval.metrics.spearman import Spearman
 from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 
-WHOLE = ""  # the name of the one subset of a set that has none
+WHOLE = ""  # the name of the only subset of a set without subsets
 # `float` also takes 0_1, infinity and the digits of every script.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 

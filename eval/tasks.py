@@ -1,4 +1,4 @@
-"""What an evaluation task is, and the tasks by name."""
+"""Evaluation tasks: the interface, the options, and the tasks by name."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
-    """A Markdown table of the headline numbers: a line a number, a column a model."""
+    """A Markdown table of the headline numbers: a line for each number, a column for each model."""
     body = [["", *(label.replace("|", "\\|") for label in found)]]
     for name, analysis in chosen.items():
         for key, (title, form) in analysis.headlines.items():

@@ -14,7 +14,7 @@ from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from eval.text_files import read_lines, tidy
 
-QUERIES = 5  # the first so many sentences, where no queries are given
+QUERIES = 5  # without --neighbours: the first sentences
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def distinct(sentences: Sequence[str]) -> list[str]:
 
 
 def named(names: Sequence[str], known: dict[str, Analysis]) -> dict[str, Analysis]:
-    """The analyses of these names in the order of `known`, all for no name; BadInput for an unknown one."""
+    """The named analyses in the order of `known`, all without names; BadInput for an unknown one."""
     for name in names:
         if name not in known:
             raise BadInput(f"analysis '{name}' is unknown; choose from: {', '.join(known)}")

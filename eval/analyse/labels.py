@@ -11,8 +11,8 @@ from common.errors import BadInput
 def labelled(models: Sequence[str]) -> dict[str, str]:
     """Label -> folder or hub id, in the order given.
 
-    `NAME=PATH` names a model; others are called by the end of their path, as short as tells them apart. An argument
-    that exists as a folder is a path, whatever signs it holds.
+    `NAME=PATH` names a model; others get the shortest end of their path that differs from the others'. An argument that
+    exists as a folder is a path, even with an equals sign.
 
     Raises:
         BadInput: a name given twice, an empty name or path, or one folder given twice without names.
@@ -39,7 +39,7 @@ def _split(model: str) -> tuple[str | None, str]:
 
 
 def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
-    """The shortest end of a path that no other path has and no name takes; None when there is none."""
+    """The shortest end of a path that no other path has and that is not taken; None where there is none."""
     for depth in range(1, len(parts) + 1):
         label = "/".join(parts[-depth:])
         if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:

@@ -39,11 +39,11 @@ def uniformity(vectors: np.ndarray) -> float:
         part = slice(start, start + _ROWS)
         distances = squares[part, None] + squares - 2 * rows[part] @ rows.T
         total += np.exp(-2 * distances).sum()
-    return float(np.log((total - count) / (count * (count - 1))))  # each row is at distance 0 of itself
+    return float(np.log((total - count) / (count * (count - 1))))  # a row has distance 0 to itself
 
 
 def measure_alignment(subject: Subject, material: Material) -> dict:
-    """Both numbers and how many pairs and sentences they rest on; BadInput without a positive pair."""
+    """Both figures with the number of pairs and sentences; BadInput without a positive pair."""
     pairs = material.pairs
     positive = np.flatnonzero(np.array(pairs.gold) > material.above)
     if len(positive) == 0:
@@ -71,7 +71,7 @@ ALIGNMENT_UNIFORMITY = Analysis(
 
 
 def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
-    """Mean and quartiles of the cosine per bin of gold scores, (N,) and (N,) -> one dict a bin.
+    """Mean and quartiles of the cosine for each bin of gold scores, (N,) and (N,) -> a dict for each bin.
 
     Bins are [0, 1), [1, 2), ..., [4, 5]; the last one holds the score 5 too. An empty bin has None for its figures.
     """

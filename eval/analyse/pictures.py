@@ -1,4 +1,4 @@
-"""One picture per analysis of `python -m eval.analyse`, all models in it.
+"""The pictures of `python -m eval.analyse`: one for each analysis, with all models.
 
 Every function takes {label: what the analysis found of that model} and the name of the data, and writes a PNG.
 """
@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 Results = dict[str, dict[str, Any]]
 
-# Okabe and Ito's colours, told apart by colour-blind readers, less the yellow that vanishes on white. With a marker of
-# its own (7 colours and 8 markers meet again after 56 models) a line can be told apart in black and white too.
+# Okabe and Ito's colours for colour-blind readers, without the yellow, which is hard to see on white. Markers tell
+# lines apart in black and white; 7 colours and 8 markers make 56 combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 QUERIES = 8  # of the neighbours; more make no readable picture
@@ -57,7 +57,7 @@ def _save(figure: Figure, axes: Axes, path: str | Path) -> None:
 
 
 def draw_alignment_uniformity(results: Results, data: str, path: str | Path) -> None:
-    """A point a model; the corner at the lower left is best."""
+    """A point for each model; the lower left corner is best."""
     one = next(iter(results.values()))
     figure, axes = _picture(
         "Alignment and uniformity",
@@ -89,7 +89,7 @@ def draw_anisotropy(results: Results, data: str, path: str | Path) -> None:
         marks = max(1, len(numbers) // 12)
         axes.plot(numbers, found["spectrum"], markevery=marks, markersize=5, linewidth=1.8, label=name, **look)
     axes.set_yscale("log")
-    # the last few values are often rounding and would stretch the axis; a collapsed model has none above zero
+    # the last values are often rounding errors and would stretch the axis; those of a collapsed model are zero
     lowest = min(found["spectrum"][int(0.98 * len(found["spectrum"]))] for found in results.values())
     axes.set_ylim(max(lowest, 1e-6) / 2, 1.3)
     _save(figure, axes, path)
@@ -109,7 +109,7 @@ def draw_cosine_by_gold(results: Results, data: str, path: str | Path) -> None:
         filled = [(i + shift, found) for i, found in enumerate(results[label]["bins"]) if found["pairs"]]
         spots = [spot for spot, _ in filled]
         low, high = ([found[f"{side}_quartile"] for _, found in filled] for side in ("lower", "upper"))
-        # lines of their own: a mean can lie outside the quartiles, which error bars do not allow
+        # no error bars: they do not allow a mean outside the quartiles
         axes.vlines(spots, low, high, color=look["color"], linewidth=3.5, alpha=0.45)
         means = [found["mean"] for _, found in filled]
         axes.plot(spots, means, linestyle="-", linewidth=1, markersize=7, label=label, **look)
@@ -118,7 +118,7 @@ def draw_cosine_by_gold(results: Results, data: str, path: str | Path) -> None:
 
 
 def draw_frequent_tokens(results: Results, data: str, path: str | Path) -> None:
-    """A line a model over the number of removed tokens, which doubles from step to step."""
+    """A line for each model over the number of removed tokens."""
     one = next(iter(results.values()))
     figure, axes = _picture(
         "Average pooling without the most frequent tokens",

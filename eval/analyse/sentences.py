@@ -40,7 +40,7 @@ def mean_cosine(vectors: np.ndarray) -> float:
 def spectrum(vectors: np.ndarray) -> np.ndarray:
     """Singular values of the centred unit vectors over the largest, falling, (N, D) -> (min(N - 1, D),).
 
-    All zero where the vectors are equal to float32's precision: what is left there is rounding.
+    All zero where the vectors are equal within float32's precision.
     """
     rows = unit(vectors)
     values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)[: len(rows) - 1]  # centring costs one dimension
@@ -80,7 +80,7 @@ ANISOTROPY = Analysis(
 
 
 def draw_pairs(count: int, pairs: int = PAIRS, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Random pairs of different numbers below `count`, drawn with replacement, (pairs,) twice; the same each time."""
+    """Random pairs of different indices below `count`, with replacement, (pairs,) twice; a fixed seed."""
     generator = np.random.default_rng(seed)
     first = generator.integers(count, size=pairs)
     return first, (first + generator.integers(1, count, size=pairs)) % count
@@ -94,7 +94,7 @@ def pair_cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> 
 
 
 def by_difference(cosines: np.ndarray, differences: np.ndarray) -> list[dict]:
-    """Mean cosine per bin of length differences in words, (P,) and (P,) -> one dict a bin; None where it is empty."""
+    """Mean cosine by length difference in words, (P,) and (P,) -> a dict for each bin; None in an empty one."""
     found = []
     for low, above in zip(LOWEST, [*LOWEST[1:], None], strict=True):
         inside = cosines[(differences >= low) & (differences < (np.inf if above is None else above))]

@@ -132,7 +132,7 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
 
 
 def _correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson's correlation line by line, (R, n) and (R, n) -> (R,); 0 where a line is constant."""
+    """Pearson's correlation of each row, (R, n) and (R, n) -> (R,); 0 where a row is constant."""
     left, right = (x - x.mean(axis=1, keepdims=True) for x in (left, right))
     product = np.einsum("ij,ij->i", left, right)
     norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))

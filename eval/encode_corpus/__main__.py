@@ -16,7 +16,7 @@ from common.flags import Parser
 from data.reader import numbered_lines
 from eval.encode import Encode
 from eval.vectors.job import Job
-from eval.vectors.store import DTYPES, WRITERS
+from eval.vectors.store import DTYPES, WRITERS, VectorStore
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
@@ -61,9 +61,12 @@ def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: b
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
-    model = str(Path(args.model).absolute()) if Path(args.model).exists() else args.model  # workers may start elsewhere
+    model = (
+        str(Path(args.model).absolute()) if Path(args.model).exists() else args.model
+    )  # workers may have another folder
     make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
-    job = Job(make, numbered_lines, Path(args.output).absolute(), args.format, args.dtype, args.column)
+    store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
+    job = Job(make, numbered_lines, store, args.column)
     return encode_corpus(job, args.inputs, args.processes, args.ray)
 
 

@@ -83,7 +83,7 @@ class BeirTask:
             if part != WHOLE:
                 ndcg = one[METRICS[0]]
                 rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
-        # A query weighs as its forum does, so that the mean of all queries is the headline's mean of forums.
+        # Queries are weighted by forum, so that their mean is the headline's mean of forums.
         weighed = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
         return Result(rows, {"value": np.concatenate(weighed) / 100})
 
@@ -96,7 +96,7 @@ class BeirTask:
         return per_query(self._rankings(found, one), grades)
 
     def _rankings(self, found: np.ndarray, one: BeirSet) -> Iterator[list[str]]:
-        """Places (Q, k) as strings; places instead of ids, so that no id is held for every retrieved document."""
+        """Indices (Q, k) as strings, which need less memory than ids, without the query's own document."""
         own = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
         for places, mine in zip(found.tolist(), own, strict=True):
             yield [str(place) for place in places if place != mine][:RETRIEVED]

@@ -1,7 +1,7 @@
 """Readers of BEIR's format (arXiv 2104.08663): `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
 
-Strict: whatever is not as the format says is an error with file and line, so that a cut or damaged file never
-gives a score. Of a corpus only ids and places of lines stay in memory; its texts are read when they are encoded.
+Strict: a deviation from the format is an error with file and line, so that a cut or damaged file never gives a score.
+Only ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BeirCorpus:
     Attributes:
         path: the JSON lines.
         ids: strings, (N,), held as one block of bytes.
-        starts: the byte at which every line starts and the last one ends, (N + 1,) int64.
+        starts: the byte offset of every line and of the end, (N + 1,) int64.
         sha256: digest of the file.
         empty: how many documents have neither title nor text; they are documents like any other.
     """
@@ -56,7 +56,7 @@ class BeirCorpus:
             return [_document(f"{self.path}:{i + 1}", file.readline())[1] for i in range(start, stop)]
 
     def index_of(self, ids: list[str]) -> list[int | None]:
-        """The place of each id in the corpus; None where it is unknown."""
+        """The index of each id in the corpus; None where it is unknown."""
         return pc.index_in(pa.array(ids, pa.string()), value_set=self.ids).to_pylist()
 
 
@@ -92,10 +92,10 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> dict[str, dict[int, int]]:
-    """Judgements: query id -> place of the document in the corpus -> grade.
+    """Judgements: query id -> index of the document in the corpus -> grade.
 
-    The last line must end in a line feed: `q1 d7 1` could be the beginning of `q1 d7 10`. Judged documents that are
-    not in the corpus count, as in BEIR, as ones that were not found: their places are negative, so no ranking has them.
+    The last line must end in a line feed: `q1 d7 1` could be the beginning of `q1 d7 10`. Judged documents missing from
+    the corpus count as not found, as in BEIR: their indices are negative.
     """
     lines = _lines(path)
     where, raw = next(lines)
@@ -118,7 +118,7 @@ def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> di
 
 
 def _places(path: Path, found: Mapping[tuple[str, str], tuple[str, int]], corpus: BeirCorpus) -> list[int]:
-    """Where each judged document stands in the corpus; negative, and different, where it does not."""
+    """The index of each judged document in the corpus; distinct negative numbers for missing ones."""
     places = corpus.index_of([document for _, document in found])
     absent = [at for at, place in enumerate(places) if place is None]
     if 2 * len(absent) > len(places):
@@ -131,7 +131,7 @@ def _places(path: Path, found: Mapping[tuple[str, str], tuple[str, int]], corpus
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """("file:line", the line as it stands); only a line feed ends a line."""
+    """("file:line", the raw line); only a line feed ends a line."""
     where = None
     try:
         with path.open("rb") as file:
@@ -153,7 +153,7 @@ def _decoded(where: str, raw: bytes) -> str:
 
 
 def _record(where: str, raw: bytes) -> dict[str, str]:
-    """One JSON object with strings `_id`, `text` and, if it has one, `title`; other fields are not read."""
+    """One JSON object with strings `_id`, `text` and optionally `title`; other fields are ignored."""
     try:
         record = json.loads(_decoded(where, raw))
     except (ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from eval.retrieval.beir_files import BeirCorpus
 from eval.vectors.store import VectorStore, claim
 
 logger = logging.getLogger(__name__)
-DOCUMENTS = 50_000  # in a shard: the texts held at once, and the most that a stopped run loses
+DOCUMENTS = 50_000  # in a shard, all held at once; a stopped run loses at most so many
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DocumentVectors:
             yield number * self.size, np.load(self._path(number), mmap_mode="r")
 
     def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
-        """Encode the missing shards; BadInput first where one that is there has another shape."""
+        """Encode the missing shards, after checking the others; BadInput for one of another shape."""
         missing = [number for number in range(self._count) if not self._path(number).is_file()]
         for number in set(range(self._count)) - set(missing):
             self._check(number)

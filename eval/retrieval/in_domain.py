@@ -1,4 +1,4 @@
-"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's, of which neither published code.
+"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's; neither paper published its code.
 
 The corpus is all 2,758 sentences, first ones before second ones; a query is a sentence of one of the 97 pairs scored
 5.0, and it is a hit at k where its partner is among the k sentences of highest cosine, ties by row. InfoCSE's
@@ -77,7 +77,7 @@ def partner_ranks(
         identical: strings instead of rows are left out and found.
     """
     distinct = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
-    string = np.array([distinct[sentence] for sentence in sentences])  # (N,): which string each row has
+    string = np.array([distinct[sentence] for sentence in sentences])  # (N,): the string of each row
     vectors = unit(encode(list(distinct)))
     ranks = []
     for query, partner in asked:

@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Fit:
-    """One training set, trained with every penalty of `penalties`; row numbers of one feature matrix.
+    """One training set for every penalty of `penalties`, as row indices of a feature matrix.
 
     Attributes:
         train: rows to train on, in the order the permutations refer to, (n,).
@@ -153,7 +153,7 @@ class _Group:
         self.stale = np.zeros_like(self.best)
         self.active = np.full(self.best.shape, True)
         self.kept = self.weights.clone()
-        self.alive = np.arange(len(fits))  # the fits still in the tensors
+        self.alive = np.arange(len(fits))  # indices of the fits still in the tensors
 
     def run(self) -> list[Fitted]:
         orders = self._orders()
@@ -190,7 +190,7 @@ class _Group:
 
     @torch.no_grad()
     def _check(self) -> None:
-        """Dev accuracy of every model still in training; the better ones are kept, the stale ones counted."""
+        """Measure the dev accuracy of every model in training; keep better weights, count checks without progress."""
         for place, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
             logits = self.features[dev] @ self.weights[place].T

@@ -42,7 +42,7 @@ def _ordered(rows: list[tuple[tuple[str, ...], int]]) -> Labelled:
 
 
 def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Labelled]:
-    """MR, CR, SUBJ, MPQA: a file a class; an empty line is an empty sentence, as in SentEval."""
+    """MR, CR, SUBJ, MPQA: one file for each class; an empty line is an empty sentence, as in SentEval."""
     rows = []
     for label, file in ((1, positive), (0, negative)):
         rows += [((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")]
@@ -104,7 +104,7 @@ def _mrpc_split(path: Path) -> Labelled:
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A classification set and SentEval's way to judge features on it.
+    """A classification set, scored with SentEval's protocol.
 
     Attributes:
         name: as the papers print it.
@@ -127,7 +127,7 @@ class TransferTask:
         return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Labelled]:
-        """The examples by split; another number than the published one is refused."""
+        """The examples by split; BadInput for another number than the published one."""
         splits = self.read(Path(data_dir))
         found = tuple(len(part.labels) for part in splits.values())
         if found != self.sizes:

@@ -1,4 +1,4 @@
-"""What is done with one shard of text, and how a later run knows that it is done."""
+"""Encoding one shard of text, and the record by which a later run knows that it is done."""
 
 from __future__ import annotations
 
@@ -22,28 +22,24 @@ _AGAIN = "remove it, and the shard is computed again"
 
 @dataclass(frozen=True)
 class Job:
-    """What is done with every shard; can be pickled for other processes and machines.
+    """How shards are encoded; can be pickled for other processes and machines.
 
     Attributes:
         make_encode: device -> an encoder with `identity` and `max_length`, like `eval.encode.Encode`.
         lines: reads text files.
-        folder: where outputs go.
-        format: a key of `eval.vectors.store.WRITERS`.
-        dtype: one of `eval.vectors.store.DTYPES`.
+        store: where the vectors go.
         column: of Parquet inputs.
     """
 
     make_encode: Callable[[str], Encoder]
     lines: Lines
-    folder: Path
-    format: str = "parquet"
-    dtype: str = "float32"
+    store: VectorStore
     column: str = "text"
 
     @property
-    def store(self) -> VectorStore:
-        """The folder with its format."""
-        return VectorStore(self.folder, self.format, self.dtype)
+    def folder(self) -> Path:
+        """The folder of the store, which also holds the records."""
+        return self.store.folder
 
     def outputs(self, path: Path) -> list[Path]:
         """The files of one shard: the vectors, and last the record, which marks the shard as done."""
@@ -66,8 +62,8 @@ class Job:
     def start(self, device: str) -> Encoder:
         """The encoder, after checking that the folder is for its vectors."""
         encode = self.make_encode(device)
-        manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.format,
-                    "dtype": self.dtype}  # fmt: skip
+        manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.store.format,
+                    "dtype": self.store.dtype}  # fmt: skip
         claim(self.folder, manifest, RECORDS)
         return encode
 
@@ -84,14 +80,12 @@ class Job:
         open_regular(path).close()  # BadInput for a missing file or a pipe
         source, damaged = sha256(path), None
         *outputs, record = self.outputs(path)
-        if all(output.is_file() for output in (*outputs, record)):
-            facts = self._checked(path, source, record)
-            listed = facts.get("files")  # older records have none
-            hashes = listed if isinstance(listed, dict) else None
-            damaged = self.store.damage(stem_of(path), facts.get("rows"), facts.get("width"), hashes)
+        known = self._read_record(record, path, source) if record.is_file() else None
+        if known and all(output.is_file() for output in outputs):
+            damaged = self._damage(known, path)
             if damaged is None:
-                return {**facts, "new": False, "damaged": None}
-        mine = self._begin(path, source, outputs, record)
+                return {**known, "new": False, "damaged": None}
+        mine = self._reserve(path, source, outputs, known is not None)
         record.unlink(missing_ok=True)  # from here on the shard counts as not done
         try:
             rows, width = self.store.write(stem_of(path), self._vectors(encode, path))
@@ -108,22 +102,36 @@ class Job:
     def _vectors(self, encode: Encoder, path: Path) -> Iterator[np.ndarray]:
         return (encode(texts) for texts in pieces(path, self.column, self.lines))
 
-    def _begin(self, path: Path, source: str, outputs: list[Path], record: Path) -> Path:
+    def _read_record(self, record: Path, path: Path, source: str) -> dict:
+        found = read_json(record, "the record of a shard", _AGAIN)
+        if found.get("sha256") != source:
+            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
+        return found
+
+    def _damage(self, record: dict, path: Path) -> str | None:
+        """`VectorStore.damage` of a finished shard; BadInput where its vectors are of another column."""
+        for name, now in self._column(path).items():
+            if record.get(name, now) != now:
+                raise BadInput(
+                    f"{path}: its vectors are of column '{record[name]}', not '{now}'; choose another --output"
+                )
+        listed = record.get("files")  # older records have none
+        hashes = listed if isinstance(listed, dict) else None
+        return self.store.damage(stem_of(path), record.get("rows"), record.get("width"), hashes)
+
+    def _reserve(self, path: Path, source: str, outputs: list[Path], done: bool) -> Path:
         """Create the file that reserves a shard's outputs for one text until its record exists.
 
         Raises:
-            BadInput: another text of that name is being written, or was; or an output exists without a record.
+            BadInput: another text of that name is being written, or an output exists without a record.
         """
         stem = stem_of(path)
-        known = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
+        reservation = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
         mine = self.folder / f"{stem}.{source[:16]}.begun"
-        begun = mine.exists()
-        if not begun and not record.is_file() and (there := [output for output in outputs if output.exists()]):
+        if not mine.exists() and not done and (there := [output for output in outputs if output.exists()]):
             raise BadInput(f"{there[0]}: is there already, and vectors would replace it; choose another --output")
-        if record.is_file() and read_json(record, "the record of a shard", _AGAIN).get("sha256") != source:
-            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
         mine.touch()
-        others = [file for file in self.folder.iterdir() if known.fullmatch(file.name) and file != mine]
+        others = [file for file in self.folder.iterdir() if reservation.fullmatch(file.name) and file != mine]
         if others:
             mine.unlink(missing_ok=True)
             raise BadInput(
@@ -131,17 +139,6 @@ class Job:
                 f"command is at work, remove {others[0]}"
             )
         return mine
-
-    def _checked(self, path: Path, source: str, record: Path) -> dict:
-        facts = read_json(record, "the record of a shard", _AGAIN)
-        if facts.get("sha256") != source:
-            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
-        for name, now in self._column(path).items():
-            if facts.get(name, now) != now:
-                raise BadInput(
-                    f"{path}: its vectors are of column '{facts[name]}', not '{now}'; choose another --output"
-                )
-        return facts
 
     def _column(self, path: Path) -> dict[str, str]:
         return {"column": self.column} if is_parquet(path) else {}

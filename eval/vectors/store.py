@@ -63,7 +63,7 @@ class VectorStore:
         return rows, width
 
     def damage(self, stem: str, rows: int, width: int, hashes: Mapping[str, str] | None = None) -> str | None:
-        """Why the files of a shard are not the ones that were written; None where they are.
+        """How the files of a shard differ from what was written; None where they do not.
 
         Args:
             stem: the name of the shard.
@@ -115,7 +115,7 @@ def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stored(vectors: np.ndarray, dtype: str) -> list[np.ndarray]:
-    """What stands in a file for (N, D) float32: the entries and, for int8, the scales.
+    """The stored columns of (N, D) float32: the entries and, for int8, the scales.
 
     Raises:
         BadInput: an entry is too large for float16.
@@ -163,7 +163,7 @@ class ParquetWriter:
         flat = pa.array(np.ascontiguousarray(entries).reshape(-1))
         arrays = [pa.FixedSizeListArray.from_arrays(flat, entries.shape[1]), *map(pa.array, scales)]
         table = pa.table(arrays, names=["embedding", "scale"][: len(arrays)])
-        if self._writer is None:  # entries of vectors hardly compress, and no two are equal
+        if self._writer is None:  # vectors hardly compress
             self._writer = pq.ParquetWriter(
                 self._path, table.schema, compression="none", use_dictionary=False, write_statistics=False
             )
@@ -195,7 +195,7 @@ def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
 
 
 def read_vectors(path: str | Path) -> np.ndarray:
-    """The vectors of one shard, `NAME.parquet` or `NAME.npy` (its scales are found beside it), (N, D) float32."""
+    """The vectors of one shard, `NAME.parquet` or `NAME.npy` (with its scales file), (N, D) float32."""
     path = Path(path)
     if path.suffix == ".npy":
         entries = np.load(path)

@@ -55,7 +55,7 @@ def _column(path: Path, column: str) -> Iterator[str]:
             _check_column(path, file.schema_arrow, column)
             for batch in file.iter_batches(ROWS, columns=[column]):
                 texts = batch.column(0)
-                texts.validate(full=True)  # the format does not promise that strings are UTF-8
+                texts.validate(full=True)  # Parquet does not guarantee UTF-8
                 if texts.null_count:
                     place = row + texts.is_null().index(True).as_py() + 1
                     raise BadInput(f"{path}: row {place}: '{column}' is null; write an empty text or leave the row out")

@@ -22,7 +22,7 @@ from eval.encode import Encode
 from eval.encode_corpus.__main__ import main
 from eval.vectors import text_shards
 from eval.vectors.job import Job
-from eval.vectors.store import quantised, read_vectors, stored
+from eval.vectors.store import VectorStore, quantised, read_vectors, stored
 from eval.vectors.text_shards import stem_of
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
@@ -57,8 +57,8 @@ def shards(tmp_path, sentences):
     return dict(zip(sorted(folder.iterdir()), texts, strict=True))
 
 
-def job(folder, make=Letters, **settings):
-    return Job(make, numbered_lines, folder, **{"column": "body"} | settings)
+def job(folder, make=Letters, column="body", **settings):
+    return Job(make, numbered_lines, VectorStore(folder, **settings), column)
 
 
 def names(folder):

@@ -6,7 +6,7 @@ import pytest
 from common.errors import BadInput
 from data.reader import numbered_lines
 from eval.vectors.job import Job
-from eval.vectors.store import read_vectors
+from eval.vectors.store import VectorStore, read_vectors
 from eval.vectors.workers import encode_corpus
 
 ray = pytest.importorskip("ray")
@@ -36,7 +36,7 @@ def test_ray_gives_the_same_files_goes_on_and_passes_our_errors_on(local, senten
     (tmp_path / "in").mkdir()
     for i in range(4):
         (tmp_path / "in" / f"{i}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
-    job, given = Job(letters, numbered_lines, tmp_path / "out"), [str(tmp_path / "in")]
+    job, given = Job(letters, numbered_lines, VectorStore(tmp_path / "out")), [str(tmp_path / "in")]
     assert all(record["new"] for record in encode_corpus(job, given, 2, ray=True))
     found = [read_vectors(tmp_path / "out" / f"{i}.parquet") for i in range(4)]
     assert (np.concatenate(found) == letters("cpu")(sentences[:80])).all()
