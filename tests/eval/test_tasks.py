@@ -7,6 +7,7 @@ from common.errors import BadInput
 from eval.scores import average
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
 from eval.tasks import Options, tasks_named
+from tests.eval.toys import write_stsb
 
 PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
 SUBSETS = {
@@ -42,10 +43,8 @@ def data_dir(tmp_path_factory):
             texts[3:3], golds[3:3] = ["never\tscored"] * 2, ["", ""]
             (folder / f"STS.input.{subset}.txt").write_text("\n".join(texts) + "\n")
             (folder / f"STS.gs.{subset}.txt").write_text("\n".join(golds) + "\n")
-    (sts / "STSBenchmark").mkdir()
     for split, size in (("test", 1379), ("dev", 1500)):
-        rows = [f"main\tnews\t2015\t{i}\t{score(i)}\t{line(split, i)}\n" for i in range(size)]
-        (sts / "STSBenchmark" / f"sts-{split}.csv").write_text("".join(rows))
+        write_stsb(root, [(score(i), *line(split, i).split("\t")) for i in range(size)], split)
     sick = root / "senteval" / "downstream" / "SICK"
     sick.mkdir()
     for file, size in (("SICK_test_annotated.txt", 4927), ("SICK_trial.txt", 500)):

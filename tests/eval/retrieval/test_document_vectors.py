@@ -7,25 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import BadInput
 from eval.retrieval.beir_files import read_corpus
 from eval.retrieval.document_vectors import embedded
 from eval.vectors.store import MANIFEST
-
-
-class Letters:
-    """Counts letters: a vector that only the text decides. Remembers what it was asked, and can be made to stop."""
-
-    identity, max_length = "letters", 32
-
-    def __init__(self, stop_after=10**9):
-        self.asked, self.stop_after = [], stop_after
-
-    def __call__(self, texts):
-        if len(self.asked) + len(texts) > self.stop_after:
-            raise KeyboardInterrupt
-        self.asked += texts
-        return np.array([[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32)
+from tests.eval.toys import Letters, refused
 
 
 def filled(encode, corpus, folder, size=7, width=6):
@@ -73,13 +58,12 @@ def test_a_stopped_run_computes_only_what_is_missing(beir, corpus, tmp_path):
 
 
 KILLED = """
-import runpy, sys
+import sys
 from pathlib import Path
 from common.growing import GrowingArray
 from eval.retrieval.beir_files import read_corpus
 from eval.retrieval.document_vectors import embedded
-
-Letters = runpy.run_path(sys.argv[1])["Letters"]
+from tests.eval.toys import Letters
 
 def half(array, vectors):
     array.path.write_bytes(b"half a shard")
@@ -92,14 +76,14 @@ class KilledWhileWriting(Letters):
             GrowingArray.append = half
         return super().__call__(texts)
 
-with embedded(KilledWhileWriting(), read_corpus(Path(sys.argv[2])), 6, Path(sys.argv[3]), 7):
+with embedded(KilledWhileWriting(), read_corpus(Path(sys.argv[1])), 6, Path(sys.argv[2]), 7):
     pass
 """
 
 
 def test_a_killed_run_leaves_only_whole_shards(beir, corpus, tmp_path):
     root = Path(__file__).parents[3]
-    command = [sys.executable, "-c", KILLED, __file__, str(corpus.path), str(tmp_path / "kept")]
+    command = [sys.executable, "-c", KILLED, str(corpus.path), str(tmp_path / "kept")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=root, **pipes) as process:
         assert process.stdout.readline() == "writing\n"
@@ -113,28 +97,22 @@ def test_a_killed_run_leaves_only_whole_shards(beir, corpus, tmp_path):
     assert not list((tmp_path / "kept").glob("*.part"))
 
 
-def refused(folder, encode, corpus, size=7):
-    with pytest.raises(BadInput) as caught:
-        filled(encode, corpus, folder, size)
-    return str(caught.value)
-
-
 def test_a_folder_of_something_else_is_refused_with_the_difference(beir, corpus, tmp_path):
     kept = tmp_path / "kept"
     filled(Letters(), corpus, kept)
     other = Letters()
     other.identity = "others"
-    assert "(model letters, now others)" in refused(kept, other, corpus)
+    assert "(model letters, now others)" in refused(filled, other, corpus, kept)
     other.identity, other.max_length = "letters", 64
-    assert "(max_length 32, now 64)" in refused(kept, other, corpus)
-    assert "(shard_size 7, now 8)" in refused(kept, Letters(), corpus, size=8)
+    assert "(max_length 32, now 64)" in refused(filled, other, corpus, kept)
+    assert "(shard_size 7, now 8)" in refused(filled, Letters(), corpus, kept, size=8)
     beir.documents["d7"] = "another text"
     beir.write()
     changed = read_corpus(corpus.path)
-    assert f"(corpus {corpus.sha256}, now {changed.sha256})" in refused(kept, Letters(), changed)
+    assert f"(corpus {corpus.sha256}, now {changed.sha256})" in refused(filled, Letters(), changed, kept)
     del beir.documents["d39"]
     beir.write()
-    assert "documents 40, now 39" in refused(kept, Letters(), read_corpus(corpus.path))
+    assert "documents 40, now 39" in refused(filled, Letters(), read_corpus(corpus.path), kept)
     assert other.asked == []
 
 
@@ -142,13 +120,13 @@ def test_a_folder_of_something_else_is_refused_with_the_difference(beir, corpus,
 def test_a_damaged_manifest_is_refused(corpus, tmp_path, content):
     filled(Letters(), corpus, tmp_path / "kept")
     (tmp_path / "kept" / MANIFEST).write_text(content)
-    assert "choose another folder" in refused(tmp_path / "kept", Letters(), corpus)
+    assert "choose another folder" in refused(filled, Letters(), corpus, tmp_path / "kept")
 
 
 def test_shards_without_a_manifest_are_refused(corpus, tmp_path):
     filled(Letters(), corpus, tmp_path / "kept")
     (tmp_path / "kept" / MANIFEST).unlink()
-    assert "holds shards but no manifest.json" in refused(tmp_path / "kept", Letters(), corpus)
+    assert "holds shards but no manifest.json" in refused(filled, Letters(), corpus, tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
@@ -171,14 +149,14 @@ def test_a_damaged_shard_is_refused_before_anything_is_computed(corpus, tmp_path
     else:
         path.write_bytes(path.read_bytes()[:wrong] if isinstance(wrong, int) else wrong)
     again = Letters()
-    message = refused(tmp_path / "kept", again, corpus)
+    message = refused(filled, again, corpus, tmp_path / "kept")
     assert message.startswith(f"{path}: ") and said in message and "remove it" in message
     assert again.asked == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(corpus, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot be written (" in refused(tmp_path / "file" / "kept", Letters(), corpus)
+    assert "cannot be written (" in refused(filled, Letters(), corpus, tmp_path / "file" / "kept")
 
 
 def test_the_manifest_says_what_the_vectors_are_of(corpus, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 from common.errors import BadInput
 from eval.retrieval.in_domain import InDomainRetrieval, partner_ranks
 from eval.tasks import Options, tasks_named
+from tests.eval.toys import write_stsb
 
 PAIRS, QUERIES = 1379, 97
 # First sentences 5 and 6 are one string, second ones 8 and 9 too; 20's second is 21's first; 3 stands again in row 700.
@@ -31,12 +32,8 @@ def data_dir(tmp_path):
 
 
 def write(root, queries):
-    folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
     scores = ["5.000" if i < queries else "4.800" for i in range(PAIRS)]
-    rows = [f"a\tb\tc\t{i}\t{scores[i]}\t{sentence(i, 'left')}\t{sentence(i, 'right')}\n" for i in range(PAIRS)]
-    (folder / "sts-test.csv").write_text("".join(rows))
-    return root
+    return write_stsb(root, [(scores[i], sentence(i, "left"), sentence(i, "right")) for i in range(PAIRS)])
 
 
 def by_hand(directions, duplicates):

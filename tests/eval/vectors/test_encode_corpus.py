@@ -26,21 +26,9 @@ from eval.vectors.store import VectorStore, quantised, read_vectors, stored
 from eval.vectors.text_shards import stem_of
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
+from tests.eval.toys import Letters, refused
 
 ROOT = Path(__file__).parents[3]
-
-
-class Letters:
-    """Counts letters; remembers nothing but what it was made with, so that a worker process can make it too."""
-
-    max_length = 32
-
-    def __init__(self, device="cpu", identity="letters", pause=0.0):
-        self.identity, self.pause = identity, pause
-
-    def __call__(self, texts):
-        time.sleep(self.pause)
-        return np.array([[text.count(letter) for letter in "aeiost 1"] for text in texts], dtype=np.float32)
 
 
 @pytest.fixture
@@ -63,13 +51,6 @@ def job(folder, make=Letters, column="body", **settings):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def refused(call, *args, **kwargs):
-    with pytest.raises(BadInput) as caught:
-        call(*args, **kwargs)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("layout", ["parquet", "npy"])
@@ -120,15 +101,17 @@ def test_int8_turns_a_vector_by_little(width):
 
 
 DRIVER = """
-import runpy, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import test_encode_corpus as tests
-from common.errors import run_command
-from eval.vectors.workers import encode_corpus
+import sys
 from functools import partial
-job = tests.job(Path(sys.argv[3]), partial(tests.Letters, pause=float(sys.argv[5])))
-run_command(lambda: encode_corpus(job, [sys.argv[2]], int(sys.argv[4])))
+from pathlib import Path
+from common.errors import run_command
+from data.reader import numbered_lines
+from eval.vectors.job import Job
+from eval.vectors.store import VectorStore
+from eval.vectors.workers import encode_corpus
+from tests.eval.toys import Letters
+job = Job(partial(Letters, pause=float(sys.argv[4])), numbered_lines, VectorStore(Path(sys.argv[2])), "body")
+run_command(lambda: encode_corpus(job, [sys.argv[1]], int(sys.argv[3])))
 """
 
 
@@ -142,7 +125,7 @@ def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, 
     texts.mkdir()
     for i in range(12):
         (texts / f"{i:02}.txt").write_text("\n".join(sentences[20 * i : 20 * i + 20]), encoding="utf-8")
-    command = [sys.executable, "-c", DRIVER, str(Path(__file__).parent), str(texts), str(out), str(processes), "0.15"]
+    command = [sys.executable, "-c", DRIVER, str(texts), str(out), str(processes), "0.15"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         while len(list(out.glob("*.done.json"))) < 3 and process.poll() is None:
             time.sleep(0.01)
@@ -236,7 +219,7 @@ def test_a_worker_process_refuses_in_the_same_words(shards, tmp_path):
     out, given = tmp_path / "out", [str(tmp_path / "in")]
     encode_corpus(job(out), given, 1)
     (tmp_path / "in" / "a.txt").write_text("other\n")
-    command = [sys.executable, "-c", DRIVER, str(Path(__file__).parent), *given, str(out), "2", "0"]
+    command = [sys.executable, "-c", DRIVER, *given, str(out), "2", "0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if line.startswith("error: ")] == [
@@ -282,7 +265,7 @@ def test_outputs_whose_record_lists_no_sha256_are_compared_by_shape(shards, tmp_
     (out / f"c.{layout}").write_bytes(whole)
     first, second, third, fourth = [one["damaged"] for one in encode_corpus(made, given, 1)]
     assert first.startswith(f"{out / f'a.{layout}'}: not a whole shard (")
-    assert third == f"{out / f'c.{layout}'}: holds float32 (20, 8), expected float32 (15, 8)"
+    assert third == f"{out / f'c.{layout}'}: holds float32 (20, 6), expected float32 (15, 6)"
     assert second is None and fourth is None
 
 
