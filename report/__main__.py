@@ -15,7 +15,7 @@ import torch
 
 from common.files import writing
 from common.flags import Parser, check_output
-from eval.analyse.labels import labelled
+from eval.analyse.analysis import labelled
 from eval.encode import Encode
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named

@@ -11,7 +11,7 @@ from common.errors import BadInput
 from eval.analyse.analysis import Analysis, CachedEncoder, Material, Subject, distinct, read_sentences
 from eval.analyse.pairs import ALIGNMENT_UNIFORMITY as ALIGNMENT
 from eval.analyse.pairs import COSINE_BY_GOLD as GOLD
-from eval.analyse.sentences import ANISOTROPY as ANISOTROPY
+from eval.analyse.sentences import ANISOTROPY
 from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from report.vectors import LIMIT, Packed, affordable, pack

@@ -20,8 +20,7 @@ import torch
 from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, named
-from eval.analyse.labels import labelled
+from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled, named
 from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
 from eval.analyse.pictures import PICTURES
 from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS

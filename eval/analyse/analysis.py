@@ -1,4 +1,7 @@
-"""What an analysis is: it measures one model on some material and returns numbers ready for JSON."""
+"""What an analysis is: it measures one model on some material and returns numbers ready for JSON.
+
+Also the material, read from files, and the labels of models in tables and pictures.
+"""
 
 from __future__ import annotations
 
@@ -134,3 +137,42 @@ def gather(
         raise BadInput(f"{name}: {len(chosen)} distinct sentences; at least 2 needed")
     asked = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
     return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, asked, above)
+
+
+def labelled(models: Sequence[str]) -> dict[str, str]:
+    """Label -> folder or hub id, in the order given.
+
+    `NAME=PATH` names a model; others get the shortest end of their path that differs from the others'. An argument that
+    exists as a folder is a path, even with an equals sign.
+
+    Raises:
+        BadInput: a name given twice, an empty name or path, or one folder given twice without names.
+    """
+    split = [_split(model) for model in models]
+    given = [name for name, _ in split if name is not None]
+    unnamed = [Path(path).absolute().parts for name, path in split if name is None]
+    labels: dict[str, str] = {}
+    for name, path in split:
+        label = name if name is not None else _shortest(Path(path).absolute().parts, unnamed, given)
+        if label is None or label in labels:
+            raise BadInput(f"two models are called '{label or path}'; tell them apart by NAME={path}")
+        labels[label] = path
+    return labels
+
+
+def _split(model: str) -> tuple[str | None, str]:
+    name, equals, path = model.partition("=")
+    if not equals or Path(model).exists() or "/" in name:
+        return None, model
+    if not name or not path:
+        raise BadInput(f"model '{model}': NAME=PATH needs a name and a path")
+    return name, path
+
+
+def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
+    """The shortest end of a path that no other path has and that is not taken; None where there is none."""
+    for depth in range(1, len(parts) + 1):
+        label = "/".join(parts[-depth:])
+        if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:
+            return label
+    return None

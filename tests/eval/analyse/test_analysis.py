@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.analyse.analysis import CachedEncoder
-from eval.analyse.labels import labelled
+from eval.analyse.analysis import CachedEncoder, labelled
 
 
 def encode(sentences):
