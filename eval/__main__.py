@@ -47,7 +47,7 @@ def parser() -> Parser:
     p.add_argument("--mode", choices=list(MODES), default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip

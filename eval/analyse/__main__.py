@@ -1,4 +1,4 @@
-"""`python -m eval.analyse MODEL [MODEL ...]`: what the papers plot of sentence vectors, models side by side."""
+"""`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors, models side by side."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def parser() -> Parser:
     p.add_argument("--above", type=float, default=4.0, metavar="SCORE",
                    help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
-                   help="a sentence a line, for anisotropy, length_bias and neighbours (default: those of the "
+                   help="one sentence per line, for anisotropy, length_bias and neighbours (default: those of the "
                    "pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
-                   help="queries of neighbours, one a line (default: the first five sentences)")  # fmt: skip
+                   help="queries of neighbours, one per line (default: the first five sentences)")  # fmt: skip
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled keeps that")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling keeps it")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
     return p

@@ -43,7 +43,7 @@ def parser() -> Parser:
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
     p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
