@@ -25,7 +25,9 @@ from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 from eval.transfer.validation import Judge, Outcome
 
+BINARY = ("0", "1")
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+Example = tuple[tuple[str, ...], int]  # the sentences of an example, and its class
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,20 @@ class Labelled:
     labels: list[int]
 
 
-def _ordered(rows: list[tuple[tuple[str, ...], int]]) -> Labelled:
+def _ordered(rows: list[Example]) -> Labelled:
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     return Labelled([texts for texts, _ in rows], [label for _, label in rows])
+
+
+def _parsed(path: Path, lines: list[str], parse: Callable[[str], Example], needs: str, first: int = 1) -> Labelled:
+    """The examples of a file's lines, in SentEval's order; BadInput where `parse` raises ValueError."""
+    rows = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            rows.append(parse(line.strip()))
+        except ValueError as error:
+            raise BadInput(f"{path}:{number}: needs {needs}") from error
+    return _ordered(rows)
 
 
 def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Labelled]:
@@ -51,55 +64,48 @@ def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, La
 
 def read_sst(data_dir: Path) -> dict[str, Labelled]:
     """SST2: sentence, tab, 0 or 1; official train, dev and test."""
-    return {
-        split: _sst_split(data_dir / DOWNSTREAM / f"SST/binary/sentiment-{split}") for split in ("train", "dev", "test")
-    }
+    splits = {}
+    for split in ("train", "dev", "test"):
+        path = data_dir / DOWNSTREAM / f"SST/binary/sentiment-{split}"
+        splits[split] = _parsed(path, read_lines(path), _sst, "a sentence, a tab and a label 0 or 1")
+    return splits
 
 
-def _sst_split(path: Path) -> Labelled:
-    rows = []
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.strip().split("\t")
-        if len(columns) != 2 or columns[1] not in ("0", "1"):
-            raise BadInput(f"{path}:{number}: needs a sentence, a tab and a label 0 or 1")
-        rows.append(((tidy(columns[0]),), int(columns[1])))
-    return _ordered(rows)
+def _sst(line: str) -> Example:
+    text, label = line.split("\t")
+    return (tidy(text),), BINARY.index(label)
 
 
 def read_trec(data_dir: Path) -> dict[str, Labelled]:
     """TREC: `COARSE:fine question`; the coarse class counts."""
-    folder = data_dir / DOWNSTREAM / "TREC"
-    files = {"train": "train_5500.label", "test": "TREC_10.label"}
-    return {split: _trec_split(folder / file) for split, file in files.items()}
+    splits, needs = {}, f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
+    for split, file in (("train", "train_5500.label"), ("test", "TREC_10.label")):
+        path = data_dir / DOWNSTREAM / "TREC" / file
+        splits[split] = _parsed(path, read_lines(path, "latin-1"), _trec, needs)
+    return splits
 
 
-def _trec_split(path: Path) -> Labelled:
-    rows = []
-    for number, line in enumerate(read_lines(path, "latin-1"), start=1):
-        target, _, rest = line.strip().partition(":")
-        _, _, question = rest.partition(" ")
-        if target not in TREC_CLASSES or not question.strip():
-            raise BadInput(f"{path}:{number}: needs CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}")
-        rows.append(((tidy(question),), TREC_CLASSES.index(target)))
-    return _ordered(rows)
+def _trec(line: str) -> Example:
+    kind, question = line.split(" ", 1)
+    label, _ = kind.split(":", 1)
+    return (tidy(question),), TREC_CLASSES.index(label)
 
 
 def read_mrpc(data_dir: Path) -> dict[str, Labelled]:
     """MRPC: a header, then label, two ids and two sentences, never quoted."""
-    folder = data_dir / DOWNSTREAM / "MRPC"
-    return {split: _mrpc_split(folder / f"msr_paraphrase_{split}.txt") for split in ("train", "test")}
+    splits, needs = {}, "label 0 or 1, two ids and two sentences separated by tabs"
+    for split in ("train", "test"):
+        path = data_dir / DOWNSTREAM / "MRPC" / f"msr_paraphrase_{split}.txt"
+        lines = read_lines(path)
+        if not lines or not lines[0].startswith("Quality\t"):
+            raise BadInput(f"{path}:1: no header 'Quality, #1 ID, #2 ID, #1 String, #2 String' separated by tabs")
+        splits[split] = _parsed(path, lines[1:], _mrpc, needs, first=2)
+    return splits
 
 
-def _mrpc_split(path: Path) -> Labelled:
-    rows, lines = [], read_lines(path)
-    if not lines or not lines[0].startswith("Quality\t"):
-        raise BadInput(f"{path}:1: no header 'Quality, #1 ID, #2 ID, #1 String, #2 String' separated by tabs")
-    for number, line in enumerate(lines[1:], start=2):
-        columns = line.strip().split("\t")
-        if len(columns) < 5 or columns[0] not in ("0", "1"):
-            raise BadInput(f"{path}:{number}: needs label 0 or 1, two ids and two sentences separated by tabs")
-        rows.append(((tidy(columns[3]), tidy(columns[4])), int(columns[0])))
-    return _ordered(rows)
+def _mrpc(line: str) -> Example:
+    label, _, _, left, right, *_ = line.split("\t")
+    return (tidy(left), tidy(right)), BINARY.index(label)
 
 
 @dataclass(frozen=True)
