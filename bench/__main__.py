@@ -13,7 +13,7 @@ import torch
 
 from common.flags import Parser, positive
 from common.streams import show
-from eval.report import markdown, write_rows
+from eval.scores import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",

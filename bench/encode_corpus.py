@@ -18,9 +18,9 @@ from bench.corpus import HashedTexts, peak_rss_mib, text_of
 from common.errors import ProjectError
 from common.flags import positive
 from data.text import numbered_lines
-from eval.encode_corpus.__main__ import encode_corpus
-from eval.encode_corpus.job import Job
-from eval.encode_corpus.vectors import read_vectors
+from eval.vectors.job import Job
+from eval.vectors.store import VectorStore, read_vectors
+from eval.vectors.workers import encode_corpus
 
 ROOT = Path(__file__).parents[1]
 _STEP = 0.02  # seconds between two looks at the outputs
@@ -86,7 +86,7 @@ def drive(folder: str, processes: str, ray: str) -> None:
     """The process that is killed: all shards of `folder`/text into `folder`/vectors."""
     peaks = Path(folder) / "peaks"
     peaks.mkdir(exist_ok=True)
-    job = Job(partial(Stub, peaks), numbered_lines, Path(folder) / "vectors")
+    job = Job(partial(Stub, peaks), numbered_lines, VectorStore(Path(folder) / "vectors"))
     encode_corpus(job, [f"{folder}/text"], int(processes), ray == "True")
     (peaks / "driver").write_text(str(peak_rss_mib()))
 

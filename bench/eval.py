@@ -10,7 +10,7 @@ from bench import plain_eval
 from bench.timing import alternate, bench_row
 from common.errors import ProjectError
 from eval.encode import Encode
-from eval.sts.tasks import STS_DEV, STS_TEST, merged
+from eval.sts import STS_DEV, STS_TEST, merged
 from models.encoder import load_encoder
 
 ALLOWED = {False: 0.01, True: 0.05}  # points of Spearman, by bf16: both sides round, each in its own order

@@ -19,10 +19,9 @@ import numpy as np
 from scipy import stats
 
 from bench import gap
-from eval.report import markdown
-from eval.sts.tasks import STS_TEST
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.scores import markdown
+from eval.sts import STS_TEST
+from eval.tasks import Options, tasks_named
 from tables import cells
 from tables.cells import CONFIGS, facts_of, spread
 

@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 from common.errors import ProjectError
 from common.files import writing
-from eval.report import markdown
+from eval.scores import markdown
 from report import curves
 from tables.cells import CONFIGS, ROOT, finished
 from training.faults import run_to_its_end

@@ -13,8 +13,8 @@ from pathlib import Path
 from common.command_line import read_config
 from common.errors import BadInput
 from common.flags import positive
-from eval.report import markdown
-from eval.sts.tasks import STS_TEST
+from eval.scores import markdown
+from eval.sts import STS_TEST
 from tables import cells
 from tables.cells import CONFIGS, facts_of, finished, read_rows, spread, start_flags
 

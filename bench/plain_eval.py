@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from eval.sts.files import Pairs, read_columns
-from eval.task import DOWNSTREAM
+from eval.sts import Pairs, read_columns
+from eval.text_files import DOWNSTREAM
 from models.pooling import POOLINGS
 
 BATCH = 128

@@ -85,7 +85,8 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
             raise
         raise unwritable(error, f"{path}: cannot be written ({error.strerror}); {remedy}") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part.exists():  # `unlink` would raise where the parent is a file
+            part.unlink()
 
 
 def _replace(part: Path, path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Flags of every command: one line for an error, and `--data-dir` for `--data_dir`."""
+"""Flags of every command: one line for an error, `--data-dir` for `--data_dir`, a checked `--output`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from common.errors import BadInput
 
@@ -38,3 +39,32 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 upwards")
     return int(text)
+
+
+def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:
+    """Check `--output` before any work is done.
+
+    Args:
+        output: the file to write; None for no output.
+        inputs: files the command reads; None for those not given.
+        first: the first bytes of every file that the command writes there.
+
+    Raises:
+        BadInput: `output` is a folder, one of the inputs, or a file with other content.
+    """
+    path = Path(output or "")
+    if output is None or not path.exists():
+        return
+    if path.is_dir():
+        raise BadInput(f"--output {output}: is a folder; name a file")
+    if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
+        raise BadInput(f"--output {output}: is read by this command, and would be replaced; name another file")
+    if not path.is_file():  # a device or a pipe, which reading would wait for
+        return
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(first))
+    except OSError as error:
+        raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
+    if begins and begins.lower() != first:
+        raise BadInput(f"--output {output}: holds something else than is written there; name another file")

@@ -14,14 +14,12 @@ from common.errors import BadInput, run_command
 
 import torch
 
-from common.flags import Parser
+from common.flags import Parser, check_output
 from common.streams import show
 from eval.encode import Encode
-from eval.kept import check_output
-from eval.report import details, rows_of, score_all, tables, write_scores
-from eval.sts.tasks import own_pairs
-from eval.task import Options, row
-from eval.tasks import GROUPS, tasks_named
+from eval.scores import details, row, rows_of, tables, write_scores
+from eval.sts import own_pairs
+from eval.tasks import GROUPS, Options, score_all, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
@@ -49,7 +47,7 @@ def parser() -> Parser:
     p.add_argument("--mode", choices=list(MODES), default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip
@@ -75,7 +73,7 @@ def options_of(args: argparse.Namespace) -> Options:
 
 
 def unknown_tokens(encode: Encode, options: Options) -> dict:
-    """Say how many per cent of the encoded tokens the tokenizer does not know; the row of it, never a headline."""
+    """Log the percentage of unknown tokens among those encoded, and return its row, which is never a headline."""
     share = 100 * encode.unknown / encode.tokens
     logger.info("%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer", encode.unknown, encode.tokens, share)
     found = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
@@ -93,7 +91,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if args.dev_file:
         tasks.append(own_pairs(args.dev_file))
     for task in tasks[1:]:
-        task.load(args.data_dir)  # a missing file is better known now than when the first is scored
+        task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)

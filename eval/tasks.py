@@ -1,21 +1,69 @@
-"""The families of tasks by name; each is a file with `tasks(options)`."""
+"""Evaluation tasks: the interface, the options, and the tasks by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from common.errors import BadInput
+from eval import sts
+from eval.encode import Encoder
 from eval.retrieval import beir, in_domain
-from eval.sts import tasks as sts
-from eval.task import Options, Task
+from eval.scores import Result
 from eval.transfer import tasks as transfer
 
-GROUPS = {"sts": sts.tasks, "transfer": transfer.tasks, "retrieval": in_domain.tasks, "beir": beir.tasks}
+
+class Task(Protocol):
+    """A frozen record of a data set and how it is scored."""
+
+    name: str
+    split: str
+
+    def load(self, data_dir: str | Path) -> object:
+        """The data; BadInput with file and line where it is missing, malformed or not the published one."""
+
+    def score(self, encode: Encoder, data_dir: str | Path) -> Result:
+        """Rows of scores.json: what was measured, how, on how many examples, and the value."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose about tasks.
+
+    Attributes:
+        split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
+        mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
+        beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
+        embeddings: BEIR: folder in which document vectors stay, so that a stopped run can go on.
+        directions: in-domain retrieval: `one` (97 queries) or `both` (194).
+        duplicates: in-domain retrieval: what is left out of the corpus, the query's `own` row or `identical` strings.
+        device: where classifiers are trained and documents searched.
+        progress: show bars.
+    """
+
+    split: str = "test"
+    mode: str = "test"
+    beir: tuple[str, ...] = ()
+    embeddings: str | None = None
+    directions: str = "one"
+    duplicates: str = "own"
+    device: str = "cpu"
+    progress: bool = False
+
+
+GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
+    "sts": lambda o: sts.tasks(o.split),
+    "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
+    "retrieval": lambda o: in_domain.tasks(o.split, o.directions, o.duplicates),
+    "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
+}
 NEEDS = {"retrieval": "--split test", "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
-    """Tasks by group (`sts`) or name (`STS12`, any case); BadInput with the known ones otherwise."""
+    """Tasks by group (`sts`) or name (`STS12`, any case), each once; BadInput with the known ones otherwise."""
     known = {task.name.lower(): task for group in GROUPS.values() for task in group(options)}
     chosen: list[Task] = []
     for name in names:
@@ -29,4 +77,9 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
         else:
             choices = ", ".join([*GROUPS, *(task.name for task in known.values())])
             raise BadInput(f"task '{name}' is unknown for split '{options.split}'; choose from: {choices}")
-    return list({task.name: task for task in chosen}.values())  # of a group and one of its tasks each counts once
+    return list({task.name: task for task in chosen}.values())
+
+
+def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> dict[Task, Result]:
+    """Every task's result, in order."""
+    return {task: task.score(encode, data_dir) for task in tasks}

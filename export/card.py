@@ -11,8 +11,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
-from eval.compare.scores import AVERAGE
-from eval.report import headline, markdown
+from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
 from export.model import Model
 from export.published import Citation, citations, comparison

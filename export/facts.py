@@ -12,7 +12,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from common.errors import BadInput
 from data.prepare import WIKI, WIKI_TERMS
-from eval.compare.scores import read_scores
+from eval.scores import read_scores
 from training.record import RUN_FILE, read_run
 
 _KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import yaml
 
 from eval.compare.published import load
-from eval.compare.scores import Side, from_files
-from eval.compare.verdicts import Found, Line, compare
-from eval.report import markdown
+from eval.compare.sides import Side, from_files
+from eval.compare.verdicts import Interval, Line, compare
+from eval.scores import markdown
 from export.facts import Facts
 from export.text import escape
 
@@ -74,5 +74,5 @@ def _beside(ours: Side, record: Side, known: dict[str, Side]) -> str:
 
 def _cells(line: Line) -> list[str]:
     task = f"{line.key} against {line.against}" if line.against else str(line.key)
-    interval = f"{line.found.low:+.2f} to {line.found.high:+.2f}" if isinstance(line.found, Found) else "-"
+    interval = f"{line.found.low:+.2f} to {line.found.high:+.2f}" if isinstance(line.found, Interval) else "-"
     return [escape(task), str(line.a), str(line.b), f"{line.difference:+.2f}", interval, line.verdict]

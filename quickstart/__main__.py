@@ -23,8 +23,8 @@ import run_unsup
 from common.flags import Parser
 from common.streams import show
 from eval.encode import Encode
-from eval.report import table, write_rows
-from eval.sts.tasks import merged, own_pairs
+from eval.scores import table, write_rows
+from eval.sts import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
 from quickstart import generate

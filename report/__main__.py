@@ -14,13 +14,11 @@ from common.errors import BadInput, run_command
 import torch
 
 from common.files import writing
-from common.flags import Parser
-from eval.analyse.labels import labelled
+from common.flags import Parser, check_output
+from eval.analyse.analysis import labelled
 from eval.encode import Encode
-from eval.kept import check_output
-from eval.sts.tasks import own_pairs
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.sts import own_pairs
+from eval.tasks import Options, tasks_named
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules

@@ -8,14 +8,12 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from common.errors import BadInput
-from eval.analyse.alignment import ANALYSIS as ALIGNMENT
-from eval.analyse.analysis import Analysis, Material, Remembered, Subject, distinct
-from eval.analyse.anisotropy import ANALYSIS as ANISOTROPY
-from eval.analyse.gold import ANALYSIS as GOLD
-from eval.analyse.material import read_sentences
-from eval.sts.files import Pairs
-from eval.sts.tasks import StsTask, merged
-from eval.task import Encoder
+from eval.analyse.analysis import Analysis, CachedEncoder, Material, Subject, distinct, read_sentences
+from eval.analyse.pairs import ALIGNMENT_UNIFORMITY as ALIGNMENT
+from eval.analyse.pairs import COSINE_BY_GOLD as GOLD
+from eval.analyse.sentences import ANISOTROPY
+from eval.encode import Encoder
+from eval.sts import Pairs, StsTask, merged
 from report.vectors import LIMIT, Packed, affordable, pack
 
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
@@ -101,7 +99,7 @@ def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measur
         texts: what they encode.
     """
     results: dict[str, dict[int, dict[str, Any]]] = {}
-    remembered = {number: Remembered(encode) for number, (_, encode) in encoders.items()}
+    remembered = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}
     for name, analysis in ANALYSES.items():
         if texts.material and _possible(analysis, texts.material):
             for number, encode in remembered.items():

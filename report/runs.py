@@ -15,7 +15,8 @@ import numpy as np
 
 from common.errors import BadInput, newer_format
 from common.files import read_json
-from eval.compare.scores import Side, from_files, read_items
+from eval.compare.sides import Side, from_files
+from eval.scores import read_items
 
 FORMAT = 1  # of run.json; equals that in training/record.py, which the report may not import
 
@@ -29,7 +30,7 @@ class RunFolder:
         record: `run.json`.
         history: the lines of `log.jsonl`; empty where there is no such file.
         scores: the file of scores; None where it is missing or has no row.
-        items: (task, split, mode) -> the value of every example, see `eval.compare.scores.read_items`.
+        items: (task, split, mode) -> the value of every example, see `eval.scores.read_items`.
     """
 
     label: str

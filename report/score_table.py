@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.compare.examples import TOLERANCE, draws_of, figure_of_all, same_examples
-from eval.compare.intervals import percentile, resampled_figures
-from eval.compare.scores import AVERAGE, Key
+from eval.compare.intervals import TOLERANCE, draws_of, figure_of_all, percentile, resampled_figures, same_examples
+from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
 RESAMPLES, SEED = 1000, 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.analyse.analysis import unit
+from eval.encode import unit
 
 LIMIT = 3000  # sentences
 BUDGET = 8_000_000  # characters of all runs' vectors in base64, which keeps the page below 10 MB

@@ -12,7 +12,7 @@ from common.errors import BadInput, NonFinite, ProjectError, run_command, unwrit
 from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.report import write_rows
+from eval.scores import write_rows
 from tables import specification
 from tables.costs import listing, overview
 from tables.known import read_known, refuse_loss

@@ -16,8 +16,8 @@ import torch
 from common.command_line import peek, read_config
 from common.errors import ProjectError
 from eval.encode import Encode
-from eval.report import rows_of, score_all, write_scores
-from eval.task import Task
+from eval.scores import rows_of, write_scores
+from eval.tasks import Task, score_all
 from models.encoder import load_encoder
 from tables.same import check_run, model_files
 from training.faults import run_to_its_end

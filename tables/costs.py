@@ -9,7 +9,7 @@ from pathlib import Path
 from common.errors import BadInput
 from common.files import find_files
 from data.text import reader_of
-from eval.report import markdown
+from eval.scores import markdown
 from tables import cells
 from tables.plans import Cell, Choice, planned
 from tables.results import is_known

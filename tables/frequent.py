@@ -13,11 +13,9 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.analyse.tokens import TokenAverages, most_frequent
-from eval.compare.scores import AVERAGE
 from eval.encode import Encode
-from eval.sts.files import Pairs
-from eval.sts.tasks import STS_TEST, correlation, cosines, merged
-from eval.task import Result, row
+from eval.scores import AVERAGE, Result, row
+from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
 from models.pooling import pooling_named
 
 METRIC = "spearman without {} tokens"

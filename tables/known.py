@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from common.errors import BadInput
-from eval.compare.scores import Key
+from eval.scores import Key
 from tables.cells import FACTS, finished
 
 

@@ -16,8 +16,7 @@ from common.errors import run_command
 from common.flags import Parser
 from common.streams import show
 from eval.compare.published import load
-from eval.compare.scores import Key
-from eval.report import markdown
+from eval.scores import Key, markdown
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "models" / "objectives"

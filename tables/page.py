@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eval.report import markdown
+from eval.scores import markdown
 from tables.cells import FACTS
 from tables.plans import Choice
 from tables.specification import Table

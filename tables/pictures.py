@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from common.files import writing
-from report.pictures import looks
+from eval.analyse.pictures import looks
 from tables.specification import Table
 
 

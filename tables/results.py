@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from eval.compare.published import published, records
-from eval.compare.scores import Key, Score, Side
-from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Found, Line, compare
+from eval.compare.sides import Score, Side
+from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Interval, Line, compare
+from eval.scores import Key
 from tables import cells
 from tables.plans import Cell, Choice, planned
 from tables.scoring import averaged, can_be_filled, values
@@ -132,7 +133,7 @@ def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
     printed = replace(theirs, scores={key: theirs.scores[key] for key in keys}, headline=keys)
     said: dict[Key, str] = {}
     for line in compare(mine, printed, record=published):
-        if line.key not in said or isinstance(line.found, Found):
+        if line.key not in said or isinstance(line.found, Interval):
             said[line.key] = _words(line, theirs.note)
     return said
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from eval.compare.published import records
-from eval.compare.scores import AVERAGE, Key, from_files
+from eval.compare.sides import from_files
 from eval.retrieval.beir import PAPER14
-from eval.task import Options, Task, average
-from eval.tasks import tasks_named
+from eval.scores import AVERAGE, Key, average
+from eval.tasks import Options, Task, tasks_named
 from tables import cells
 from tables.frequent import FrequentTokens, count_of
 from tables.plans import Cell, Choice

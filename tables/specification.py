@@ -21,7 +21,7 @@ from typing import Any
 from common.errors import BadInput
 from common.files import read_yaml
 from eval.compare.published import check_keys, check_values, records
-from eval.compare.scores import Key
+from eval.scores import Key
 
 FOLDER = Path(__file__).parent / "papers"
 STATISTICS = ("mean", "max")

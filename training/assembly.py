@@ -13,12 +13,11 @@ from common.errors import BadInput
 from common.streams import show
 from common.views import View
 from data.collator import Collator
+from eval.contamination import count_seen, describe_seen, with_share_seen
 from eval.encode import Encode
-from eval.report import rows_of, score_all, tables, write_scores
-from eval.seen import in_words, marked, seen_texts
-from eval.sts.tasks import STS_DEV, merged, own_pairs, spearman
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.scores import rows_of, tables, write_scores
+from eval.sts import STS_DEV, merged, own_pairs, spearman
+from eval.tasks import Options, score_all, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
@@ -101,13 +100,13 @@ def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir
     encoder, tokenizer = load_encoder(str(folder))
     encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
     results = score_all(encode, tests, data_dir)
-    seen = seen_texts(texts, tests, data_dir) if tests else {}
+    seen = count_seen(texts, tests, data_dir) if tests else {}
     facts["seen_test_texts"] = seen
-    rows = marked(rows_of(results, run.record["settings"]["method"], folder.name), seen)
+    rows = with_share_seen(rows_of(results, run.record["settings"]["method"], folder.name), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
         show(tables({folder.name: rows}), folder / "scores.json")
-    if said := in_words(seen):
+    if said := describe_seen(seen):
         logger.warning(said)
     run.finish(trainer, facts)
 

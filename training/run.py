@@ -22,7 +22,7 @@ from transformers import TrainerCallback, TrainingArguments
 from common.errors import BadInput, ProjectError, Stopped
 from common.streams import show
 from data.draws import KeyedSampler
-from eval.precision import warn_of_slow_bf16
+from eval.encode import warn_of_slow_bf16
 from models.collectives import sum_over_processes
 from report.curves import draw, in_words
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of

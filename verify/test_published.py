@@ -3,7 +3,7 @@
 import pytest
 
 import eval.__main__ as command
-from eval.report import headline
+from eval.scores import headline
 
 # sentence-transformers' published scores of all-MiniLM-L6-v2 on the STS test sets (MTEB, the same concatenated
 # protocol). SICK-R is ours on SentEval's 4,927 test pairs: MTEB's 9,927 pairs are another set.

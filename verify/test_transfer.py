@@ -5,7 +5,6 @@ import pytest
 
 from bench import plain_transfer
 from eval.encode import Encode
-from eval.task import Options
 from eval.transfer.tasks import tasks
 from eval.transfer.validation import MODES, Judge
 from models.encoder import load_encoder
@@ -18,7 +17,7 @@ def features(minilm, data_dir):
     encode = Encode(encoder, tokenizer, encoder.max_length)
 
     def of(name):
-        task = next(task for task in tasks(Options()) if task.name == name)
+        task = next(task for task in tasks() if task.name == name)
         splits = task.load(data_dir).values()
         return [(encode([text for (text,) in part.texts]), np.array(part.labels)) for part in splits]
 

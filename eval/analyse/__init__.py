@@ -1,1 +1,1 @@
-"""Looking at vectors rather than scoring them: what the papers plot, each analysis one small function on arrays."""
+"""What the papers plot of sentence vectors; each analysis is one small function on arrays."""

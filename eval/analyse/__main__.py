@@ -1,4 +1,4 @@
-"""`python -m eval.analyse MODEL [MODEL ...]`: what the papers plot of sentence vectors, models side by side."""
+"""`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors, models side by side."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from common.errors import run_command, unwritable
 
 import torch
 
+from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.analyse.analyses import ANALYSES
-from eval.analyse.analysis import Analysis, Remembered, Subject, named
-from eval.analyse.labels import labelled
-from eval.analyse.material import gather
-from eval.analyse.tokens import TokenAverages
+from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled, named
+from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
+from eval.analyse.pictures import PICTURES
+from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS
+from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode
-from eval.kept import writing
-from eval.report import markdown
-from eval.sts.tasks import StsTask, own_pairs
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.scores import markdown
+from eval.sts import StsTask, own_pairs
+from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
 from models.pooling import POOLINGS, pooling_named
 from models.saved_format import read_modules
-from report.pictures import PICTURES
 
+ANALYSES = {
+    "alignment_uniformity": ALIGNMENT_UNIFORMITY,
+    "anisotropy": ANISOTROPY,
+    "cosine_by_gold": COSINE_BY_GOLD,
+    "frequent_tokens": FREQUENT_TOKENS,
+    "length_bias": LENGTH_BIAS,
+    "neighbours": NEIGHBOURS,
+}
 logger = logging.getLogger(__name__)
 TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
 
@@ -64,12 +70,12 @@ def parser() -> Parser:
     p.add_argument("--above", type=float, default=4.0, metavar="SCORE",
                    help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
-                   help="a sentence a line, for anisotropy, length_bias and neighbours (default: those of the "
+                   help="one sentence per line, for anisotropy, length_bias and neighbours (default: those of the "
                    "pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
-                   help="queries of neighbours, one a line (default: the first five sentences)")  # fmt: skip
+                   help="queries of neighbours, one per line (default: the first five sentences)")  # fmt: skip
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled keeps that")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling keeps it")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
     return p
@@ -81,13 +87,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     chosen = named(args.only, ANALYSES)
     material = gather(chosen.values(), _pairs(args), args.data_dir, args.sentences, args.neighbours, args.above)
     output = _folder(args.output) if args.output else None
-    # all before the first is measured: a model that cannot be read should not cost the others' time
+    # all models first, so that an unreadable one does not waste the time of the others
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
     found: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
         encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
         average = pooling_named(TOKEN_AVERAGE).pool
-        subject = Subject(Remembered(encode), TokenAverages(encode, encoder.backbone, average))
+        subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()
         found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
@@ -102,7 +108,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
-    """A Markdown table of the headline numbers: a line a number, a column a model."""
+    """A Markdown table of the headline numbers: a line for each number, a column for each model."""
     body = [["", *(label.replace("|", "\\|") for label in found)]]
     for name, analysis in chosen.items():
         for key, (title, form) in analysis.headlines.items():

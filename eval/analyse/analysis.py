@@ -1,25 +1,32 @@
-"""What an analysis is: it measures one model on one material and returns numbers ready for JSON."""
+"""What an analysis is: it measures one model on some material and returns numbers ready for JSON.
+
+Also the material, read from files, and the labels of models in tables and pictures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from common.errors import BadInput
-from eval.sts.files import Pairs
-from eval.task import Encoder
+from eval.encode import Encoder
+from eval.sts import Pairs, StsTask, merged
+from eval.text_files import read_lines, tidy
+
+QUERIES = 5  # without --neighbours: the first sentences
 
 
 @dataclass(frozen=True)
 class Material:
-    """The data every model is shown.
+    """The data that every model is measured on.
 
     Attributes:
         name: what the pairs are, for titles: `STS-B test`.
-        pairs: scored pairs; None where only sentences were given and no chosen analysis needs more.
+        pairs: scored pairs; None where no chosen analysis needs them and sentences were given.
         source: what the sentences are, for titles.
         sentences: distinct sentences, at least two.
         queries: distinct sentences whose nearest neighbours among `sentences` are wanted.
@@ -39,25 +46,12 @@ class Material:
         return distinct(self.pairs.left + self.pairs.right)
 
 
-class Tokens(Protocol):
-    """A model seen token by token; `eval.analyse.tokens.TokenAverages` is one."""
-
-    def ids(self, sentences: list[str]) -> list[list[int]]:
-        """The token ids of every sentence, special ones included, cut at the model's length."""
-
-    def names(self, ids: Sequence[int]) -> list[str]:
-        """How the tokens are written."""
-
-    def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:
-        """Per number k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
-
-
 @dataclass(frozen=True)
 class Subject:
-    """One model: its sentence vectors and its token vectors; None where no chosen analysis reads tokens."""
+    """One model: its sentence vectors and, where an analysis reads them, `eval.analyse.tokens.TokenAverages`."""
 
     encode: Encoder
-    tokens: Tokens | None = None
+    tokens: Any = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class Analysis:
     Attributes:
         about: one line of help.
         measure: model and material -> numbers, lists and dicts that JSON can hold.
-        headlines: key of the result -> (what the table calls it, format).
+        headlines: key of the result -> (name in the table, format).
         needs_pairs: whether scored pairs are needed; otherwise sentences are enough.
     """
 
@@ -82,23 +76,16 @@ def distinct(sentences: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so that its cosines are 0."""
-    vectors = vectors.astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-
-
 def named(names: Sequence[str], known: dict[str, Analysis]) -> dict[str, Analysis]:
-    """The analyses of these names in the order of `known`, all for no name; BadInput for an unknown one."""
+    """The named analyses in the order of `known`, all without names; BadInput for an unknown one."""
     for name in names:
         if name not in known:
             raise BadInput(f"analysis '{name}' is unknown; choose from: {', '.join(known)}")
     return {name: analysis for name, analysis in known.items() if not names or name in names}
 
 
-class Remembered:
-    """An encoder that encodes a sentence once, however many analyses ask for it."""
+class CachedEncoder:
+    """An encoder that caches its vectors, so that several analyses encode a sentence once."""
 
     def __init__(self, encode: Encoder) -> None:
         self._encode = encode
@@ -110,3 +97,82 @@ class Remembered:
         if new:
             self._vectors.update(zip(new, self._encode(new), strict=True))
         return np.stack([self._vectors[sentence] for sentence in sentences])
+
+
+def read_sentences(path: str, least: int) -> list[str]:
+    """The distinct sentences of a text file, one a line, white space tidied, blank lines left out.
+
+    Raises:
+        BadInput: the file cannot be read, or holds fewer than `least` distinct sentences.
+    """
+    lines = (tidy(line) for line in read_lines(Path(path)))
+    found = distinct([line for line in lines if line])
+    if len(found) < least:
+        raise BadInput(f"{path}: {len(found)} distinct sentences, one a line; at least {least} needed")
+    return found
+
+
+def gather(
+    analyses: Iterable[Analysis], task: StsTask, data_dir: str, sentences: str | None, queries: str | None, above: float
+) -> Material:
+    """Read and check all data before a model is loaded; the pairs only where they are needed.
+
+    Args:
+        analyses: those that were chosen.
+        task: the scored pairs.
+        data_dir: folder with `senteval/downstream`.
+        sentences: text file for the analyses that need no pairs; None for the sentences of the pairs.
+        queries: text file for the neighbours; None for the first sentences.
+        above: pairs with a gold score above it are positives.
+
+    Raises:
+        BadInput: a missing, malformed or empty file.
+    """
+    pairs = None
+    if sentences is None or any(analysis.needs_pairs for analysis in analyses):
+        pairs = merged(task.load(data_dir))
+    name = f"{task.name} {task.split}"
+    chosen = distinct(pairs.left + pairs.right) if sentences is None else read_sentences(sentences, 2)
+    if len(chosen) < 2:
+        raise BadInput(f"{name}: {len(chosen)} distinct sentences; at least 2 needed")
+    asked = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
+    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, asked, above)
+
+
+def labelled(models: Sequence[str]) -> dict[str, str]:
+    """Label -> folder or hub id, in the order given.
+
+    `NAME=PATH` names a model; others get the shortest end of their path that differs from the others'. An argument that
+    exists as a folder is a path, even with an equals sign.
+
+    Raises:
+        BadInput: a name given twice, an empty name or path, or one folder given twice without names.
+    """
+    split = [_split(model) for model in models]
+    given = [name for name, _ in split if name is not None]
+    unnamed = [Path(path).absolute().parts for name, path in split if name is None]
+    labels: dict[str, str] = {}
+    for name, path in split:
+        label = name if name is not None else _shortest(Path(path).absolute().parts, unnamed, given)
+        if label is None or label in labels:
+            raise BadInput(f"two models are called '{label or path}'; tell them apart by NAME={path}")
+        labels[label] = path
+    return labels
+
+
+def _split(model: str) -> tuple[str | None, str]:
+    name, equals, path = model.partition("=")
+    if not equals or Path(model).exists() or "/" in name:
+        return None, model
+    if not name or not path:
+        raise BadInput(f"model '{model}': NAME=PATH needs a name and a path")
+    return name, path
+
+
+def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
+    """The shortest end of a path that no other path has and that is not taken; None where there is none."""
+    for depth in range(1, len(parts) + 1):
+        label = "/".join(parts[-depth:])
+        if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:
+            return label
+    return None

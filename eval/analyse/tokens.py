@@ -6,8 +6,8 @@ when 34 tokens are removed. As there:
 - tokens are counted over the sentences that are scored (there always STS-B test), a repeated sentence each time;
 - a removed token is left out of the average only: the other tokens still attend to it;
 - the average is over the last two layers (section 4.1; the 53.86 is that of its Table 2).
-The sentence vector of the model, its pooling and its head, plays no part. A sentence that would lose every token keeps
-its full average; how many do is reported.
+The model's own pooling and head are not used. A sentence that would lose every token keeps its full average; their
+number is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import Encode
-from eval.sts.tasks import correlation, cosines
+from eval.sts import correlation, cosines
 
 REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -35,7 +35,7 @@ def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
 class AverageWithout(nn.Module):
     """`embed` gives, side by side, a sentence's average without its 0, 1, 2, ... most frequent tokens.
 
-    One forward serves all the averages, and a row of averages is all that is kept of a sentence.
+    One forward pass gives all averages.
 
     Args:
         backbone: a Hugging Face encoder.
@@ -91,8 +91,8 @@ class TokenAverages:
         return vectors.reshape(len(sentences), len(removed), -1)
 
 
-def measure(subject: Subject, material: Material) -> dict:
-    """Spearman x 100 per number of removed tokens, the best of them, and the tokens by frequency."""
+def measure_frequent_tokens(subject: Subject, material: Material) -> dict:
+    """Spearman x 100 for each number of removed tokens, the best of them, and the tokens by frequency."""
     pairs = material.pairs
     sentences, gold = pairs.left + pairs.right, np.array(pairs.gold)
     ids = subject.tokens.ids(sentences)
@@ -114,9 +114,9 @@ def measure(subject: Subject, material: Material) -> dict:
     }
 
 
-ANALYSIS = Analysis(
+FREQUENT_TOKENS = Analysis(
     about="Spearman of average pooling without the most frequent tokens (ConSERT Figure 4)",
-    measure=measure,
+    measure=measure_frequent_tokens,
     headlines={
         "spearman_of_average": ("Spearman x 100 of the tokens' average", ".2f"),
         "best_spearman": ("the best without frequent tokens", ".2f"),

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-from common.flags import Parser
+from common.flags import Parser, check_output
 from common.streams import show
-from eval.compare.examples import NO_EXAMPLES
+from eval.compare.intervals import NO_EXAMPLES
 from eval.compare.published import PREFIX, load, published
-from eval.compare.scores import Key, Side, from_files
-from eval.compare.verdicts import Found, Line, compare
-from eval.kept import check_output
-from eval.report import markdown, write_rows
+from eval.compare.sides import Side, from_files
+from eval.compare.verdicts import Interval, Line, compare
+from eval.scores import Key, markdown, write_rows
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
@@ -66,7 +65,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 def side(text: str) -> Side:
-    """`published:ID`, or one file of scores, or several with commas between."""
+    """The side that an argument names: `published:ID`, or files of scores separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
     return from_files(text, [Path(part) for part in text.split(",")])
@@ -83,11 +82,11 @@ def listing() -> str:
 
 
 def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
-    """Both sides, the table, what its intervals mean, what is missing."""
+    """The printed report: both sides, the table, the meaning of its intervals, missing figures."""
     body = [["task", "A", "B", "difference", "95 % interval", "verdict"]]
     body += [_cells(line) for line in lines if line.difference is not None]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
-    methods = {line.found.method for line in lines if isinstance(line.found, Found)}
+    methods = {line.found.method for line in lines if isinstance(line.found, Interval)}
     parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")

@@ -3,42 +3,104 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Mapping
 
 import numpy as np
 from scipy.stats import rankdata, t
 
-from eval.compare.scores import Score
+from common.errors import BadInput
+from eval.compare.sides import Score, Side
+from eval.scores import AVERAGE, Key, read_items
 
-Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see eval/task.py
-CELLS = 500_000  # resampled examples held at once, about 4 MB an array
+Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
+DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB an array
+NO_EXAMPLES = "cannot say: no examples of"
+TOLERANCE = 0.01  # between a row and its examples: accuracies of folds are rounded separately
+
+
+def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
+    """A - B in every resample, (resamples,), or the reason why there is none.
+
+    The examples of each task are drawn independently; the average of a resample is over one draw of every task. The
+    draws of a task depend only on `seed` and its key.
+
+    Args:
+        a: a side of one file.
+        b: the other.
+        keys: figures that both have.
+        resamples: how many.
+        seed: of the draws.
+
+    Raises:
+        BadInput: the examples of the two files are not the same, or an items file is damaged.
+    """
+    items = read_items(a.file), read_items(b.file)
+    found: dict[Key, np.ndarray | str] = {}
+    for key in sorted(keys, key=lambda key: key.task == AVERAGE):
+        if key.task != AVERAGE:
+            found[key] = _task(a, b, key, items, resamples, seed)
+        elif a.averaged[key[1:]] == b.averaged[key[1:]]:
+            parts = [found[Key(task, *key[1:])] for task in sorted(a.averaged[key[1:]])]
+            reasons = [part for part in parts if isinstance(part, str)]
+            found[key] = reasons[0] if reasons else np.mean(parts, axis=0)
+    return found
+
+
+def draws_of(key: Key, seed: int) -> np.random.Generator:
+    """The generator of one task's draws."""
+    return np.random.default_rng([seed, zlib.crc32("|".join(key).encode())])
+
+
+def _task(a: Side, b: Side, key: Key, items: tuple[dict, dict], resamples: int, seed: int) -> np.ndarray | str:
+    if a.scores[key].examples != b.scores[key].examples:
+        raise _other_data(a, b, key)
+    for name, side, own in zip("AB", (a, b), items, strict=True):
+        if key not in side.headline or key[:3] not in own:
+            return f"{NO_EXAMPLES} {name}"
+    one, other = (own[key[:3]] for own in items)
+    if one.keys() != other.keys() or not same_examples(one, other):
+        raise _other_data(a, b, key)
+    for name, side, own in (("A", a, one), ("B", b, other)):
+        again = figure_of_all(own)
+        if abs(again - side.scores[key].mean) > TOLERANCE:
+            return f"cannot say: the examples of {name} give {again:.2f}, its row {side.scores[key].mean:.2f}"
+    return np.subtract(*(resampled_figures(own, resamples, draws_of(key, seed)) for own in (one, other)))
+
+
+def figure_of_all(items: Items) -> float:
+    """The metric x 100 of the original examples; equals the task's row within `TOLERANCE`."""
+    return float(figure(items, np.arange(len(next(iter(items.values()))))[None])[0])
+
+
+def same_examples(one: Items, other: Items) -> bool:
+    """Whether both sides have the same gold scores, or else the same number of examples."""
+    if "gold" in one:
+        return np.array_equal(one["gold"], other["gold"])
+    return len(one["value"]) == len(other["value"])
+
+
+def _other_data(a: Side, b: Side, key: Key) -> BadInput:
+    return BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
 
 
 def figure(items: Items, index: np.ndarray) -> np.ndarray:
-    """The metric x 100 of each line of examples, (R, n) -> (R,): Spearman of pairs, the mean of single values."""
+    """The metric x 100 of each row of example indices, (R, n) -> (R,): Spearman of pairs, the mean of values."""
     if "value" in items:
         return 100 * items["value"][index].mean(axis=1)
     return 100 * _correlations(rankdata(items["similarity"][index], axis=1), rankdata(items["gold"][index], axis=1))
 
 
-def resampled_differences(a: Items, b: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """The paired bootstrap (Efron and Tibshirani 1993): A's metric less B's on the same drawn examples, (resamples,).
-
-    Args:
-        a: figures of n examples.
-        b: figures of the same examples in the same order.
-        resamples: how many times n examples are drawn with replacement, as `rng.integers(n, size=(resamples, n))`.
-        rng: where the draws come from.
-    """
-    return np.concatenate([figure(a, index) - figure(b, index) for index in _draws(a, resamples, rng)])
-
-
 def resampled_figures(items: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """The bootstrap of one side's metric, (resamples,), with the draws of `resampled_differences`.
+    """The metric of one side in every resample of its n examples, (resamples,).
 
-    From the same state of `rng` and the same examples, one side's figures less the other's are the paired bootstrap.
+    Two sides with the same examples and generators in the same state give the paired bootstrap (Efron and Tibshirani
+    1993): their figures in a resample are of the same drawn examples, `rng.integers(n, size=(resamples, n))`.
     """
-    return np.concatenate([figure(items, index) for index in _draws(items, resamples, rng)])
+    n = len(next(iter(items.values())))
+    size = max(1, DRAWN_AT_ONCE // n)
+    sizes = (min(size, resamples - start) for start in range(0, resamples, size))
+    return np.concatenate([figure(items, rng.integers(n, size=(part, n))) for part in sizes])
 
 
 def percentile(figures: np.ndarray) -> tuple[float, float]:
@@ -48,10 +110,7 @@ def percentile(figures: np.ndarray) -> tuple[float, float]:
 
 
 def welch(a: Score, b: Score) -> tuple[float, float]:
-    """Welch's t interval of the difference of two means over independent runs, standard deviations not assumed equal.
-
-    Both scores need a standard deviation and two runs or more.
-    """
+    """Welch's t interval of the difference of two means over independent runs; both need a standard deviation."""
     difference = a.mean - b.mean
     parts = [(score.std**2 / score.runs, score.runs - 1) for score in (a, b)]
     variance = sum(part for part, _ in parts)
@@ -63,7 +122,7 @@ def welch(a: Score, b: Score) -> tuple[float, float]:
 
 
 def prediction(difference: float, known: Score, runs: int) -> tuple[float, float]:
-    """The difference, give or take what `runs` more runs of the method behind `known` would show.
+    """The prediction interval of a difference to `known`, whose spread over runs is known.
 
     It contains 0 exactly where the mean of the runs lies in the prediction interval of `known`,
     mean ± t(0.975, n - 1) s sqrt(1 / n + 1 / runs). Runs are taken to spread alike on both sides.
@@ -72,15 +131,8 @@ def prediction(difference: float, known: Score, runs: int) -> tuple[float, float
     return difference - half, difference + half
 
 
-def _draws(items: Items, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    n = len(next(iter(items.values())))
-    size = max(1, CELLS // n)
-    for start in range(0, resamples, size):
-        yield rng.integers(n, size=(min(size, resamples - start), n))
-
-
 def _correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson's correlation line by line, (R, n) and (R, n) -> (R,); 0 where a line is constant."""
+    """Pearson's correlation of each row, (R, n) and (R, n) -> (R,); 0 where a row is constant."""
     left, right = (x - x.mean(axis=1, keepdims=True) for x in (left, right))
     product = np.einsum("ij,ij->i", left, right)
     norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))

@@ -10,7 +10,8 @@ from typing import Any
 
 from common.errors import BadInput
 from common.files import read_yaml
-from eval.compare.scores import AVERAGE, Key, Score, Side, is_finite
+from eval.compare.sides import Score, Side
+from eval.scores import AVERAGE, Key, is_finite
 
 FILE = Path(__file__).with_suffix(".yaml")
 PREFIX = "published:"

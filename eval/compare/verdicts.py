@@ -1,4 +1,4 @@
-"""Two sides, figure by figure: the difference, its 95 % interval, and what may be said of it."""
+"""The comparison of two sides, figure by figure: difference, 95 % interval and verdict."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from common.errors import BadInput
-from eval.compare.examples import bootstrap
-from eval.compare.intervals import percentile, prediction, welch
-from eval.compare.scores import AVERAGE, Key, Score, Side
+from eval.compare.intervals import bootstrap, percentile, prediction, welch
+from eval.compare.sides import Score, Side
+from eval.scores import AVERAGE, Key
 
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
 
 
 @dataclass(frozen=True)
-class Found:
+class Interval:
     """A 95 % interval of A - B, and the method behind it: `bootstrap`, `welch` or `prediction`."""
 
     low: float
@@ -26,16 +26,19 @@ class Found:
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of both sides; `found` is an interval, or in words why there is none.
+    """One figure of both sides.
 
-    `a` and `b` are None where that side lacks the figure. `against` is the record that stands for a published single
-    run in this line, because it shows how far runs of its method spread.
+    Attributes:
+        key: which figure.
+        a, b: the scores; None where a side lacks the figure.
+        found: the interval, or the reason why there is none.
+        against: the published record used in place of a published single run, because it shows the method's spread.
     """
 
     key: Key
     a: Score | None
     b: Score | None
-    found: Found | str
+    found: Interval | str
     against: str | None = None
 
     @property
@@ -45,13 +48,13 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The conclusion, or the reason why there is none."""
         if isinstance(self.found, str):
             return self.found
         return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
 
     def row(self) -> dict:
-        """For a file of JSON rows."""
+        """The row of the output file."""
         interval = {"low": None, "high": None, "method": None} if isinstance(self.found, str) else asdict(self.found)
         sides = {}
         for name, score in (("a", self.a), ("b", self.b)):
@@ -65,17 +68,16 @@ def compare(
 ) -> list[Line]:
     """Every figure that one of the sides shows, the missing ones last.
 
-    One file a side: paired bootstrap over the test examples. Several files a side: Welch's interval over runs. One
-    side with a known spread (published, or over our files against one of ours): prediction interval. Anything else:
-    no verdict.
+    One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
+    with a known spread (published, or our files against one of ours): prediction interval. Otherwise no verdict.
 
     Args:
         a: one side.
         b: the other.
         resamples: of the bootstrap.
         seed: of the bootstrap.
-        record: id -> published record. Where a side is a published single run that points to a record of its method's
-            spread, the other side is compared with that record too, in lines of their own.
+        record: id -> published record. A published single run may point to a record with its method's spread; the
+            other side is then compared with that record too, in further lines.
 
     Raises:
         BadInput: no figure in common, or two files scored on different test data.
@@ -103,7 +105,7 @@ def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
     return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in known]
 
 
-def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Found | str:
+def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Interval | str:
     one, other = a.scores[key], b.scores[key]
     if key.task == AVERAGE and a.averaged[key[1:]] != b.averaged[key[1:]]:
         return "cannot say: averages over different tasks"
@@ -114,16 +116,16 @@ def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> F
     if isinstance(resampled, str):
         return resampled
     if resampled is not None:
-        return Found(*percentile(resampled), "bootstrap")
+        return Interval(*percentile(resampled), "bootstrap")
     return _over_runs(one, other, a.published, b.published)
 
 
-def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Found | str:
+def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Interval | str:
     if a.std is not None and b.std is not None and a_published == b_published:
-        return Found(*welch(a, b), "welch")
-    # A published figure is never judged by the spread of our runs: it is its own method's that counts.
+        return Interval(*welch(a, b), "welch")
+    # A published figure is judged by its own method's spread, never by that of our runs.
     if b.std is not None and b_published >= a_published:
-        return Found(*prediction(a.mean - b.mean, b, a.runs), "prediction")
+        return Interval(*prediction(a.mean - b.mean, b, a.runs), "prediction")
     if a.std is not None and a_published >= b_published:
-        return Found(*prediction(a.mean - b.mean, a, b.runs), "prediction")
+        return Interval(*prediction(a.mean - b.mean, a, b.runs), "prediction")
     return "cannot say from one run" if 1 in (a.runs, b.runs) else "cannot say: no spread over the runs is known"

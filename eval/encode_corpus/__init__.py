@@ -1,1 +1,1 @@
-"""A corpus of any size as vectors: a shard of text in, a shard of vectors out, and a killed run goes on."""
+"""The command `python -m eval.encode_corpus`; `eval.vectors` does the work."""

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import time
 from functools import partial
 from pathlib import Path
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 
 # isort: split
 
 import torch
 
-from common.files import files_of
 from common.flags import Parser
 from data.text import numbered_lines
 from eval.encode import Encode
-from eval.encode_corpus import on_ray, workers
-from eval.encode_corpus.job import Job
-from eval.encode_corpus.vectors import DTYPES, WRITERS
+from eval.vectors.job import Job
+from eval.vectors.store import DTYPES, WRITERS, VectorStore
+from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
-
-logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
@@ -48,7 +43,7 @@ def parser() -> Parser:
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
     p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
     p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
@@ -63,33 +58,19 @@ def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: b
     return Encode(encoder.to(device), tokenizer, encoder.max_length, bf16=bf16)
 
 
-def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False) -> list[dict]:
-    """Encode every shard, say so, and return their records; BadInput before anything is computed, where it can be."""
-    if processes < 1:
-        raise BadInput(f"--processes {processes}: must be at least 1")
-    paths = [path for name in inputs for path in files_of(Path(name), [job.folder])]
-    job.check(paths)
-    start, records = time.perf_counter(), []
-    for record in (on_ray if ray else workers).run(job, paths, min(processes, len(paths))):
-        records.append(record)
-        what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
-        what += f", encoded again: {record['damaged']}" if record["damaged"] else ""
-        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
-    rows = sum(record["rows"] for record in records if record["new"])
-    logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)
-    return records
-
-
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
-    model = str(Path(args.model).absolute()) if Path(args.model).exists() else args.model  # workers may start elsewhere
+    model = (
+        str(Path(args.model).absolute()) if Path(args.model).exists() else args.model
+    )  # workers may have another folder
     make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
-    job = Job(make, numbered_lines, Path(args.output).absolute(), args.format, args.dtype, args.column)
+    store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
+    job = Job(make, numbered_lines, store, args.column)
     return encode_corpus(job, args.inputs, args.processes, args.ray)
 
 
 if __name__ == "__main__":
-    from eval.encode_corpus.__main__ import main  # by this name a worker process finds `make_encode`; not as __main__
+    from eval.encode_corpus.__main__ import main  # so that workers find `make_encode` by this name
 
     run_command(main)

@@ -9,7 +9,7 @@ import evaluate
 import numpy as np
 import pytrec_eval
 
-# Our name: what to ask trec_eval for, and what it calls the answer.
+# Our name: trec_eval's name in the request, and in the answer.
 _MEASURES = {
     "ndcg@10": ("ndcg_cut.10", "ndcg_cut_10"),
     "recall@100": ("recall.100", "recall_100"),
@@ -36,8 +36,8 @@ def per_query(rankings: Iterable[Sequence[str]], judgements: Iterable[Mapping[st
     asked = {measure for measure, _ in _MEASURES.values()}
     answers = []
     for ranking, grades in zip(rankings, judgements, strict=True):
-        # One query at a time: the run of all would be queries x 1000 Python objects. Falling scores, because
-        # trec_eval sorts by score and breaks ties by id, which would replace the order given.
+        # One query at a time, to bound memory. Falling scores keep the given order: trec_eval sorts by score and
+        # breaks ties by id.
         run = {document: float(len(ranking) - rank) for rank, document in enumerate(ranking)}
         if len(run) != len(ranking):
             raise ValueError("a document is retrieved twice for one query")

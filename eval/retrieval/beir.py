@@ -7,21 +7,22 @@ and `mrr` see. Queries without a positive judgement are left out, since nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import BadInput
+from eval.encode import Encoder
 from eval.metrics.retrieval import METRICS, per_query
-from eval.retrieval.files import Corpus, read_corpus, read_qrels, read_queries
+from eval.retrieval.beir_files import BeirCorpus, read_corpus, read_qrels, read_queries
+from eval.retrieval.document_vectors import embedded
 from eval.retrieval.search import top_k
-from eval.retrieval.shards import embedded
-from eval.task import Encoder, Options, Result, row
+from eval.scores import Result, row
 
 RETRIEVED = 1000
-WHOLE = ""  # the one part of a set that has no parts
+WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
     "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs climate-fever "
     "scifact hotpotqa fever"
@@ -39,7 +40,7 @@ PARTS = {"cqadupstack": tuple(FORUMS)}
 class BeirSet:
     """A corpus, and the queries with a positive judgement: id -> text, and id -> place of a document -> grade."""
 
-    corpus: Corpus
+    corpus: BeirCorpus
     queries: dict[str, str]
     grades: dict[str, dict[int, int]]
 
@@ -82,7 +83,7 @@ class BeirTask:
             if part != WHOLE:
                 ndcg = one[METRICS[0]]
                 rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
-        # A query weighs as its forum does, so that the mean of all queries is the headline's mean of forums.
+        # Queries are weighted by forum, so that their mean is the headline's mean of forums.
         weighed = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
         return Result(rows, {"value": np.concatenate(weighed) / 100})
 
@@ -95,7 +96,7 @@ class BeirTask:
         return per_query(self._rankings(found, one), grades)
 
     def _rankings(self, found: np.ndarray, one: BeirSet) -> Iterator[list[str]]:
-        """Places (Q, k) as strings; places instead of ids, so that no id is held for every retrieved document."""
+        """Indices (Q, k) as strings, which need less memory than ids, without the query's own document."""
         own = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
         for places, mine in zip(found.tolist(), own, strict=True):
             yield [str(place) for place in places if place != mine][:RETRIEVED]
@@ -112,14 +113,16 @@ def read_set(folder: Path, split: str) -> BeirSet:
     return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
 
 
-def tasks(options: Options) -> tuple[BeirTask, ...]:
-    """The sets that `options.beir` names: folders below DATA_DIR/beir, `paper14` or `nano`; each once."""
-    names = dict.fromkeys(name for given in options.beir for name in SHORTHANDS.get(given, [given]))
+def tasks(
+    chosen: Iterable[str], split: str = "test", embeddings: str | None = None, device: str = "cpu"
+) -> tuple[BeirTask, ...]:
+    """The chosen sets, each once: folders below DATA_DIR/beir, `paper14` or `nano`."""
+    names = dict.fromkeys(name for given in chosen for name in SHORTHANDS.get(given, [given]))
     for name in names:
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
             raise BadInput(f"--beir '{name}' is not below DATA_DIR/beir; choose --data_dir and name a folder in it")
-    published, where = {*PAPER14, *NANO}, (options.embeddings, options.device)
+    published = {*PAPER14, *NANO}
     return tuple(
-        BeirTask(name, options.split, PARTS.get(name, (WHOLE,)), name.split("/")[0] in published, *where)
+        BeirTask(name, split, PARTS.get(name, (WHOLE,)), name.split("/")[0] in published, embeddings, device)
         for name in names
     )

@@ -1,4 +1,4 @@
-"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's, of which neither published code.
+"""In-domain retrieval on STS-B test: InfoCSE's Table 11 and DiffCSE's; neither paper published its code.
 
 The corpus is all 2,758 sentences, first ones before second ones; a query is a sentence of one of the 97 pairs scored
 5.0, and it is a hit at k where its partner is among the k sentences of highest cosine, ties by row. InfoCSE's
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import BadInput
-from eval.sts.files import Pairs
-from eval.sts.tasks import STS_TEST, merged
-from eval.task import Encoder, Options, Result, row
+from eval.encode import Encoder, unit
+from eval.scores import Result, row
+from eval.sts import STS_TEST, Pairs, merged
 
 QUERIES = 97
 CUTS = (1, 5, 10)
@@ -77,10 +77,8 @@ def partner_ranks(
         identical: strings instead of rows are left out and found.
     """
     distinct = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
-    string = np.array([distinct[sentence] for sentence in sentences])  # (N,): which string each row has
-    vectors = encode(list(distinct)).astype(np.float64)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    string = np.array([distinct[sentence] for sentence in sentences])  # (N,): the string of each row
+    vectors = unit(encode(list(distinct)))
     ranks = []
     for query, partner in asked:
         order = np.argsort(-(vectors @ vectors[string[query]])[string], kind="stable")
@@ -91,6 +89,6 @@ def partner_ranks(
     return np.array(ranks)
 
 
-def tasks(options: Options) -> tuple[InDomainRetrieval, ...]:
+def tasks(split: str, directions: str, duplicates: str) -> tuple[InDomainRetrieval, ...]:
     """The one task, of the test split; nothing for `dev`."""
-    return (InDomainRetrieval(options.directions, options.duplicates),) if options.split == "test" else ()
+    return (InDomainRetrieval(directions, duplicates),) if split == "test" else ()

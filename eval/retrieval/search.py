@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-QUERIES, DOCUMENTS = 1024, 8192  # the largest matrix of scores: 32 MiB in float32, with its keys about 200
+QUERIES, DOCUMENTS = 1024, 8192  # of the largest score matrix: 32 MiB in float32, about 200 MiB with its keys
 _LOW = 0xFFFF_FFFF
 
 
@@ -26,7 +26,7 @@ def top_k(
     device: str | torch.device = "cpu",
     largest: tuple[int, int] = (QUERIES, DOCUMENTS),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k documents of highest cosine for every query, best first; of equal ones the lower index first.
+    """The k documents of highest cosine for every query, best first, ties by index.
 
     Args:
         queries: (Q, D), of any length; a zero vector has cosine 0 with everything.
@@ -52,7 +52,7 @@ def top_k(
 
 
 def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
-    """Rows of length 1, (N, D) float32; a copy, because a memory map is neither writable nor meant to stay."""
+    """Rows of length 1, (N, D) float32; copied, because a memory map is read-only."""
     return torch.nn.functional.normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device), dim=1)
 
 
@@ -61,7 +61,7 @@ def _keys(scores: Tensor, first: int) -> Tensor:
 
     Overwrites `scores`: at this size every copy counts.
     """
-    bits = _turned(scores.add_(0.0).view(torch.int32))  # + 0.0: -0.0 equals 0.0, but its bits do not
+    bits = _turned(scores.add_(0.0).view(torch.int32))  # + 0.0 turns -0.0 into 0.0, which has other bits
     index = torch.arange(first, first + scores.shape[1], device=scores.device)
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
 
@@ -71,5 +71,5 @@ def _cosines(keys: Tensor) -> Tensor:
 
 
 def _turned(bits: Tensor) -> Tensor:
-    """The bits of floats, read as integers, rise with them, but fall where negative: turn those round, in place."""
+    """Map the bits of floats to integers of the same order, in place: negative floats have falling bits."""
     return bits.bitwise_xor_((bits >> 31) & 0x7FFF_FFFF)

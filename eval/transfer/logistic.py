@@ -18,10 +18,43 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from eval.transfer.descent import OPTIMIZERS
-
 SEED = 1111  # SentEval's, for numpy and torch alike
 MAX_EPOCH = 200
+
+
+class Adam:
+    """torch.optim.Adam: learning rate 0.001, betas 0.9 and 0.999, eps 1e-8.
+
+    This class and `RMSprop` take half the time of torch's where a step is a few small products. `state` is public, so
+    that finished models can be dropped from it.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self.state = [torch.zeros_like(like), torch.zeros_like(like)]
+        self.steps = 0
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        self.steps += 1
+        mean, square = self.state
+        mean.lerp_(gradient, 1 - 0.9)
+        square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
+        scale = square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
+        weights.addcdiv_(mean, scale, value=-1e-3 / (1 - 0.9**self.steps))
+
+
+class RMSprop:
+    """torch.optim.RMSprop: learning rate 0.01, alpha 0.99, eps 1e-8."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.state = [torch.zeros_like(like)]
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        [square] = self.state
+        square.mul_(0.99).addcmul_(gradient, gradient, value=1 - 0.99)
+        weights.addcdiv_(gradient, square.sqrt().add_(1e-8), value=-1e-2)
+
+
+OPTIMIZERS = {"adam": Adam, "rmsprop": RMSprop}
 
 
 @dataclass(frozen=True)
@@ -45,7 +78,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Fit:
-    """One training set, trained with every penalty of `penalties`; row numbers of one feature matrix.
+    """One training set for every penalty of `penalties`, as row indices of a feature matrix.
 
     Attributes:
         train: rows to train on, in the order the permutations refer to, (n,).
@@ -120,7 +153,7 @@ class _Group:
         self.stale = np.zeros_like(self.best)
         self.active = np.full(self.best.shape, True)
         self.kept = self.weights.clone()
-        self.alive = np.arange(len(fits))  # the fits still in the tensors
+        self.alive = np.arange(len(fits))  # indices of the fits still in the tensors
 
     def run(self) -> list[Fitted]:
         orders = self._orders()
@@ -157,7 +190,7 @@ class _Group:
 
     @torch.no_grad()
     def _check(self) -> None:
-        """Dev accuracy of every model still in training; the better ones are kept, the stale ones counted."""
+        """Measure the dev accuracy of every model in training; keep better weights, count checks without progress."""
         for place, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
             logits = self.features[dev] @ self.weights[place].T

@@ -1,8 +1,12 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
 Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is what the
-papers print; `dev` and `fasttest` are its faster settings. `validation.py` and `logistic.py` beside this file hold
-the protocol; the accuracies equal SentEval's on the same features.
+papers print; `dev` and `fasttest` are its faster settings. `validation.py` and `logistic.py` hold the protocol; the
+accuracies equal SentEval's on the same features.
+
+SentEval sorts the examples of a split by number of words, then label (for pairs: words of the first, of the
+second, label); its folds are cut from that order, so it is part of the protocol. Words are what white space
+separates. The older sets are Latin-1, as SentEval reads them.
 """
 
 from __future__ import annotations
@@ -16,33 +20,120 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from common.errors import BadInput
-from eval.task import Encoder, Options, Result, row
-from eval.transfer.files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.encode import Encoder
+from eval.scores import Result, row
+from eval.text_files import DOWNSTREAM, read_lines, tidy
 from eval.transfer.validation import Judge, Outcome
+
+BINARY = ("0", "1")
+TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+Example = tuple[tuple[str, ...], int]  # the sentences of an example, and its class
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Examples of one or two sentences and their classes, row by row."""
+
+    texts: list[tuple[str, ...]]
+    labels: list[int]
+
+
+def _ordered(rows: list[Example]) -> Labelled:
+    rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
+    return Labelled([texts for texts, _ in rows], [label for _, label in rows])
+
+
+def _parsed(path: Path, lines: list[str], parse: Callable[[str], Example], needs: str, first: int = 1) -> Labelled:
+    """The examples of a file's lines, in SentEval's order; BadInput where `parse` raises ValueError."""
+    rows = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            rows.append(parse(line.strip()))
+        except ValueError as error:
+            raise BadInput(f"{path}:{number}: needs {needs}") from error
+    return _ordered(rows)
+
+
+def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Labelled]:
+    """MR, CR, SUBJ, MPQA: one file for each class; an empty line is an empty sentence, as in SentEval."""
+    rows = []
+    for label, file in ((1, positive), (0, negative)):
+        rows += [((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")]
+    return {"all": _ordered(rows)}
+
+
+def read_sst(data_dir: Path) -> dict[str, Labelled]:
+    """SST2: sentence, tab, 0 or 1; official train, dev and test."""
+    splits = {}
+    for split in ("train", "dev", "test"):
+        path = data_dir / DOWNSTREAM / f"SST/binary/sentiment-{split}"
+        splits[split] = _parsed(path, read_lines(path), _sst, "a sentence, a tab and a label 0 or 1")
+    return splits
+
+
+def _sst(line: str) -> Example:
+    text, label = line.split("\t")
+    return (tidy(text),), BINARY.index(label)
+
+
+def read_trec(data_dir: Path) -> dict[str, Labelled]:
+    """TREC: `COARSE:fine question`; the coarse class counts."""
+    splits, needs = {}, f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
+    for split, file in (("train", "train_5500.label"), ("test", "TREC_10.label")):
+        path = data_dir / DOWNSTREAM / "TREC" / file
+        splits[split] = _parsed(path, read_lines(path, "latin-1"), _trec, needs)
+    return splits
+
+
+def _trec(line: str) -> Example:
+    kind, question = line.split(" ", 1)
+    label, _ = kind.split(":", 1)
+    return (tidy(question),), TREC_CLASSES.index(label)
+
+
+def read_mrpc(data_dir: Path) -> dict[str, Labelled]:
+    """MRPC: a header, then label, two ids and two sentences, never quoted."""
+    splits, needs = {}, "label 0 or 1, two ids and two sentences separated by tabs"
+    for split in ("train", "test"):
+        path = data_dir / DOWNSTREAM / "MRPC" / f"msr_paraphrase_{split}.txt"
+        lines = read_lines(path)
+        if not lines or not lines[0].startswith("Quality\t"):
+            raise BadInput(f"{path}:1: no header 'Quality, #1 ID, #2 ID, #1 String, #2 String' separated by tabs")
+        splits[split] = _parsed(path, lines[1:], _mrpc, needs, first=2)
+    return splits
+
+
+def _mrpc(line: str) -> Example:
+    label, _, _, left, right, *_ = line.split("\t")
+    return (tidy(left), tidy(right)), BINARY.index(label)
 
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A classification set and SentEval's way to judge features on it.
+    """A classification set, scored with SentEval's protocol.
 
     Attributes:
         name: as the papers print it.
         read: data folder -> split -> examples.
         sizes: the published number of examples of each split.
-        options: mode, progress and device.
+        mode: a key of `eval.transfer.validation.MODES`.
+        device: where classifiers are trained.
+        progress: show a bar.
     """
 
     name: str
     read: Callable[[Path], dict[str, Labelled]]
     sizes: tuple[int, ...]
-    options: Options
+    mode: str = "test"
+    device: str = "cpu"
+    progress: bool = False
 
     @property
     def split(self) -> str:
-        return "dev" if self.options.mode == "dev" else "test"
+        return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Labelled]:
-        """The examples by split; another number than the published one is refused."""
+        """The examples by split; BadInput for another number than the published one."""
         splits = self.read(Path(data_dir))
         found = tuple(len(part.labels) for part in splits.values())
         if found != self.sizes:
@@ -58,8 +149,7 @@ class TransferTask:
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
         features = _features(encode, [texts for part in splits.values() for texts in part.texts])
-        chosen = self.options
-        judge = Judge(features, labels, chosen.mode, self.name, chosen.progress, chosen.device)
+        judge = Judge(features, labels, self.mode, self.name, self.progress, self.device)
         if len(parts) == 1:
             outcome, dev = judge.nested(), parts[0]
         elif len(parts) == 2:
@@ -71,7 +161,7 @@ class TransferTask:
     def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int) -> Result:
         kind = "mean of folds" if len(self.sizes) == 1 else "single"
         dev_kind = "single" if len(self.sizes) == 3 else "mean of folds"
-        of = partial(row, self.name, mode=self.options.mode)
+        of = partial(row, self.name, mode=self.mode)
         dev = of("dev", "accuracy", dev_kind, dev_size, outcome.dev)
         if outcome.predicted is None:
             return Result([dev])
@@ -99,13 +189,13 @@ _TWO_FILES = {
 }
 
 
-def tasks(options: Options) -> tuple[TransferTask, ...]:
+def tasks(mode: str = "test", device: str = "cpu", progress: bool = False) -> tuple[TransferTask, ...]:
     """The seven sets in the papers' order; sizes as SentEval publishes them."""
     made = [
-        TransferTask(name, partial(read_two_files, positive=one, negative=zero), (size,), options)
+        (name, partial(read_two_files, positive=one, negative=zero), (size,))
         for name, (one, zero, size) in _TWO_FILES.items()
     ]
-    made.append(TransferTask("SST2", read_sst, (67349, 872, 1821), options))
-    made.append(TransferTask("TREC", read_trec, (5452, 500), options))
-    made.append(TransferTask("MRPC", read_mrpc, (4076, 1725), options))
-    return tuple(made)
+    made.append(("SST2", read_sst, (67349, 872, 1821)))
+    made.append(("TREC", read_trec, (5452, 500)))
+    made.append(("MRPC", read_mrpc, (4076, 1725)))
+    return tuple(TransferTask(*one, mode, device, progress) for one in made)

@@ -1,4 +1,4 @@
-"""SentEval's three ways to judge sentence features by a logistic regression (senteval/tools/validation.py).
+"""SentEval's three ways to evaluate features by a logistic regression (senteval/tools/validation.py).
 
 Four L2 penalties; the one with the best rounded dev accuracy (the first of equals) is used for a final
 fit. Folds are stratified, shuffled with SentEval's seed, over the rows in SentEval's order.
@@ -126,11 +126,11 @@ def _rounded(value: float) -> float:
 
 
 def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
-    """As numpy rounds, because SentEval rounds the scalar that numpy's mean is: 80.035 becomes 80.04, not 80.03."""
+    """Rounded by numpy, like SentEval's numpy means: 80.035 becomes 80.04, not 80.03."""
     return float(np.round(scale * np.mean(values), 2))
 
 
 def _mean(fitted: list[Fitted]) -> np.ndarray:
-    """Mean dev accuracy of each penalty in percent, rounded as SentEval rounds before it compares."""
+    """Mean dev accuracy of each penalty in percent, rounded before comparison as in SentEval."""
     columns = zip(*(one.accuracy for one in fitted), strict=True)
     return np.array([_rounded_mean(one, 100) if len(one) > 1 else _rounded(100 * one[0]) for one in columns])

@@ -9,7 +9,8 @@ from bench import corpus, encode_corpus, transfer
 from bench.__main__ import main, table
 from common.errors import ProjectError
 from data.text import numbered_lines
-from eval.encode_corpus.job import Job
+from eval.vectors.job import Job
+from eval.vectors.store import VectorStore
 
 
 def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):
@@ -58,7 +59,7 @@ def test_generated_text_is_read_and_read_again_late_in_an_epoch():
 
 
 def test_vectors_that_are_not_of_their_lines_are_found(tmp_path):
-    job = Job(partial(encode_corpus.Stub, tmp_path), numbered_lines, tmp_path / "vectors")
+    job = Job(partial(encode_corpus.Stub, tmp_path), numbered_lines, VectorStore(tmp_path / "vectors"))
     encode_corpus.generate(tmp_path / "text", 50, 4)
     encode_corpus.encode_corpus(job, [str(tmp_path / "text")], 1)
     assert encode_corpus.compare(tmp_path / "text", tmp_path / "vectors") == 50

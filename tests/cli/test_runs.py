@@ -16,7 +16,7 @@ import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from eval.encode import Encode
-from eval.sts.tasks import merged, own_pairs, spearman
+from eval.sts import merged, own_pairs, spearman
 from models.encoder import load_encoder
 from training.checkpoint import commit, owner
 from training.registry import OLD_NAMES, method_names

@@ -10,28 +10,23 @@ import pytest
 
 import eval.__main__ as command
 from common.errors import BadInput
-from eval.encode import Encode
-from eval.kept import check_output
-from models.encoder import load_encoder
+from common.flags import check_output
 
 
 @pytest.fixture
-def beir(tmp_path, sentences):
-    folder = tmp_path / "data" / "beir" / "small"
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(sentences[:20])]
-    queries = [{"_id": f"q{i}", "text": sentences[i]} for i in range(3)]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(
-        f"q{i}\td{i}\t1\n" for i in range(3)))  # fmt: skip
-    return tmp_path / "data"
+def data_dir(beir, sentences):
+    """A retrieval set whose queries are documents, word for word."""
+    beir.documents, beir.titles = {f"d{i}": text for i, text in enumerate(sentences[:20])}, {}
+    beir.queries = {f"q{i}": sentences[i] for i in range(3)}
+    beir.grades = {f"q{i}": {f"d{i}": 1} for i in range(3)}
+    beir.write()
+    return beir.root
 
 
-def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, beir, tmp_path, capsys):
+def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, data_dir, tmp_path, capsys):
     out = tmp_path / "scores.json"
     argv = [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", "--tasks", "beir", "--beir", "small",
-            f"--data_dir={beir}", f"--embeddings={tmp_path / 'vectors'}", f"--output={out}"]  # fmt: skip
+            f"--data_dir={data_dir}", f"--embeddings={tmp_path / 'vectors'}", f"--output={out}"]  # fmt: skip
     rows = command.main(argv)
     assert json.loads(out.read_text()) == rows
     headline = {row["task"]: row["value"] for row in rows if row["headline"]}
@@ -61,9 +56,9 @@ def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said):
         command.main([str(tiny_bert), "--pooling=avg", f"--data_dir={tmp_path}", *flags])
 
 
-def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, beir, monkeypatch):
+def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, data_dir, monkeypatch):
     monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
-    argv = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "MR", "--beir=small", f"--data_dir={beir}"]
+    argv = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "MR", "--beir=small", f"--data_dir={data_dir}"]
     with pytest.raises(BadInput, match=r"rt-polarity\.pos"):
         command.main(argv)
 
@@ -98,20 +93,3 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
         with pytest.raises(BadInput, match=f"--output .*{said}"):
             command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
-
-
-def test_the_identity_of_an_encoder_is_that_of_its_vectors(tiny_bert, tiny_roberta):
-    def identity(folder, pooling="avg", bf16=False, change=False, use=False):
-        encoder, tokenizer = load_encoder(str(folder), pooling)
-        if change:
-            next(encoder.parameters()).data += 1
-        encode = Encode(encoder, tokenizer, 32, bf16)
-        if use:
-            encode(["some words", "others"])
-        return encode.identity
-
-    same = identity(tiny_bert)
-    assert identity(tiny_bert, use=True) == same
-    others = {identity(tiny_bert, "cls_before_pooler"), identity(tiny_bert, bf16=True), identity(tiny_roberta),
-              identity(tiny_bert, change=True)}  # fmt: skip
-    assert len(others) == 4 and same not in others

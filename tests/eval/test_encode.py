@@ -8,7 +8,7 @@ from torch import nn
 import eval.encode
 from common.errors import NonFinite
 from eval.encode import Encode
-from models.encoder import SentenceEncoder
+from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.saved_format import Normalize
@@ -136,21 +136,59 @@ def test_an_error_leaves_the_mode_too(toy, bert_tokenizer, sentences):
     assert toy.training
 
 
-def test_an_identity_names_all_that_decides_a_vector(tiny_bert, tmp_path):
-    def identity(head=None, side="right", **settings):
-        config = load_config(str(tiny_bert))
+def test_the_identity_names_all_that_decides_a_vector(tiny_bert, tiny_roberta):
+    def identity(folder=tiny_bert, head=None, side="right", pooling="avg", bf16=False, change=0, use=False, **settings):
+        config = load_config(str(folder))
         for name, value in settings.items():
             setattr(config, name, value)
-        tokenizer = load_tokenizer(str(tiny_bert))
+        tokenizer = load_tokenizer(str(folder))
         tokenizer.truncation_side = side
-        encoder = SentenceEncoder(load_backbone(str(tiny_bert), config), "avg", head, 64)
-        return Encode(encoder, tokenizer, 64).identity
+        encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, head, 64)
+        next(encoder.parameters()).data += change
+        encode = Encode(encoder, tokenizer, 64, bf16)
+        if use:
+            encode(["some words", "others"])
+        return encode.identity
 
-    others = (
-        identity(Head(Normalize())),
+    others = [
+        identity(tiny_roberta),
+        identity(head=Head(Normalize())),
         identity(side="left"),
+        identity(pooling="cls_before_pooler"),
+        identity(bf16=True),
+        identity(change=1),
         identity(hidden_act="relu"),
         identity(num_attention_heads=1),
-    )
-    assert identity() == identity()
-    assert len({identity(), *others}) == 5
+    ]
+    assert identity() == identity(use=True)
+    assert len({identity(), *others}) == 9
+
+
+OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
+CASES = [(OLD, True), (OLD | {"avx512_bf16": True}, False), (OLD | {"amx_bf16": True}, False),
+         ({"architecture": "x86_64"}, True), ({"architecture": "aarch64"}, False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "slow"), CASES)
+def test_only_an_x86_processor_without_the_instructions_is_slow(monkeypatch, found, slow):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert eval.encode.bf16_is_slow("cpu") is slow
+    assert not eval.encode.bf16_is_slow("cuda")
+
+
+def test_torch_names_the_instructions_so():
+    found = torch.cpu.get_capabilities()
+    assert found["architecture"] != "x86_64" or set(eval.encode.BF16_INSTRUCTIONS) <= set(found)
+
+
+def test_it_is_said_once_and_only_of_bf16(monkeypatch, caplog, tiny_bert):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: OLD)
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    eval.encode.warn_of_slow_bf16.cache_clear()
+    Encode(encoder, tokenizer, 32)
+    assert not caplog.records
+    Encode(encoder, tokenizer, 32, bf16=True)
+    Encode(encoder, tokenizer, 32, bf16=True)
+    assert [record.getMessage() for record in caplog.records] == [caplog.records[0].getMessage()]
+    assert "avx512_bf16, amx_bf16" in caplog.text and "--bf16" in caplog.text
+    eval.encode.warn_of_slow_bf16.cache_clear()

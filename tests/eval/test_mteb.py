@@ -3,8 +3,7 @@
 import pytest
 
 from eval.encode import Encode
-from eval.sts.files import Pairs, read_columns
-from eval.sts.tasks import spearman
+from eval.sts import Pairs, read_columns, spearman
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_tokenizer
 

@@ -5,9 +5,9 @@ import json
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eval.retrieval.files import read_corpus, read_qrels, read_queries
-from eval.sts.files import read_columns, read_sts_year
-from eval.transfer import files
+from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
+from eval.sts import read_columns, read_sts_year
+from eval.transfer import tasks
 from tests.fuzz.damage import MANY, altered, damaged, result
 
 _NUMBERS = [b"5.0", b"-1", b"5.1", b"inf", b"\t3\t", b"0x1", b"1_0", b"\xd9\xa3"]
@@ -60,11 +60,11 @@ def test_a_year_of_sts_is_read_or_refused(tmp_path, texts, golds):
 
 
 _SETS = {  # reader: (files, their content, the classes)
-    "mr": (lambda root: files.read_two_files(root, "pos", "neg"), ("pos", "neg"), b"a film \xe9\n\nb c\n", 2),
-    "sst": (files.read_sst, [f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")],
+    "mr": (lambda root: tasks.read_two_files(root, "pos", "neg"), ("pos", "neg"), b"a film \xe9\n\nb c\n", 2),
+    "sst": (tasks.read_sst, [f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")],
             b"a b\t1\nc\t0\n", 2),
-    "trec": (files.read_trec, ("TREC/train_5500.label", "TREC/TREC_10.label"), b"DESC:manner How ?\nNUM:x y\n", 6),
-    "mrpc": (files.read_mrpc, [f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")],
+    "trec": (tasks.read_trec, ("TREC/train_5500.label", "TREC/TREC_10.label"), b"DESC:manner How ?\nNUM:x y\n", 6),
+    "mrpc": (tasks.read_mrpc, [f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")],
              b"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta \"b\tc\n0\t7\t8\td\te\n", 2),
 }  # fmt: skip
 
@@ -74,7 +74,7 @@ _SETS = {  # reader: (files, their content, the classes)
 def test_sets_of_transfer_tasks_are_read_or_refused(tmp_path, name, data):
     read, paths, valid, classes = _SETS[name]
     for path in paths:
-        place = tmp_path / files.DOWNSTREAM / path
+        place = tmp_path / tasks.DOWNSTREAM / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data.draw(damaged(valid, [b"HUM:", b"\t1", b"2\t"])))
     for split in (result(read, tmp_path) or {}).values():

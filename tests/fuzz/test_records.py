@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import BadInput, CheckpointRefused
-from eval.kept import claim
 from data.hub import Source, locked
-from eval.compare.scores import Key, Score, from_files, read_items, read_scores
-from eval.report import items_path
+from eval.compare.sides import Score, from_files
+from eval.scores import Key, items_path, read_items, read_scores
+from eval.vectors.store import claim
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
 from tables.known import read_known

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from common.command_line import config_flags, read_config
 from common.errors import BadInput
 from eval.compare import published
-from eval.compare.scores import Side
+from eval.compare.sides import Side
 from tables import specification
 from tests.fuzz.damage import MANY, altered, damaged, result
 

@@ -12,8 +12,9 @@ import subprocess
 import pytest
 
 from eval.encode import Encode
-from eval.report import rows_of, score_all, write_scores
-from eval.sts.tasks import own_pairs
+from eval.scores import rows_of, write_scores
+from eval.sts import own_pairs
+from eval.tasks import score_all
 from models.encoder import load_encoder
 
 BROWSERS = "chromium chromium-headless-shell chromium-browser google-chrome google-chrome-stable chrome".split()

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from eval.compare.examples import bootstrap
-from eval.compare.scores import AVERAGE
-from eval.report import rows_of, write_scores
-from eval.sts.tasks import correlation
-from eval.task import Result, row
+from eval.compare.intervals import bootstrap
+from eval.scores import AVERAGE, Result, row, rows_of, write_scores
+from eval.sts import correlation
 from report.runs import read_run_folder
 from report.score_table import BEST, TIED, score_rows
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eval.task import row as score_row
+from eval.scores import row as score_row
 from tables import __main__ as command
 from tables import cells, plans
 from tables.__main__ import main

@@ -13,8 +13,7 @@ from common.files import sha256
 from data.text import content_hash
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
-from eval.sts.files import Pairs
-from eval.sts.tasks import correlation, cosines
+from eval.sts import Pairs, correlation, cosines
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from tables import cells, frequent, same

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from eval.report import write_rows
-from eval.task import row as score_row
+from eval.scores import row as score_row
+from eval.scores import write_rows
 from tables import cells
 from tables.__main__ import main
 from tests.faults.forked import check_kills

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from common.errors import BadInput
-from eval.compare.scores import Key
+from eval.scores import Key
 from tables import specification
 from tables.__main__ import main
 from tables.known import Known, read_known

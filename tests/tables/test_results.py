@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eval.compare.published import published
-from eval.compare.scores import Key, Score
-from eval.report import write_rows
-from eval.task import row as score_row
+from eval.compare.sides import Score
+from eval.scores import Key, write_rows
+from eval.scores import row as score_row
 from tables import cells, results
 from tables.page import page
 from tables.plans import Cell, Choice, planned

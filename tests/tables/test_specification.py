@@ -5,7 +5,7 @@ import pytest
 from common.command_line import parse, read_config
 from common.errors import BadInput
 from eval.compare.published import records
-from eval.compare.scores import Key
+from eval.scores import Key
 from models.pooling import POOLINGS
 from tables import specification
 from tables.plans import config_path

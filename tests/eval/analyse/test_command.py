@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.analyse.__main__ import main
-from eval.analyse.analyses import ANALYSES
+from eval.analyse.__main__ import ANALYSES, main
+from eval.analyse.pictures import PICTURES
 from eval.encode import Encode
-from eval.sts.tasks import merged, own_pairs, spearman
+from eval.sts import merged, own_pairs, spearman
 from models.encoder import load_encoder
-from report.pictures import PICTURES
+from tests.eval.toys import write_stsb
 
 PLAIN = ["--pooling", "avg"]
 
@@ -22,13 +22,8 @@ PLAIN = ["--pooling", "avg"]
 @pytest.fixture(scope="module")
 def data_dir(sentences, tmp_path_factory):
     """A file like STS-B's test set: 1,379 pairs in SentEval's columns."""
-    root = tmp_path_factory.mktemp("corpora")
-    folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    rows = [f"main\tnews\t2015\t{i}\t{i % 26 / 5:.1f}\t{sentences[i % 300]}\t{sentences[i * 7 % 290]}\n"
-            for i in range(1379)]  # fmt: skip
-    (folder / "sts-test.csv").write_text("".join(rows), encoding="utf-8")
-    return root
+    rows = [(f"{i % 26 / 5:.1f}", sentences[i % 300], sentences[i * 7 % 290]) for i in range(1379)]
+    return write_stsb(tmp_path_factory.mktemp("corpora"), rows)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from eval.analyse import tokens
 from eval.analyse.analysis import Material, Subject
 from eval.analyse.tokens import REMOVED, TokenAverages, most_frequent
 from eval.encode import Encode
-from eval.sts.tasks import correlation, cosines, merged, own_pairs
+from eval.sts import correlation, cosines, merged, own_pairs
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -71,7 +71,7 @@ def test_the_curve_is_the_score_of_every_average(loaded, dev_file, sentences):
     encode, averages = averages_of(loaded)
     pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
     pairs.left.append("the"), pairs.right.append(sentences[0]), pairs.gold.append(0.0)
-    found = tokens.measure(Subject(encode, averages), Material("toy", pairs, "toy", [], [], 4.0))
+    found = tokens.measure_frequent_tokens(Subject(encode, averages), Material("toy", pairs, "toy", [], [], 4.0))
     frequent = most_frequent(averages.ids(pairs.left + pairs.right), 128)
     assert found["tokens"] == loaded[1].convert_ids_to_tokens(frequent)
     assert set(found["tokens"][:2]) == {loaded[1].cls_token, loaded[1].sep_token}

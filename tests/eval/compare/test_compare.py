@@ -7,14 +7,12 @@ from scipy.stats import spearmanr, t
 
 import eval.compare.__main__ as command
 from common.errors import BadInput
-from eval.compare.examples import draws_of
-from eval.compare.intervals import percentile, prediction, resampled_differences, welch
+from eval.compare.intervals import draws_of, percentile, prediction, resampled_figures, welch
 from eval.compare.published import published
-from eval.compare.scores import Key, Score, from_files
+from eval.compare.sides import Score, from_files
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
-from eval.report import items_path, rows_of, write_rows, write_scores
-from eval.sts.tasks import StsTask, correlation
-from eval.task import Result, row
+from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
+from eval.sts import StsTask, correlation
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
@@ -64,13 +62,18 @@ def pairs():
     return golds, noisy(1.0), noisy(1.0), noisy(4.0)
 
 
+def differences(a, b, resamples, seed):
+    """The paired bootstrap: both sides see the same draws."""
+    return np.subtract(*(resampled_figures(items, resamples, np.random.default_rng(seed)) for items in (a, b)))
+
+
 def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
     rng = np.random.default_rng(1)
     gold = rng.integers(0, 4, 40) / 2
     one, other = (np.round(gold + rng.normal(size=40), 1) for _ in range(2))  # ties on every side
-    monkeypatch.setattr("eval.compare.intervals.CELLS", 150)  # several parts
+    monkeypatch.setattr("eval.compare.intervals.DRAWN_AT_ONCE", 150)  # several parts
     items = [{"similarity": similarity, "gold": gold} for similarity in (one, other)]
-    found = resampled_differences(*items, 50, np.random.default_rng(3))
+    found = differences(*items, 50, 3)
     slow = []
     for index in np.random.default_rng(3).integers(40, size=(50, 40)):
         first, second = (spearmanr(similarity[index], gold[index]).statistic for similarity in (one, other))
@@ -81,19 +84,19 @@ def test_the_bootstrap_is_a_slow_loop_over_the_same_draws(monkeypatch):
 
 def test_single_values_are_averaged_and_a_constant_has_no_correlation():
     one, other = np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.5])
-    found = resampled_differences({"value": one}, {"value": other}, 20, np.random.default_rng(0))
+    found = differences({"value": one}, {"value": other}, 20, 0)
     index = np.random.default_rng(0).integers(4, size=(20, 4))
     assert np.allclose(found, 100 * (one - other)[index].mean(1))
     flat = {"similarity": np.ones(4), "gold": one}
-    assert resampled_differences(flat, flat, 20, np.random.default_rng(0)).tolist() == [0.0] * 20
+    assert differences(flat, flat, 20, 0).tolist() == [0.0] * 20
 
 
 def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
     rng, covered, trials = np.random.default_rng(0), 0, 200
-    for _ in range(trials):
+    for trial in range(trials):
         ability = rng.normal(size=200)  # what both models share
         one, other = ((ability + rng.normal(size=200) < limit).astype(float) for limit in (0.5, 0.0))
-        low, high = percentile(resampled_differences({"value": one}, {"value": other}, 300, rng))
+        low, high = percentile(differences({"value": one}, {"value": other}, 300, trial))
         covered += low <= 100 * (0.5 * (1 + math.erf(0.5 / 2)) - 0.5) <= high  # P(N(0, 2) < 0.5) - P(N(0, 2) < 0)
     assert 0.90 <= covered / trials <= 0.99
 

@@ -2,7 +2,7 @@ import pytest
 
 from common.errors import BadInput
 from eval.compare.published import FILE, load, published
-from eval.compare.scores import Key
+from eval.scores import Key
 
 RECORDS = load()
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]

@@ -7,9 +7,9 @@ import eval.retrieval.beir
 from common.errors import BadInput
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
-from eval.retrieval.files import read_corpus, read_qrels, read_queries
-from eval.task import Options
-from eval.tasks import tasks_named
+from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
+from eval.tasks import Options, tasks_named
+from tests.eval.toys import BeirFolder, refused
 
 WIDTH = 12
 
@@ -106,8 +106,8 @@ def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(be
     assert dropped[0] < plain[0] and (dropped[1:] >= plain[1:]).all()
 
 
-def test_parts_are_scored_alone_and_averaged(beir, beir_folder, tmp_path):
-    parts = [beir_folder(tmp_path, f"whole/{name}") for name in ("one", "two")]
+def test_parts_are_scored_alone_and_averaged(tmp_path):
+    parts = [BeirFolder(tmp_path, f"whole/{name}") for name in ("one", "two")]
     parts[1].queries = dict(list(parts[1].queries.items())[:2])
     parts[1].grades = {"q0": {"d0": 1}, "q1": {"d20": 1}}
     parts[1].write()
@@ -183,11 +183,8 @@ LINES = {
 }
 
 
-def refused(beir):
-    with pytest.raises(BadInput) as caught:
-        BeirTask("small").score(None, beir.root)  # refused before anything is encoded
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def refusal(beir):
+    return refused(BeirTask("small").score, None, beir.root)  # before anything is encoded
 
 
 @pytest.mark.parametrize(("file", "first"), [("corpus", "d0"), ("queries", "q0")])
@@ -197,7 +194,7 @@ def test_a_bad_line_is_refused_with_its_place(beir, file, first, said):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[2] = LINES[said].replace(b"{first}", first.encode())
     path.write_bytes(b"".join(lines))
-    message = refused(beir)
+    message = refusal(beir)
     assert message.startswith(f"{path}:3: {said.format(first=first)}") and ";" in message
 
 
@@ -207,11 +204,11 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
     content = path.read_bytes()
     last = content.count(b"\n")
     path.write_bytes(content[:-4])
-    assert refused(beir).startswith(f"{path}:{last}: ")
+    assert refusal(beir).startswith(f"{path}:{last}: ")
     path.write_bytes(b"")
-    assert refused(beir).startswith(f"{path}:1: the file is empty; ")
+    assert refusal(beir).startswith(f"{path}:1: the file is empty; ")
     path.unlink()
-    assert refused(beir).startswith(f"{path}: cannot be read (No such file or directory); ")
+    assert refusal(beir).startswith(f"{path}: cannot be read (No such file or directory); ")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +233,7 @@ def test_a_bad_judgement_is_refused_with_its_line(beir, line, said):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = (line if isinstance(line, bytes) else line.encode()) + b"\n"
     path.write_bytes(b"".join(lines))
-    assert refused(beir).startswith(f"{path}:4: {said}")
+    assert refusal(beir).startswith(f"{path}:4: {said}")
 
 
 def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, caplog):
@@ -250,7 +247,7 @@ def test_a_judged_document_that_is_not_in_the_corpus_counts_as_not_found(beir, c
     assert rows[1]["value"] < before[1] and "judged documents are not in the corpus" in caplog.text
     lines = path.read_text().splitlines()
     path.write_text("".join(f"{line}\n" for line in [lines[0], *(f"q0\tx{i}\t1" for i in range(9)), lines[1]]))
-    assert refused(beir).startswith(f"{path}:2: document 'x0' is not in ")
+    assert refusal(beir).startswith(f"{path}:2: document 'x0' is not in ")
 
 
 def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
@@ -260,18 +257,18 @@ def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
     assert read_qrels(tmp_path / "test.tsv", {"q0": "x"}, corpus) == {"q0": {0: 1}}
 
 
-def test_bad_headers_and_judgements_without_content_are_refused(beir):
+def test_bad_headers_and_judgements_without_content_are_refusal(beir):
     path = beir.folder / "qrels" / "test.tsv"
     content = path.read_text()
     for header in ("query-id\tcorpus-id\tgrade\n", "q0\td0\t1\n", "query-id corpus-id score\n"):
         path.write_text(header + content.split("\n", 1)[1])
-        assert refused(beir).startswith(f"{path}:1: the header must be 'query-id corpus-id score'")
+        assert refusal(beir).startswith(f"{path}:1: the header must be 'query-id corpus-id score'")
     path.write_text("query-id\tcorpus-id\tscore\n")
-    assert refused(beir).startswith(f"{path}:1: no judgements")
+    assert refusal(beir).startswith(f"{path}:1: no judgements")
     path.write_text("query-id\tcorpus-id\tscore\nq0\td1\t0\nq1\td1\t-2\n")
-    assert refused(beir).startswith(f"{path}: no query has a positive judgement")
+    assert refusal(beir).startswith(f"{path}: no query has a positive judgement")
     path.write_text(content.rstrip("\n"))
-    assert "the line does not end" in refused(beir)
+    assert "the line does not end" in refusal(beir)
 
 
 def test_sets_are_chosen_by_name_and_shorthand():

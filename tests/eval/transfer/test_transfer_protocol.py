@@ -6,8 +6,7 @@ import torch
 
 from bench import plain_transfer
 from eval.transfer import validation
-from eval.transfer.descent import OPTIMIZERS
-from eval.transfer.logistic import Fit, Fitted, Settings, fit_all, with_ones
+from eval.transfer.logistic import OPTIMIZERS, Fit, Fitted, Settings, fit_all, with_ones
 from eval.transfer.validation import MODES, Judge
 
 

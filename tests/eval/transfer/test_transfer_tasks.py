@@ -1,11 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.task import Options
-from eval.transfer import files as transfer_files
 from eval.transfer import tasks as transfer
-from eval.transfer.files import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.transfer.tasks import Labelled, read_mrpc, read_sst, read_trec, read_two_files
 from eval.transfer.validation import MODES, Judge
 
 FILES = {
@@ -27,7 +27,7 @@ def put(root, path, content):
 
 
 def task(name, mode="test"):
-    return next(one for one in transfer.tasks(Options(mode=mode)) if one.name == name)
+    return next(one for one in transfer.tasks(mode) if one.name == name)
 
 
 def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_path):
@@ -79,7 +79,7 @@ def test_bad_rows_are_refused_with_file_and_line(tmp_path, read, path, content, 
 
 
 def test_the_seven_sets_have_their_published_sizes(tmp_path):
-    assert {one.name: one.sizes for one in transfer.tasks(Options())} == SIZES
+    assert {one.name: one.sizes for one in transfer.tasks()} == SIZES
     put(tmp_path, FILES["CR"][0], "good\n" * 2406)
     put(tmp_path, FILES["CR"][1], "bad\n" * 1368)
     with pytest.raises(BadInput, match=r"CR has \(3774,\) examples .* published are \(3775,\)"):
@@ -98,7 +98,7 @@ def by_hash(sentences):
 
 def small(name, sizes, mode="fasttest"):
     chosen = task(name, mode)
-    return type(chosen)(chosen.name, chosen.read, sizes, chosen.options)
+    return replace(chosen, sizes=sizes)
 
 
 def test_a_set_without_official_test_rows_is_scored_by_nested_folds(tmp_path):
@@ -141,4 +141,4 @@ def test_modes_are_those_of_the_papers():
     assert MODES["dev"] == MODES["fasttest"]
     assert (MODES["dev"].folds, MODES["dev"].optimizer, MODES["dev"].batch_size) == (5, "rmsprop", 128)
     assert (MODES["dev"].tenacity, MODES["dev"].epoch_size) == (3, 2)
-    assert transfer_files.TREC_CLASSES[3] == "HUM"
+    assert transfer.TREC_CLASSES[3] == "HUM"

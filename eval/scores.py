@@ -1,0 +1,196 @@
+"""scores.json: its rows, the figures of every example beside it, and the tables printed from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from common.errors import BadInput
+from common.files import writing
+
+AVERAGE = "Avg."
+
+
+class Key(NamedTuple):
+    """What two figures must share to be compared."""
+
+    task: str
+    split: str
+    mode: str
+    metric: str
+
+    def __str__(self) -> str:
+        """The task, followed by split, mode and metric where they are not the usual ones of STS."""
+        unusual = [word for word, usual in zip(self[1:], ("test", "test", "spearman"), strict=True) if word != usual]
+        return " ".join([self.task, *unusual])
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of one task.
+
+    Attributes:
+        rows: of scores.json, the headline first.
+        items: what a paired comparison resamples: `similarity` and `gold` of every pair, or `value` from 0 to 1 of
+            every query or sentence, each (n,).
+    """
+
+    rows: list[dict[str, Any]]
+    items: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def row(task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test") -> dict:
+    """One row of scores.json, without model and run."""
+    return {"task": task, "split": split, "mode": mode, "metric": metric, "aggregation": aggregation, "n": n,
+            "value": float(value)}  # fmt: skip
+
+
+def average(rows: list[dict]) -> dict:
+    """The papers' average over headline rows: the plain mean of the values after rounding each to two decimals."""
+    mean = sum(round(one["value"], 2) for one in rows) / len(rows)
+    count = sum(one["n"] for one in rows)
+    return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
+
+
+def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[dict]:
+    """All rows with their source; `headline` marks each task's main figure and the averages.
+
+    Headline rows of one metric, split and mode are averaged where there are several.
+    """
+    rows = [{**row, "headline": i == 0} for result in results.values() for i, row in enumerate(result.rows)]
+    kinds: dict[tuple, list[dict]] = {}
+    for row in headline(rows):
+        kinds.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
+    rows += [average(kind) for kind in kinds.values() if len(kind) > 1]
+    return [{**row, "model": model, "run": run} for row in rows]
+
+
+def headline(rows: list[dict]) -> list[dict]:
+    """The rows that a table of results shows."""
+    return [row for row in rows if row.get("headline", True)]
+
+
+def tables(rows_by_model: dict[str, list[dict]]) -> str:
+    """One table for each metric of the headline rows, titled where there are several."""
+    metrics = list(dict.fromkeys(row["metric"] for rows in rows_by_model.values() for row in headline(rows)))
+    parts = []
+    for metric in metrics:
+        chosen = {m: [r for r in headline(rows) if r["metric"] == metric] for m, rows in rows_by_model.items()}
+        parts.append((f"{metric}\n" if len(metrics) > 1 else "") + table(chosen))
+    return "\n\n".join(parts)
+
+
+def table(rows_by_model: dict[str, list[dict]]) -> str:
+    """A Markdown table with two decimals: a line for each model, a column for each task, `missing` for no score."""
+    places = list(dict.fromkeys((row["task"], row["split"]) for rows in rows_by_model.values() for row in rows))
+    tasks = [task for task, _ in places]  # a column names its split where two columns share a task
+    body = [["model", *(f"{task} {split}" if tasks.count(task) > 1 else task for task, split in places)]]
+    for model, rows in rows_by_model.items():
+        values = {(row["task"], row["split"]): f"{row['value']:.2f}" for row in rows}
+        body.append([model.replace("|", "\\|"), *(values.get(place, "missing") for place in places)])
+    return markdown(body)
+
+
+def details(rows: list[dict]) -> str:
+    """Every row as a line of a Markdown table."""
+    names = ["task", "split", "metric", "aggregation", "n", "value"]
+    cells = [[f"{row[name]:.2f}" if name == "value" else str(row[name]) for name in names] for row in rows]
+    return markdown([names, *cells])
+
+
+def markdown(body: list[list[str]]) -> str:
+    """An aligned Markdown table from a header and lines of cells."""
+    widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
+    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in body]
+    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def write_rows(path: str | Path, rows: list[dict]) -> None:
+    """Write rows as a JSON list, one object a line; creates folders."""
+    with writing(Path(path)) as part:
+        part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+
+
+def items_path(scores: str | Path) -> Path:
+    """The file beside a scores.json that holds the figures of every example."""
+    return Path(scores).with_suffix(".items.npz")
+
+
+def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dict]) -> None:
+    """`scores.json` and, beside it, `scores.items.npz` with the figures of every example."""
+    items = {}
+    for result in results.values():
+        for name, values in result.items.items():
+            items["|".join([*(result.rows[0][part] for part in Key._fields[:3]), name])] = values
+    with writing(items_path(path)) as part, part.open("wb") as file:
+        np.savez_compressed(file, **items)
+    write_rows(path, rows)
+
+
+def read_scores(path: Path) -> list[dict]:
+    """The rows of a scores.json; BadInput with the file and the reason if it is not one."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); `python -m eval --output` writes it") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: no JSON ({' '.join(str(error).split())})") from error
+    if rows == []:
+        raise BadInput(f"{path}: holds no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadInput(f"{path}: a list of rows is needed, as `python -m eval --output` writes it")
+    for number, row in enumerate(rows, 1):
+        problem = _problem(row)
+        if problem:
+            raise BadInput(f"{path}: row {number} {problem}; `python -m eval --output` writes such files")
+    return rows
+
+
+def _problem(row: dict) -> str | None:
+    for name in Key._fields:
+        if not isinstance(row.get(name), str):
+            return f"has no word as '{name}'"
+    if not isinstance(row.get("aggregation", ""), str):
+        return "has no word as 'aggregation'"
+    if type(row.get("n")) is not int or row["n"] < 1:
+        return "has no number of examples 'n'"
+    if not is_finite(row.get("value")):
+        return f"has the value {row.get('value')}, which is no finite number"
+    return None
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value read from a file is a finite float64 or int; booleans are not numbers."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
+    """(task, split, mode) -> its arrays, each (n,), from the file beside `scores`; empty where there is none.
+
+    Raises:
+        BadInput: the file is damaged, or an array is not one-dimensional, finite and as long as its companions.
+    """
+    path = items_path(scores)
+    found: dict[tuple[str, ...], dict[str, np.ndarray]] = {}
+    if not path.exists():
+        return found
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            for name in archive:
+                *key, kind = name.rsplit("|", 3)
+                found.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files
+        raise BadInput(f"{path}: cannot be read ({' '.join(str(error).split())}); score the model again") from error
+    for key, arrays in found.items():
+        whole = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
+        alike = len({len(array) for array in arrays.values()}) == 1 if whole else False
+        if not alike or set(arrays) not in ({"similarity", "gold"}, {"value"}):
+            raise BadInput(f"{path}: the figures of {key[0]} are damaged; score the model again")
+    return found

@@ -1,0 +1,235 @@
+"""Semantic textual similarity: the seven sets of the papers, their dev splits, and a user's own pairs.
+
+Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor; the subsets of
+a year are concatenated and give one Spearman correlation ("all"). Further rows hold what other papers print: the
+mean of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import pearsonr
+
+from common.errors import BadInput
+from eval.encode import Encoder
+from eval.metrics.spearman import Spearman
+from eval.scores import Result, row
+from eval.text_files import DOWNSTREAM, read_lines, tidy
+
+WHOLE = ""  # the name of the only subset of a set without subsets
+# `float` also takes 0_1, infinity and the digits of every script.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentence pairs and their gold scores, row by row."""
+
+    left: list[str]
+    right: list[str]
+    gold: list[float]
+
+    def __add__(self, other: Pairs) -> Pairs:
+        return Pairs(self.left + other.left, self.right + other.right, self.gold + other.gold)
+
+
+def _score(text: str, where: str, highest: float = 5.0) -> float:
+    value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    if not 0.0 <= value <= highest:
+        raise BadInput(f"{where}: '{text}' is not a score from 0 to {highest:g}")
+    return value
+
+
+def _sentence(text: str, where: str) -> str:
+    if "\0" in text:
+        raise BadInput(f"{where} holds a NUL byte; the file is not plain text")
+    if not text.strip():
+        raise BadInput(f"{where} is empty; a sentence is needed")
+    return tidy(text)
+
+
+def _named(path: Path, header: list[str], names: list[str]) -> list[int]:
+    """The indices of named columns; BadInput unless the header has each of them once."""
+    for name in names:
+        if header.count(name) != 1:
+            said = f"column '{name}' is there twice" if name in header else f"no column '{name}'"
+            raise BadInput(f"{path}:1: {said} in the header; needed, with tabs between: {', '.join(names)}")
+    return [header.index(name) for name in names]
+
+
+def read_sts_year(folder: Path, subset: str) -> Pairs:
+    """One subset of STS12 to STS16: `STS.input.X.txt` beside `STS.gs.X.txt`; unscored pairs are left out."""
+    texts, golds = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
+    rows, scores = read_lines(texts), read_lines(golds)
+    if len(rows) != len(scores):
+        raise BadInput(f"{golds}: {len(scores)} scores for the {len(rows)} pairs of {texts.name}")
+    pairs = Pairs([], [], [])
+    for number, (line, gold) in enumerate(zip(rows, scores, strict=True), start=1):
+        if gold.strip() == "":
+            continue
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise BadInput(f"{texts}:{number}: one column; two sentences separated by a tab are needed")
+        pairs.left.append(tidy(columns[0]))
+        pairs.right.append(tidy(columns[1]))
+        pairs.gold.append(_score(gold.strip(), f"{golds}:{number}"))
+    return pairs
+
+
+def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
+    """Tab-separated columns, never quoted; columns by number, or by name from a header line."""
+    lines, wanted, first = read_lines(path), [score, left, right], 1
+    if isinstance(score, str):
+        wanted, lines, first = _named(path, lines[0].split("\t") if lines else [], wanted), lines[1:], 2
+    pairs = Pairs([], [], [])
+    for number, line in enumerate(lines, start=first):
+        columns = line.split("\t")
+        if len(columns) <= max(wanted):
+            raise BadInput(f"{path}:{number}: {len(columns)} columns; at least {max(wanted) + 1} are needed")
+        pairs.gold.append(_score(columns[wanted[0]], f"{path}:{number}"))
+        for side, column in ((pairs.left, wanted[1]), (pairs.right, wanted[2])):
+            side.append(_sentence(columns[column], f"{path}:{number}: column {column + 1}"))
+    if len(pairs.gold) < 2:
+        raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
+    if len(set(pairs.gold)) == 1:
+        raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different ones")
+    return pairs
+
+
+@dataclass(frozen=True)
+class StsTask:
+    """Sentence pairs with gold scores.
+
+    Attributes:
+        name: as the papers print it.
+        split: which part of the data set.
+        read: data folder -> subset name -> pairs; raises BadInput with file and line.
+        pairs: the published number of pairs; None for a user's own file.
+    """
+
+    name: str
+    split: str
+    read: Callable[[Path], dict[str, Pairs]]
+    pairs: int | None
+
+    def load(self, data_dir: str | Path) -> dict[str, Pairs]:
+        """The pairs by subset; a number other than the published one is refused."""
+        subsets = self.read(Path(data_dir))
+        found = sum(len(pairs.gold) for pairs in subsets.values())
+        if self.pairs is not None and found != self.pairs:
+            raise BadInput(
+                f"{self.name} {self.split} has {found} scored pairs under {data_dir}, published are "
+                f"{self.pairs}: the file is cut or changed; `python -m data.prepare sts` fetches the original"
+            )
+        return subsets
+
+    def score(self, encode: Encoder, data_dir: str | Path) -> Result:
+        """Headline: Spearman of all pairs; then Pearson, and per subset with mean and weighted mean."""
+        subsets = self.load(data_dir)
+        everything = merged(subsets)
+        similarity, gold = similarities(encode, everything), np.array(everything.gold)
+        whole = "single" if len(subsets) == 1 else "all"
+        rows = [self._row("spearman", whole, similarity, gold), self._row("pearson", whole, similarity, gold)]
+        if len(subsets) > 1:
+            ends = np.cumsum([len(pairs.gold) for pairs in subsets.values()])[:-1]
+            parts = list(zip(subsets, np.split(similarity, ends), np.split(gold, ends), strict=True))
+            for metric in _METRICS:
+                rows += self._subset_rows(metric, parts)
+        return Result(rows, {"similarity": similarity, "gold": gold})
+
+    def _row(self, metric: str, aggregation: str, similarity: np.ndarray, gold: np.ndarray) -> dict:
+        return row(self.name, self.split, metric, aggregation, len(gold), _METRICS[metric](similarity, gold))
+
+    def _subset_rows(self, metric: str, parts: list) -> list[dict]:
+        rows = [self._row(metric, f"subset {name}", similarity, gold) for name, similarity, gold in parts]
+        values, sizes = [one["value"] for one in rows], [one["n"] for one in rows]
+        mean = row(self.name, self.split, metric, "mean", sum(sizes), np.mean(values))
+        return [mean, {**mean, "aggregation": "wmean", "value": float(np.average(values, weights=sizes))}, *rows]
+
+
+def merged(subsets: dict[str, Pairs]) -> Pairs:
+    """The pairs of all subsets, one after the other."""
+    first, *others = subsets.values()
+    return sum(others, start=first)
+
+
+def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cosine of each row pair, (N, D) and (N, D) -> (N,); 0 where a vector is zero."""
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    return np.divide((left * right).sum(1), norms, out=np.zeros(len(left)), where=norms > 0)
+
+
+def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
+    """Cosine of every pair, (N,)."""
+    vectors = encode(pairs.left + pairs.right)
+    return cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
+
+
+def spearman(encode: Encoder, pairs: Pairs) -> float:
+    """Spearman's correlation x 100 between cosine and gold score; 0 where all cosines are equal."""
+    return correlation(similarities(encode, pairs), np.array(pairs.gold))
+
+
+def correlation(similarity: np.ndarray, gold: np.ndarray) -> float:
+    """Spearman's correlation x 100 by `eval/metrics/spearman.py`."""
+    return Spearman(keep_in_memory=True).compute(predictions=similarity, references=gold)["spearman"]
+
+
+def _pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
+    constant = np.ptp(similarity) == 0 or np.ptp(gold) == 0
+    return 0.0 if constant else 100 * float(pearsonr(similarity, gold).statistic)
+
+
+_METRICS = {"spearman": correlation, "pearson": _pearson}
+
+
+def _read_year(folder: str, subsets: Iterable[str], data_dir: Path) -> dict[str, Pairs]:
+    return {subset: read_sts_year(data_dir / DOWNSTREAM / "STS" / folder, subset) for subset in subsets}
+
+
+def _year(name: str, pairs: int, subsets: str) -> StsTask:
+    return StsTask(name, "test", partial(_read_year, f"{name}-en-test", subsets.split()), pairs)
+
+
+def _read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
+    return {WHOLE: read_columns(data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6)}
+
+
+def _read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
+    names = ("relatedness_score", "sentence_A", "sentence_B")
+    return {WHOLE: read_columns(data_dir / DOWNSTREAM / "SICK" / file, *names)}
+
+
+# Subsets and numbers of pairs: the SemEval releases as SentEval reads them (STS13 without SMT).
+STS_TEST = (
+    _year("STS12", 3108, "MSRpar MSRvid SMTeuroparl surprise.OnWN surprise.SMTnews"),
+    _year("STS13", 1500, "FNWN headlines OnWN"),
+    _year("STS14", 3750, "deft-forum deft-news headlines images OnWN tweet-news"),
+    _year("STS15", 3000, "answers-forums answers-students belief headlines images"),
+    _year("STS16", 1186, "answer-answer headlines plagiarism postediting question-question"),
+    StsTask("STS-B", "test", partial(_read_stsb, "test"), 1379),
+    StsTask("SICK-R", "test", partial(_read_sick, "SICK_test_annotated.txt"), 4927),
+)
+STS_DEV = (
+    StsTask("STS-B", "dev", partial(_read_stsb, "dev"), 1500),
+    StsTask("SICK-R", "dev", partial(_read_sick, "SICK_trial.txt"), 500),
+)
+
+
+def tasks(split: str) -> tuple[StsTask, ...]:
+    """The seven test sets, or the two dev sets."""
+    return STS_DEV if split == "dev" else STS_TEST
+
+
+def own_pairs(path: str) -> StsTask:
+    """A user's own file: tab-separated, header `sentence1 sentence2 score`, scores from 0 to 5."""
+    read = lambda _: {WHOLE: read_columns(Path(path), "score", "sentence1", "sentence2")}  # noqa: E731
+    return StsTask(Path(path).stem, "file", read, None)

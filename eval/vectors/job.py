@@ -1,0 +1,144 @@
+"""Encoding one shard of text, and the record by which a later run knows that it is done."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import BadInput
+from common.files import open_regular, read_json, sha256, write_json
+from eval.encode import Encoder
+from eval.vectors.store import MANIFEST, VectorStore, claim
+from eval.vectors.text_shards import Lines, is_parquet, pieces, stem_of
+
+RECORDS = "*.done.json"
+_AGAIN = "remove it, and the shard is computed again"
+
+
+@dataclass(frozen=True)
+class Job:
+    """How shards are encoded; can be pickled for other processes and machines.
+
+    Attributes:
+        make_encode: device -> an encoder with `identity` and `max_length`, like `eval.encode.Encode`.
+        lines: reads text files.
+        store: where the vectors go.
+        column: of Parquet inputs.
+    """
+
+    make_encode: Callable[[str], Encoder]
+    lines: Lines
+    store: VectorStore
+    column: str = "text"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the store, which also holds the records."""
+        return self.store.folder
+
+    def outputs(self, path: Path) -> list[Path]:
+        """The files of one shard: the vectors, and last the record, which marks the shard as done."""
+        stem = stem_of(path)
+        return [*self.store.files(stem), self.folder / f"{stem}.done.json"]
+
+    def check(self, paths: Sequence[Path]) -> None:
+        """BadInput where two shards have the same output, or an output would replace a file that is not ours."""
+        times = Counter(output for path in paths for output in self.outputs(path))
+        for output, count in times.items():
+            if count > 1:
+                both = [str(path) for path in paths if output in self.outputs(path)]
+                raise BadInput(f"{both[0]} and {both[1]}: both would be written to {output}; rename one")
+        inputs = {path.resolve() for path in paths}
+        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks whose they are
+        for output in times:
+            if output.resolve() in inputs or (not ours and output.exists()):
+                raise BadInput(f"{output}: is there already, and vectors would replace it; choose another --output")
+
+    def start(self, device: str) -> Encoder:
+        """The encoder, after checking that the folder is for its vectors."""
+        encode = self.make_encode(device)
+        manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.store.format,
+                    "dtype": self.store.dtype}  # fmt: skip
+        claim(self.folder, manifest, RECORDS)
+        return encode
+
+    def encode_shard(self, encode: Encoder, path: Path) -> dict:
+        """Write one shard's vectors unless they are there, and return its record.
+
+        Returns:
+            source, sha256, rows, width and files; `new`: whether anything was computed; `damaged`: why it was
+            computed again, or None.
+
+        Raises:
+            BadInput: as `pieces`; the text has changed since its vectors were made; a damaged record.
+        """
+        open_regular(path).close()  # BadInput for a missing file or a pipe
+        source, damaged = sha256(path), None
+        *outputs, record = self.outputs(path)
+        known = self._read_record(record, path, source) if record.is_file() else None
+        if known and all(output.is_file() for output in outputs):
+            damaged = self._damage(known, path)
+            if damaged is None:
+                return {**known, "new": False, "damaged": None}
+        mine = self._reserve(path, source, outputs, known is not None)
+        record.unlink(missing_ok=True)  # from here on the shard counts as not done
+        try:
+            rows, width = self.store.write(stem_of(path), self._vectors(encode, path))
+        except BaseException:
+            if not any(output.exists() for output in outputs):
+                mine.unlink(missing_ok=True)
+            raise
+        facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
+        facts["files"] = {output.name: sha256(output) for output in outputs}
+        write_json(record, facts)
+        mine.unlink(missing_ok=True)
+        return {**facts, "new": True, "damaged": damaged}
+
+    def _vectors(self, encode: Encoder, path: Path) -> Iterator[np.ndarray]:
+        return (encode(texts) for texts in pieces(path, self.column, self.lines))
+
+    def _read_record(self, record: Path, path: Path, source: str) -> dict:
+        found = read_json(record, "the record of a shard", _AGAIN)
+        if found.get("sha256") != source:
+            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
+        return found
+
+    def _damage(self, record: dict, path: Path) -> str | None:
+        """`VectorStore.damage` of a finished shard; BadInput where its vectors are of another column."""
+        for name, now in self._column(path).items():
+            if record.get(name, now) != now:
+                raise BadInput(
+                    f"{path}: its vectors are of column '{record[name]}', not '{now}'; choose another --output"
+                )
+        listed = record.get("files")  # older records have none
+        hashes = listed if isinstance(listed, dict) else None
+        return self.store.damage(stem_of(path), record.get("rows"), record.get("width"), hashes)
+
+    def _reserve(self, path: Path, source: str, outputs: list[Path], done: bool) -> Path:
+        """Create the file that reserves a shard's outputs for one text until its record exists.
+
+        Raises:
+            BadInput: another text of that name is being written, or an output exists without a record.
+        """
+        stem = stem_of(path)
+        reservation = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
+        mine = self.folder / f"{stem}.{source[:16]}.begun"
+        if not mine.exists() and not done and (there := [output for output in outputs if output.exists()]):
+            raise BadInput(f"{there[0]}: is there already, and vectors would replace it; choose another --output")
+        mine.touch()
+        others = [file for file in self.folder.iterdir() if reservation.fullmatch(file.name) and file != mine]
+        if others:
+            mine.unlink(missing_ok=True)
+            raise BadInput(
+                f"{path}: another text of that name is written to {outputs[0]}; rename one of the two, or, if no other "
+                f"command is at work, remove {others[0]}"
+            )
+        return mine
+
+    def _column(self, path: Path) -> dict[str, str]:
+        return {"column": self.column} if is_parquet(path) else {}

@@ -1,0 +1,209 @@
+"""A folder of vectors: a manifest that says what they are of, and shards that are whole or absent.
+
+Shards are Parquet or NumPy files of float32, float16 or int8. int8 is scalar quantisation with one scale a vector:
+v = scale * q with q from -127 to 127 and scale = max |v| / 127, so that the rounding error of an entry is at most
+scale / 2 and outliers of one vector do not affect others. The scales are in a second column (`scale`, Parquet) or file
+(`NAME.scale.npy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from common.errors import BadInput
+from common.files import read_json, sha256, write_json, writing
+from common.growing import GrowingArray
+
+MANIFEST = "manifest.json"
+DTYPES = ("float32", "float16", "int8")
+_LARGEST = 127
+
+
+@dataclass(frozen=True)
+class VectorStore:
+    """A folder of shards, all of one format.
+
+    Attributes:
+        folder: holds `manifest.json` and the shards.
+        format: a key of `WRITERS`.
+        dtype: one of `DTYPES`.
+    """
+
+    folder: Path
+    format: str = "parquet"
+    dtype: str = "float32"
+
+    def files(self, stem: str) -> list[Path]:
+        """The files of one shard; the first holds the entries."""
+        scales = [f"{stem}.scale.npy"] if self.format == "npy" and self.dtype == "int8" else []
+        return [self.folder / name for name in (f"{stem}.{self.format}", *scales)]
+
+    def write(self, stem: str, parts: Iterable[np.ndarray], remedy: str = "choose another folder") -> tuple[int, int]:
+        """Write one shard, each file whole or absent, and return its number of vectors and their width.
+
+        Args:
+            stem: the name of the shard.
+            parts: the vectors in pieces, each (n, D) float32.
+            remedy: what to do where the disk does not take the files, for the message.
+        """
+        rows = width = 0
+        with ExitStack() as stack:
+            files = [stack.enter_context(writing(path, remedy)) for path in self.files(stem)]
+            writer = stack.enter_context(WRITERS[self.format](files))
+            for vectors in parts:
+                writer.append(stored(vectors, self.dtype))
+                rows, width = rows + len(vectors), vectors.shape[1]
+        return rows, width
+
+    def damage(self, stem: str, rows: int, width: int, hashes: Mapping[str, str] | None = None) -> str | None:
+        """How the files of a shard differ from what was written; None where they do not.
+
+        Args:
+            stem: the name of the shard.
+            rows: how many vectors it should hold.
+            width: their entries.
+            hashes: file name -> sha256; None compares type and shape alone.
+        """
+        for path in self.files(stem) if hashes is not None else ():
+            if hashes.get(path.name) != sha256(path):
+                return f"{path.name} has changed since it was written"
+        entries = self.files(stem)[0]
+        try:
+            dtype, shape = shape_of(entries)
+        except BadInput as error:
+            return str(error)
+        if (dtype, shape) != (self.dtype, (rows, width)):
+            return f"{entries}: holds {dtype} {shape}, expected {self.dtype} {(rows, width)}"
+        return None
+
+
+def claim(folder: Path, manifest: dict, shards: str) -> None:
+    """Write the manifest, or check the one that is there.
+
+    Args:
+        folder: where the vectors stay.
+        manifest: all that decides them.
+        shards: glob pattern of files that only the owner of the manifest writes.
+
+    Raises:
+        BadInput: the folder has shards and no manifest, or another manifest.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        if next(folder.glob(shards), None):
+            raise BadInput(f"{folder}: holds shards but no {MANIFEST}, so whose they are is unknown; choose another")
+        write_json(path, manifest)
+    found = read_json(path, "a manifest", "choose another folder")
+    differing = [name for name in manifest if found.get(name) != manifest[name]]
+    if differing:
+        what = "; ".join(f"{name} {found.get(name)}, now {manifest[name]}" for name in differing)
+        raise BadInput(f"{folder}: its embeddings are of something else ({what}); choose another folder or remove it")
+
+
+def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N, D) float32 -> (N, D) int8 and the scales, (N,) float32; a zero vector has scale 0."""
+    scales = (np.abs(vectors).max(axis=1) / _LARGEST).astype(np.float32)
+    divisors = np.where(scales > 0, scales, 1)[:, None]
+    return np.clip(np.rint(vectors / divisors), -_LARGEST, _LARGEST).astype(np.int8), scales
+
+
+def stored(vectors: np.ndarray, dtype: str) -> list[np.ndarray]:
+    """The stored columns of (N, D) float32: the entries and, for int8, the scales.
+
+    Raises:
+        BadInput: an entry is too large for float16.
+    """
+    if dtype == "int8":
+        return list(quantised(vectors))
+    if dtype == "float16" and np.abs(vectors).max(initial=0) > np.finfo(np.float16).max:
+        raise BadInput("--dtype float16: the model gives entries above 65,504; choose float32 or int8")
+    return [vectors.astype(dtype, copy=False)]
+
+
+class NpyWriter:
+    """`NAME.npy`, (N, D), which can be memory-mapped, and for int8 `NAME.scale.npy`, (N,) float32."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._arrays: list[GrowingArray] = []
+
+    def append(self, columns: list[np.ndarray]) -> None:
+        """Add the columns of some vectors, as `stored` gives them."""
+        if not self._arrays:
+            pairs = zip(self._paths, columns, strict=True)
+            self._arrays = [GrowingArray(path, column.dtype) for path, column in pairs]
+        for array, column in zip(self._arrays, columns, strict=True):
+            array.append(column)
+
+    def __enter__(self) -> NpyWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for array in self._arrays:
+            array.__exit__(*error)
+
+
+class ParquetWriter:
+    """`NAME.parquet` with a column `embedding`, lists of fixed size, and for int8 a column `scale`, float32."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        [self._path] = paths
+        self._writer: pq.ParquetWriter | None = None
+
+    def append(self, columns: list[np.ndarray]) -> None:
+        """Add the columns of some vectors, as `stored` gives them."""
+        entries, *scales = columns
+        flat = pa.array(np.ascontiguousarray(entries).reshape(-1))
+        arrays = [pa.FixedSizeListArray.from_arrays(flat, entries.shape[1]), *map(pa.array, scales)]
+        table = pa.table(arrays, names=["embedding", "scale"][: len(arrays)])
+        if self._writer is None:  # vectors hardly compress
+            self._writer = pq.ParquetWriter(
+                self._path, table.schema, compression="none", use_dictionary=False, write_statistics=False
+            )
+        self._writer.write_table(table)
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+WRITERS = {"parquet": ParquetWriter, "npy": NpyWriter}
+
+
+def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Dtype and shape of a file of entries, without reading them; BadInput where it is not whole."""
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, mmap_mode="r")
+            return str(array.dtype), array.shape
+        with pq.ParquetFile(path) as file:
+            kind = file.schema_arrow.field("embedding").type
+            return np.dtype(kind.value_type.to_pandas_dtype()).name, (file.metadata.num_rows, kind.list_size)
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
+        said = str(error).splitlines()[0]
+        raise BadInput(f"{path}: not a whole shard ({said})") from error
+
+
+def read_vectors(path: str | Path) -> np.ndarray:
+    """The vectors of one shard, `NAME.parquet` or `NAME.npy` (with its scales file), (N, D) float32."""
+    path = Path(path)
+    if path.suffix == ".npy":
+        entries = np.load(path)
+        scales = np.load(path.with_suffix(".scale.npy")) if entries.dtype == np.int8 else None
+    else:
+        table = pq.read_table(path)
+        lists = table["embedding"].combine_chunks()
+        entries = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1)
+        scales = table["scale"].to_numpy() if "scale" in table.column_names else None
+    entries = entries.astype(np.float32, copy=False)
+    return entries if scales is None else entries * scales[:, None]

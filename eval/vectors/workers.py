@@ -1,0 +1,168 @@
+"""Encoding all shards of a corpus, over the processes of this machine or over a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from common import errors
+from common.errors import BadInput, ProjectError
+from common.files import files_of
+from eval.encode import Encoder
+from eval.vectors.job import Job
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when imported, and would report the run
+ROOT = Path(__file__).parents[2]
+logger = logging.getLogger(__name__)
+
+
+def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False) -> list[dict]:
+    """Encode every shard, log progress, and return the records.
+
+    Args:
+        job: what is done with a shard.
+        inputs: files, and folders of which all files are read.
+        processes: how many shards at a time.
+        ray: over a Ray cluster instead of the processes of this machine.
+
+    Raises:
+        BadInput: before anything is computed, where possible; as `Job.start` and `Job.encode_shard` otherwise.
+    """
+    if processes < 1:
+        raise BadInput(f"--processes {processes}: must be at least 1")
+    paths = [path for name in inputs for path in files_of(Path(name), [job.folder])]
+    job.check(paths)
+    start, records = time.perf_counter(), []
+    for record in (on_ray if ray else on_this_machine)(job, paths, min(processes, len(paths))):
+        records.append(record)
+        what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
+        what += f", encoded again: {record['damaged']}" if record["damaged"] else ""
+        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
+    rows = sum(record["rows"] for record in records if record["new"])
+    logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)
+    return records
+
+
+def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
+    """The record of every shard, in the order they finish.
+
+    One process is this one. Several have an encoder each, on the GPUs in turn or on an equal part of the CPU's threads.
+    After an error no new shard is started, and started ones are finished.
+
+    Raises:
+        BadInput: as `Job.start` and `Job.encode_shard`.
+        ProjectError: a process was killed.
+    """
+    if processes > 1:
+        yield from _pool(job, paths, processes)
+        return
+    encode = job.start("cuda" if torch.cuda.is_available() else "cpu")
+    for path in paths:
+        yield job.encode_shard(encode, path)
+
+
+def _pool(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    shared = job, context.Value("i", 0), max(1, torch.get_num_threads() // processes)
+    pool = ProcessPoolExecutor(processes, context, _begin, shared)
+    try:
+        for future in as_completed([pool.submit(_encode, path) for path in paths]):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise ProjectError(
+            "a worker process was killed, perhaps for lack of memory: the same command goes on; try fewer --processes"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker: tuple[Job, str]  # in a worker process: the job and its device
+
+
+def _begin(job: Job, counter, threads: int) -> None:
+    """In a new worker process: take a device; end when the parent process ends, however it ends."""
+    global _worker
+    with counter.get_lock():
+        number = counter.value
+        counter.value += 1
+    torch.set_num_threads(threads)
+    count = torch.cuda.device_count()
+    _worker = job, f"cuda:{number % count}" if count else "cpu"
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+@cache
+def _encoder() -> Encoder:
+    """Made for the first shard: an error in the initializer would only break the pool."""
+    job, device = _worker
+    return job.start(device)
+
+
+def _encode(path: Path) -> dict:
+    return _worker[0].encode_shard(_encoder(), path)
+
+
+class _RayWorker:
+    """One Ray actor: an encoder, and the shards it is given."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.encode: Encoder | None = None
+
+    def __call__(self, batch: dict) -> dict:
+        return {"record": [json.dumps(self._record(Path(path))) for path in batch["path"]]}
+
+    def _record(self, path: Path) -> dict:
+        """The shard's record, or the class and message of our error, which Ray would wrap and lose."""
+        try:
+            if self.encode is None:
+                self.encode = self.job.start("cuda" if torch.cuda.is_available() else "cpu")
+            return self.job.encode_shard(self.encode, path)
+        except ProjectError as error:
+            return {"error": [type(error).__name__, str(error)]}
+
+
+def on_ray(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
+    """The record of every shard, in the order they finish; `processes` actors, each with a GPU where there are any.
+
+    Ray is optional (requirements-extra.txt). RAY_ADDRESS names a running cluster; without it, Ray starts on this
+    machine. Inputs and outputs lie on a file system that the machines share.
+
+    Raises:
+        BadInput: Ray is not installed; or as `Job.start` and `Job.encode_shard`.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise BadInput("--ray needs Ray: pip install the `ray[data]` line of requirements-extra.txt") from error
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, logging_level=logging.WARNING, log_to_driver=False,
+                 runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}})  # fmt: skip
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    gpus = 1 if ray.cluster_resources().get("GPU") else 0
+    made = ray.data.from_items([{"path": str(path.absolute())} for path in paths], override_num_blocks=len(paths))
+    actors = ray.data.ActorPoolStrategy(size=processes)
+    for row in made.map_batches(
+        _RayWorker, fn_constructor_args=[job], batch_size=1, compute=actors, num_gpus=gpus
+    ).iter_rows():
+        record = json.loads(row["record"])
+        if "error" in record:
+            kind, message = record["error"]
+            raise getattr(errors, kind)(message)
+        yield record

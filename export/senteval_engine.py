@@ -1,0 +1,45 @@
+"""Our encoders in SentEval's own engine (facebookresearch/SentEval, or SimCSE's copy of it).
+
+SentEval is on no package index. With a checkout on the path:
+
+    import senteval
+    encoder, tokenizer = load_encoder("runs/infocse")
+    prepare, batcher = hooks(Encode(encoder, tokenizer, encoder.max_length))
+    engine = senteval.engine.SE({"task_path": "corpora/senteval", "usepytorch": True, "kfold": 10}, batcher, prepare)
+    engine.eval(["STS12", "MR"])
+
+SimCSE's copy has the STS protocol of `eval/sts.py`; the original trains a regressor for STS-B and SICK-R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eval.encode import Encoder
+
+Tokens = Sequence[str | bytes]
+
+
+def hooks(encode: Encoder) -> tuple[Callable[[Any, Sequence[Tokens]], None], Callable[..., np.ndarray]]:
+    """`prepare` and `batcher`, the two functions that SentEval's engine calls.
+
+    `prepare(params, samples)` has nothing to do: the tokenizer is fixed. `batcher(params, batch)` joins each list of
+    tokens with spaces, as SimCSE does, and gives an (N, D) array. A sentence without tokens is the empty text, as in
+    `python -m eval`, so that both give the same figures; the examples in SentEval put "." there instead, for sums of
+    word vectors that would have nothing to sum. Tokens that a loader gives as bytes are read as UTF-8.
+    """
+
+    def prepare(params: Any, samples: Sequence[Tokens]) -> None:
+        return None
+
+    def batcher(params: Any, batch: Sequence[Tokens]) -> np.ndarray:
+        return encode([" ".join(map(_text, tokens)) for tokens in batch])
+
+    return prepare, batcher
+
+
+def _text(token: str | bytes) -> str:
+    return token.decode("utf-8") if isinstance(token, bytes) else token

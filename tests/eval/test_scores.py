@@ -1,0 +1,99 @@
+import errno
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import StorageError
+from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_rows, write_scores
+from eval.scores import row as full_row
+
+
+@dataclass(frozen=True)
+class One:
+    name: str
+    split: str = "test"
+
+
+def row(task, value, split="test"):
+    return {"task": task, "value": value, "split": split}
+
+
+def test_a_table_has_a_line_a_model_and_a_column_a_task():
+    found = table(
+        {"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": [row("STS12", 100.0), row("SICK-R", -1)]}
+    )
+    assert found.splitlines() == [
+        "| model         | STS12  | Avg.    | SICK-R  |",
+        "|---------------|--------|---------|---------|",
+        "| first         | 70.13  | 7.50    | missing |",
+        "| a longer name | 100.00 | missing | -1.00   |",
+    ]
+
+
+def test_a_task_with_two_splits_has_two_columns():
+    found = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
+    assert found.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
+    assert found.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
+
+
+def result(task, *metrics, value=70.0, n=10):
+    return Result([full_row(task, "test", metric, "single", n, value) for metric in metrics], {"value": np.ones(2)})
+
+
+def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
+    results = {One("A"): result("A", "spearman", "pearson"), One("B"): result("B", "spearman", value=60.0)}
+    rows = rows_of(results, "m", "runs/x")
+    assert [(r["task"], r["metric"], r.get("headline", True)) for r in rows] == [
+        ("A", "spearman", True), ("A", "pearson", False), ("B", "spearman", True), ("Avg.", "spearman", True)
+    ]  # fmt: skip
+    assert {(r["model"], r["run"]) for r in rows} == {("m", "runs/x")}
+    assert rows[-1]["value"] == 65.0 and rows[-1]["n"] == 20
+    assert [r["task"] for r in headline(rows)] == ["A", "B", "Avg."]
+    assert tables({"m": rows}) == table({"m": headline(rows)})
+
+
+def test_each_metric_has_a_table_and_an_average_of_its_own():
+    results = {One("A"): result("A", "spearman"), One("B"): result("B", "accuracy"), One("C"): result("C", "accuracy")}
+    rows = rows_of(results, "m|n", None)
+    assert [r["task"] for r in rows] == ["A", "B", "C", "Avg."]
+    first, second = tables({"m|n": rows}).split("\n\n")
+    assert first.splitlines()[0] == "spearman" and second.splitlines()[0] == "accuracy"
+    assert first.splitlines()[-1] == "| m\\|n  | 70.00 |"
+    assert len(details(rows).splitlines()) == 6
+
+
+def test_the_figures_of_every_example_stand_beside_the_scores(tmp_path):
+    results = {One("A"): result("A", "spearman")}
+    write_scores(tmp_path / "scores.json", results, rows_of(results, "m", None))
+    with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:
+        assert list(items) == ["A|test|test|value"]
+        assert items["A|test|test|value"].tolist() == [1.0, 1.0]
+
+
+def test_written_rows_are_json_with_one_object_a_line(tmp_path):
+    rows = [row("a", 70.123456789), row('quote " and ü', 2.0)]
+    path = tmp_path / "new" / "scores.json"
+    write_rows(str(path), rows)
+    assert json.loads(path.read_text()) == rows
+    assert len(path.read_text().splitlines()) == 4
+    write_rows(path, rows[:1])
+    assert json.loads(path.read_text()) == rows[:1]
+
+
+def test_a_failed_write_leaves_the_old_rows_whole(tmp_path, monkeypatch):
+    path = tmp_path / "scores.json"
+    write_scores(path, {}, [row("a", 1.0)])
+
+    def half(self, text, **_):
+        self.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", half)
+        with pytest.raises(StorageError, match="No space left"):
+            write_rows(path, [row("b", 2.0)])
+    assert [found["task"] for found in json.loads(path.read_text())] == ["a"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["scores.items.npz", "scores.json"]

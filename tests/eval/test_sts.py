@@ -1,0 +1,201 @@
+import os
+
+import numpy as np
+import pytest
+
+from common.errors import BadInput
+from eval.sts import Pairs, cosines, read_columns, read_sts_year, spearman
+from tests.eval.toys import refused
+
+HEADER = "sentence1\tsentence2\tscore\n"
+COLUMNS = ("score", "sentence1", "sentence2")
+
+
+def own(folder, content, name="pairs.tsv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path, columns=COLUMNS):
+    return refused(read_columns, path, *columns)
+
+
+def year(folder, texts, golds):
+    own(folder, texts, "STS.input.X.txt")
+    own(folder, golds, "STS.gs.X.txt")
+    return read_sts_year(folder, "X")
+
+
+def test_a_subset_of_a_year_is_read_and_unscored_pairs_are_dropped(tmp_path):
+    texts = "a  dog\tthe cat \nnot\tscored\nx\ty\tsource\tmore\n\tblank\nlast\tone\n"
+    pairs = year(tmp_path, texts, "5.000\n\n0\n \n2.5\n")
+    assert pairs == Pairs(["a dog", "x", "last"], ["the cat", "y", "one"], [5.0, 0.0, 2.5])
+    assert year(tmp_path, texts.replace("\n", "\r\n"), "5.000\r\n\r\n0\r\n \r\n2.5") == pairs
+    assert year(tmp_path, "\ufeff" + texts, "5.000\n\n0\n \n2.5") == pairs
+
+
+def test_other_line_separators_keep_two_files_aligned(tmp_path):
+    pairs = year(tmp_path, "one\u2028more\tx\ntwo\x85more\ty\nthree\x0bz\tw\n", "1\n2\n3\n")
+    assert pairs == Pairs(["one more", "two more", "three z"], ["x", "y", "w"], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("texts", "golds", "said"),
+    [
+        ("a\tb\nc\td\n", "1\n", "STS.gs.X.txt: 1 scores for the 2 pairs of STS.input.X.txt"),
+        ("a\tb\n", "1\n2\n", "STS.gs.X.txt: 2 scores for the 1 pairs"),
+        ("a\tb\nno tab\n", "1\n2\n", "STS.input.X.txt:2: one column"),
+        ("a\tb\nc\td\n", "1\nfive\n", "STS.gs.X.txt:2: 'five' is not a score from 0 to 5"),
+        ("a\tb\nc\td\ne\tf\n", "1\n\n5.1\n", "STS.gs.X.txt:3: '5.1' is not"),
+        ("a\tb\nc\td\n", b"1\n\xff\n", "STS.gs.X.txt:2: not UTF-8"),
+        ("a\tb\nZw\xf6lf\td\n".encode("latin-1"), "1\n2\n", "STS.input.X.txt:2: not UTF-8"),
+    ],
+)
+def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, said):
+    assert refused(year, tmp_path, texts, golds).startswith(f"{tmp_path}/{said}")
+
+
+def test_a_missing_file_says_how_to_get_it(tmp_path):
+    own(tmp_path, "a\tb\n", "STS.input.X.txt")
+    with pytest.raises(BadInput, match=r"STS\.gs\.X\.txt: cannot be read .*data\.prepare"):
+        read_sts_year(tmp_path, "X")
+    assert "cannot be read" in refusal(tmp_path)
+
+
+def test_columns_are_found_by_name_in_any_order(tmp_path):
+    plain = read_columns(own(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), *COLUMNS)
+    assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
+    other = own(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
+    assert read_columns(other, *COLUMNS) == plain
+    crlf = own(tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5").replace("\n", "\r\n"))
+    assert read_columns(crlf, *COLUMNS) == plain
+
+
+def test_columns_are_found_by_number(tmp_path):
+    rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
+    assert read_columns(own(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
+
+
+def test_lone_quotes_keep_rows_apart_and_words_stay_text(tmp_path):
+    rows = ['"an open quote\tand "another\t1', "None\tNA\t2", "007\tnan\t3", "1e5\tnull\t4", '"\t""\t5']
+    pairs = read_columns(own(tmp_path, HEADER + "\n".join(rows) + "\n"), *COLUMNS)
+    assert pairs.left == ['"an open quote', "None", "007", "1e5", '"']
+    assert pairs.right == ['and "another', "NA", "nan", "null", '""']
+    assert pairs.gold == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf", "", " ", "6.1", "5.0001", "-1", "five", "1,5", "0x1", "None",
+                                   "0_1", "1_0.5", "٣", "infinity", "1e", ".", "1 2", "+-1"])  # fmt: skip
+def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
+    path = own(tmp_path, HEADER + f"a\tb\t1\nc\td\t{score}\ne\tf\t2\n")
+    assert refusal(path) == f"{path}:3: '{score}' is not a score from 0 to 5"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "said"),
+    [
+        (HEADER + "a\tb\t1\nc d\t2\n", 3, "2 columns; at least 3"),
+        (HEADER + "a\tb\t1\n\nc\td\t2\n", 3, "1 columns; at least 3"),
+        (HEADER + "a\tb\tan extra tab\t2\nc\td\t2\n", 2, "'an extra tab' is not a score"),
+        (HEADER + "a\tb\t1\nc\td\t2".replace("c", "\xf6"), 3, "not UTF-8"),
+        (
+            "a\tb\t1\nc\td\t2\n",
+            1,
+            "no column 'score' in the header; needed, with tabs between: score, sentence1, sentence2",
+        ),
+        ("sentence1\tsentence_2\tscore\na\tb\t1\nc\td\t2\n", 1, "no column 'sentence2'"),
+        ("sentence1,sentence2,score\na,b,1\n", 1, "no column 'score'"),
+        ("", 1, "no column 'score'"),
+        (HEADER + "a\tb\t1\n\td\t2\n", 3, "column 1 is empty; a sentence is needed"),
+        (HEADER + "a\t \t1\nc\td\t2\n", 2, "column 2 is empty; a sentence is needed"),
+        (HEADER + "a\tb\t1\nc\td\0e\t2\n", 3, "column 2 holds a NUL byte; the file is not plain text"),
+        ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "column 'score' is there twice in the header"),
+        ("sentence1\tsentence1\tsentence2\tscore\na\tb\tc\t2\n", 1, "column 'sentence1' is there twice"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):
+    path = own(tmp_path, content.encode("latin-1"))
+    message = refusal(path)
+    assert message.startswith(f"{path}:{line}: ")
+    assert said in message
+
+
+@pytest.mark.parametrize("score", ["3", " 3 ", "3.", "+3", "3.0e0", "30E-1", "0003"])
+def test_numbers_are_scores(tmp_path, score):
+    assert read_columns(own(tmp_path, HEADER + f"a\tb\t{score}\nc\td\t.5\n"), *COLUMNS).gold == [3, 0.5]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pairs.tsv")
+    assert refusal(tmp_path / "pairs.tsv") == f"{tmp_path / 'pairs.tsv'}: not a regular file"
+
+
+@pytest.mark.parametrize("rows", ["", "a\tb\t1\n"])
+def test_fewer_than_two_pairs_are_refused(tmp_path, rows):
+    assert f"{rows.count(chr(10))} pairs; a correlation needs at least two" in refusal(own(tmp_path, HEADER + rows))
+
+
+def slow_spearman(x, y):
+    """Pearson correlation of ranks, ties sharing the mean of their ranks."""
+
+    def ranks(values):
+        return [sum(w < v for w in values) + (sum(w == v for w in values) + 1) / 2 for v in values]
+
+    a, b = ranks(x), ranks(y)
+    mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
+    top = sum((p - mean_a) * (q - mean_b) for p, q in zip(a, b, strict=True))
+    return top / (sum((p - mean_a) ** 2 for p in a) * sum((q - mean_b) ** 2 for q in b)) ** 0.5
+
+
+def at_angles(angles, lengths=(1, 2, 3)):
+    """An encoder that puts `left i` at angle 0 and `right i` at the i-th angle, with vectors of these lengths."""
+
+    def encode(sentences):
+        turns = [0.0 if s.startswith("left") else angles[int(s.split()[1])] for s in sentences]
+        sizes = np.resize(lengths, len(sentences))
+        return (sizes * np.array([np.cos(turns), np.sin(turns)])).T.astype(np.float32)
+
+    return encode
+
+
+def numbered(gold):
+    return Pairs([f"left {i}" for i in range(len(gold))], [f"right {i}" for i in range(len(gold))], gold)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spearman_equals_a_slow_loop_with_ties(seed):
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(0, 6, 40).astype(float).tolist()
+    angles = rng.integers(0, 10, 40) / 4
+    expected = 100 * slow_spearman([round(float(np.cos(a)), 6) for a in angles], gold)
+    found = spearman(at_angles(angles, lengths=(1,)), numbered(gold))  # other lengths would break ties by rounding
+    assert found == pytest.approx(expected, abs=1e-9)
+    distinct = rng.permutation(40) / 20
+    expected = 100 * slow_spearman(np.cos(distinct).tolist(), gold)
+    assert spearman(at_angles(distinct), numbered(gold)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_order_alone_counts():
+    gold = [0.0, 1.0, 2.0, 4.9, 5.0]
+    assert spearman(at_angles([3.0, 2.0, 1.9, 0.2, 0.1]), numbered(gold)) == pytest.approx(100)
+    assert spearman(at_angles([0.1, 0.2, 1.9, 2.0, 3.0]), numbered(gold)) == pytest.approx(-100)
+
+
+def test_a_collapsed_model_scores_0():
+    assert spearman(lambda s: np.ones((len(s), 4), np.float32), numbered([1.0, 2.0, 3.0])) == 0.0
+    assert spearman(lambda s: np.zeros((len(s), 4), np.float32), numbered([1.0, 2.0, 3.0])) == 0.0
+    assert spearman(at_angles([1.0, 2.0, 3.0]), numbered([2.0, 2.0, 2.0])) == 0.0
+
+
+def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(6, 5)).astype(np.float32), rng.normal(size=(6, 5)).astype(np.float32)
+    left[2] = right[4] = 0
+    found = cosines(left, right)
+    for i in range(6):
+        norm = sum(float(v) ** 2 for v in left[i]) ** 0.5 * sum(float(v) ** 2 for v in right[i]) ** 0.5
+        dot = sum(float(a) * float(b) for a, b in zip(left[i], right[i], strict=True))
+        assert found[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
+    assert found[2] == found[4] == 0
+    assert found.dtype == np.float64

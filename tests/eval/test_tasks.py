@@ -1,0 +1,195 @@
+import gzip
+
+import numpy as np
+import pytest
+
+from common.errors import BadInput
+from eval.scores import average
+from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
+from eval.tasks import Options, tasks_named
+from tests.eval.toys import write_stsb
+
+PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}
+SUBSETS = {
+    "STS12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
+    "STS13": ["FNWN", "headlines", "OnWN"],
+    "STS14": ["deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"],
+    "STS15": ["answers-forums", "answers-students", "belief", "headlines", "images"],
+    "STS16": ["answer-answer", "headlines", "plagiarism", "postediting", "question-question"],
+}
+
+
+def score(i):
+    return f"{i % 11 / 2:.3f}"
+
+
+def line(name, i):
+    return f"{name} left {i}\t{name} right {i}"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """Generated files of the published sizes in SentEval's layout, unscored pairs among those of the years."""
+    root = tmp_path_factory.mktemp("corpora")
+    sts = root / "senteval" / "downstream" / "STS"
+    for year, subsets in SUBSETS.items():
+        folder = sts / f"{year}-en-test"
+        folder.mkdir(parents=True)
+        sizes = np.full(len(subsets), PUBLISHED[year] // len(subsets))
+        sizes[0] += PUBLISHED[year] - sizes.sum()
+        for subset, size in zip(subsets, sizes, strict=True):
+            texts = [line(subset, i) for i in range(size)]
+            golds = [score(i) for i in range(size)]
+            texts[3:3], golds[3:3] = ["never\tscored"] * 2, ["", ""]
+            (folder / f"STS.input.{subset}.txt").write_text("\n".join(texts) + "\n")
+            (folder / f"STS.gs.{subset}.txt").write_text("\n".join(golds) + "\n")
+    for split, size in (("test", 1379), ("dev", 1500)):
+        write_stsb(root, [(score(i), *line(split, i).split("\t")) for i in range(size)], split)
+    sick = root / "senteval" / "downstream" / "SICK"
+    sick.mkdir()
+    for file, size in (("SICK_test_annotated.txt", 4927), ("SICK_trial.txt", 500)):
+        rows = [f"{i}\t{line(file, i)}\t{1 + i % 5}\tNEUTRAL\n" for i in range(size)]
+        header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        (sick / file).write_text(header + "".join(rows))
+    return root
+
+
+def encode(sentences):
+    """Left sentences at angle 0, right ones at an angle that falls as the score rises, but for the odd ones."""
+    angles = []
+    for sentence in sentences:
+        i = int(sentence.split()[-1])
+        angles.append(0.0 if " left " in sentence else 2 - i % 11 / 11 + (i % 2) * (i % 7) / 5)
+    return np.array([np.cos(angles), np.sin(angles)]).T
+
+
+@pytest.mark.parametrize("task", [*STS_TEST, *STS_DEV], ids=lambda task: f"{task.name} {task.split}")
+def test_a_task_reads_its_files_and_gives_a_row(task, data_dir):
+    row = task.score(encode, data_dir).rows[0]
+    value = row.pop("value")
+    assert 0 < abs(value) < 100
+    size = PUBLISHED[task.name] if task.split == "test" else {"STS-B": 1500, "SICK-R": 500}[task.name]
+    assert row == {
+        "task": task.name,
+        "split": task.split,
+        "mode": "test",
+        "metric": "spearman",
+        "aggregation": "all" if task.name in SUBSETS else "single",
+        "n": size,
+    }
+
+
+def test_the_subsets_of_a_year_are_concatenated_without_unscored_pairs(data_dir):
+    for year, subsets in SUBSETS.items():
+        pairs = merged(next(task for task in STS_TEST if task.name == year).load(data_dir))
+        assert list(dict.fromkeys(left.split()[0] for left in pairs.left)) == subsets
+        assert "never" not in pairs.left
+        for left, right, gold in zip(pairs.left, pairs.right, pairs.gold, strict=True):
+            assert left.replace(" left ", " right ") == right
+            assert f"{gold:.3f}" == score(int(left.split()[-1]))
+
+
+def test_benchmarks_are_read_from_their_columns(data_dir):
+    stsb, sick = (merged(task.load(str(data_dir))) for task in STS_TEST[5:])
+    assert (stsb.left[7], stsb.right[7], stsb.gold[7]) == ("test left 7", "test right 7", 3.5)
+    file = "SICK_test_annotated.txt"
+    assert (sick.left[7], sick.right[7], sick.gold[7]) == (f"{file} left 7", f"{file} right 7", 3.0)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, count):
+    pairs = Pairs(["a"] * count, ["b"] * count, [1.0] * count)
+    task = StsTask("STS99", "test", lambda _: {"": pairs}, 3)
+    with pytest.raises(BadInput, match=f"STS99 test has {count} scored pairs under .*published are 3"):
+        task.score(encode, tmp_path)
+    assert StsTask("own", "file", lambda _: {"": pairs}, None).load(tmp_path) == {"": pairs}
+
+
+def test_missing_files_are_named(tmp_path):
+    for task in (*STS_TEST, *STS_DEV):
+        with pytest.raises(BadInput, match=r"senteval/downstream/(STS|SICK)/.*cannot be read"):
+            task.load(tmp_path)
+
+
+def test_own_pairs_have_a_name_and_any_size(dev_file):
+    task = own_pairs(str(dev_file))
+    pairs = merged(task.load("nowhere"))
+    assert (task.name, task.split, task.pairs, len(pairs.gold)) == ("pairs", "file", None, 30)
+    assert min(pairs.gold) == 0 < max(pairs.gold) == 5
+    same = [gold for left, right, gold in zip(pairs.left, pairs.right, pairs.gold, strict=True) if left == right]
+    assert same == [5.0] * 5
+
+
+def test_own_pairs_of_one_score_are_refused(tmp_path):
+    (tmp_path / "own.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t3\nc\td\t3.0\n")
+    with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different ones"):
+        own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
+
+
+def test_own_pairs_in_another_form_are_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "own.tsv"
+    for content, said in (
+        (gzip.compress(b"sentence1\tsentence2\tscore\n"), "it is compressed, unpack it first"),
+        (b"sentence1,sentence2,score\na,b,1\n", "needed, with tabs between: score, sentence1, sentence2"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(BadInput, match=said):
+            own_pairs(str(path)).load("nowhere")
+
+
+def test_tasks_are_chosen_by_group_or_name():
+    assert [task.name for task in tasks_named(["sts"], Options())] == list(PUBLISHED)
+    assert [(task.name, task.split) for task in tasks_named(["sts"], Options("dev"))] == [
+        ("STS-B", "dev"),
+        ("SICK-R", "dev"),
+    ]
+    assert [task.name for task in tasks_named(["sts12", "Sick-R"], Options())] == ["STS12", "SICK-R"]
+    assert tasks_named(["STS-B"], Options("dev")) == [STS_DEV[0]]
+    assert tasks_named([], Options()) == []
+    names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
+    assert len(names) == 7 and names.count("MR") == 1
+    assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
+
+
+def test_an_unknown_task_is_named_with_those_that_are_known():
+    with pytest.raises(BadInput, match=r"'STS17' is unknown for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
+        tasks_named(["sts", "STS17"], Options())
+    with pytest.raises(BadInput, match=r"'STS12' is unknown for split 'dev'; choose from: sts, .*STS-B, SICK-R"):
+        tasks_named(["STS12"], Options("dev"))
+
+
+def test_the_average_rounds_each_value_first():
+    rows = [{"task": str(i), "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all",
+             "n": 10 * i, "value": value} for i, value in enumerate([70.006, 80.006, 60.006])]  # fmt: skip
+    found = average(rows)
+    assert found.pop("value") == pytest.approx((70.01 + 80.01 + 60.01) / 3, abs=1e-9)
+    plain = {"split": "test", "mode": "test", "metric": "spearman"}
+    assert found == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
+
+
+def test_subsets_mean_weighted_mean_and_pearson_stand_beside_the_headline(data_dir):
+    task = STS_TEST[1]
+    result = task.score(encode, data_dir)
+    subsets = task.load(data_dir)
+    values = {name: correlation(similarities(encode, pairs), pairs.gold) for name, pairs in subsets.items()}
+    sizes = [len(pairs.gold) for pairs in subsets.values()]
+    rows = {(row["metric"], row["aggregation"]): row for row in result.rows}
+    for name, value in values.items():
+        assert rows["spearman", f"subset {name}"]["value"] == pytest.approx(value, abs=1e-9)
+    assert rows["spearman", "mean"]["value"] == pytest.approx(sum(values.values()) / 3, abs=1e-9)
+    weighted = sum(v * n for v, n in zip(values.values(), sizes, strict=True)) / sum(sizes)
+    assert rows["spearman", "wmean"]["value"] == pytest.approx(weighted, abs=1e-9)
+    pairs = merged(subsets)
+    pearson = 100 * np.corrcoef(similarities(encode, pairs), pairs.gold)[0, 1]
+    assert rows["pearson", "all"]["value"] == pytest.approx(pearson, abs=1e-9)
+    assert len(rows) == 2 * (1 + 2 + 3)
+    assert result.items["gold"].tolist() == pairs.gold and len(result.items["similarity"]) == 1500
+    assert [row["metric"] for row in STS_TEST[5].score(encode, data_dir).rows] == ["spearman", "pearson"]
+
+
+def test_the_metric_loads_by_its_path():
+    import evaluate
+
+    metric = evaluate.load("eval/metrics/spearman.py")
+    assert metric.compute(predictions=[1.0, 2.0, 3.0, 4.0], references=[1.0, 3.0, 2.0, 4.0])["spearman"] == 80.0
+    assert metric.compute(predictions=[1.0, 1.0], references=[1.0, 3.0])["spearman"] == 0.0
