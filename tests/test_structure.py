@@ -18,18 +18,19 @@ FOLDERS = [
     "models/supervised",
     "report",
 ]
-FOLDERS += ["tables", "training", "eval"]
+FOLDERS += ["papers", "training", "eval"]
 FOLDERS += [f"eval/{part}" for part in "analyse compare encode_corpus metrics retrieval sts transfer".split()]
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))
 UNTRUSTING = {ROOT / "quickstart.py", ROOT / "export" / "model.py"}  # own models only; snippets for readers, as text
-OURS = {"baselines", "bench", "data", "eval", "export", "models", "report", "tables", "training"}
+OURS = {"baselines", "bench", "data", "eval", "export", "models", "papers", "report", "training"}
 FORBIDDEN = {
     "common": OURS,
-    "data": {"models", "eval", "baselines", "export", "training"},
-    "models": {"data", "eval", "baselines", "export", "training", "report"},
-    "eval": {"models", "data", "baselines", "export", "training"},
-    "report": {"models", "data", "baselines", "export", "training"},
-    "baselines": {"report", "tables", "export", "training"},
+    "data": {"models", "eval", "baselines", "export", "papers", "training"},
+    "models": {"data", "eval", "baselines", "export", "papers", "training", "report"},
+    "eval": {"models", "data", "baselines", "export", "papers", "training"},
+    "report": {"models", "data", "baselines", "export", "papers", "training"},
+    "papers": {"bench", "export"},
+    "baselines": {"report", "papers", "export", "training"},
 }
 
 

@@ -9,11 +9,11 @@ from common.errors import BadInput, run_command
 from common.flags import Parser
 from common.streams import show
 from eval.compare.examples import NO_EXAMPLES
-from eval.compare.published import PREFIX, load, published
 from eval.compare.scores import Key, Side, from_files
 from eval.compare.verdicts import Found, Line, compare
 from eval.kept import check_output
 from eval.report import markdown, write_rows
+from papers.published import PREFIX, published, records
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
@@ -75,7 +75,7 @@ def side(text: str) -> Side:
 def listing() -> str:
     """A line for each published record."""
     body = [["published:", "backbone", "runs", "STS Avg.", "source"]]
-    for name, record in load().items():
+    for name, record in records().items():
         first = next(iter(record.scores.values()))
         score = record.scores.get(Key("Avg.", "test", "test", "spearman"))
         body.append([name, record.backbone, str(first.runs), str(score or "-"), first.source])

@@ -10,11 +10,11 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig
 
 from data.sources import WIKI_TERMS
-from eval.compare.published import load
 from export.__main__ import main
 from export.citations import citations
 from export.facts import Facts, read_facts
 from export.published import backbone_of, comparison
+from papers.published import records as published_records
 from training.registry import SCRIPTS, method_names
 
 from .conftest import SCORES, record
@@ -34,7 +34,7 @@ def card_of(make_run, tmp_path):
 
 
 def test_every_method_has_a_name_a_sentence_and_papers():
-    known, records = citations(), load()
+    known, records = citations(), published_records()
     assert set(known) == METHODS
     for one in known.values():
         assert one.name

@@ -14,8 +14,8 @@ from eval.compare.scores import Key, Score, from_files, read_items, read_scores
 from eval.kept import claim
 from eval.report import items_path
 from export.facts import Facts, read_facts
+from papers.imported import read_imported
 from report.runs import facts, read_run_folder
-from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from training.checkpoint import best_of, last_valid, open_run
 from training.manifest import MANIFEST, owner, problem, publish
@@ -164,7 +164,7 @@ _TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, 
 def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
     path = tmp_path / "table.json"
     path.write_bytes(content)
-    for name, run in (result(read_known, [path]) or {}).items():
+    for name, run in (result(read_imported, [path]) or {}).items():
         assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 

@@ -9,12 +9,12 @@ import eval.compare.__main__ as command
 from common.errors import BadInput
 from eval.compare.examples import draws_of
 from eval.compare.intervals import percentile, prediction, resampled_differences, welch
-from eval.compare.published import published
 from eval.compare.scores import Key, Score, from_files
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
 from eval.report import items_path, rows_of, write_rows, write_scores
 from eval.sts.tasks import StsTask, correlation
 from eval.task import Result, row
+from papers.published import published
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")
