@@ -11,7 +11,7 @@ from papers.plans import Choice, plan_of
 from papers.runs import start_flags
 
 
-def test_only_what_is_missing_is_trained_and_the_same_cell_serves_two_tables(runner, filled, tmp_path, capsys):
+def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
     rows = filled("--seeds", "0", "1")
     assert [flags["seed"] for flags in runner.asked] == ["0"] * 3 + ["1"] * 3  # every row before the second seed
     assert [flags.get("aux_weight") for flags in runner.asked[:3]] == [None, "0", None]

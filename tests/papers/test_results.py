@@ -203,7 +203,7 @@ def test_a_figure_shows_what_there_is(choice, tmp_path, kind):
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_cell_is_found_again_only_with_the_same_settings(choice):
+def test_a_run_is_found_again_only_with_the_same_settings(choice):
     table = one_table(infocse(), infocse("the same", overrides={"mask_rate": "0.4"}),
                       infocse("another", overrides={"mask_rate": "0.2"}))  # fmt: skip
     same, again, other = (plan_of(table, row, choice) for row in table.rows)

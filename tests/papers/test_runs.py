@@ -1,4 +1,4 @@
-"""One real plan on the tiny model, and the scores of Figure 4 against a forward of their own."""
+"""One real run on the tiny model, and the scores of Figure 4 against a forward of their own."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def data_dir(tmp_path, sentences):
     return tmp_path / "data"
 
 
-def test_a_cell_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
+def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
     monkeypatch.chdir(tmp_path)
     started = []
     monkeypatch.setattr(runs, "launch", lambda script, argv: started.append(argv) or run_unsup.main(argv))

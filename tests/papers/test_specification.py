@@ -71,7 +71,7 @@ def test_untrained_rows_name_a_pooling_and_columns_a_task_that_exists():
             assert column.key.metric == "ndcg@10" or tasks, column
 
 
-def test_cells_hold_the_numbers_of_the_papers():
+def test_records_hold_the_numbers_of_the_papers():
     def printed(table, label, task, split="test", metric="spearman"):
         [row] = [row for row in TABLES[table].rows if row.label == label]
         return records()[row.published].scores[Key(task, split, "test", metric)].mean

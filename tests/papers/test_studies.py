@@ -56,7 +56,7 @@ def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, tmp_path
     assert len(asked) == 2, "a finished run is left alone"
 
 
-def test_every_cell_is_trained_once_from_the_start_that_it_names(asked, tmp_path, capsys):
+def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, tmp_path, capsys):
     argv = ["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", "--starts", "plain", "read",
             "--weights", "0", "0.1", "--seeds", "0", "1", f"--output={tmp_path / 'rows.json'}"]  # fmt: skip
     rows = main(argv)
@@ -68,7 +68,7 @@ def test_every_cell_is_trained_once_from_the_start_that_it_names(asked, tmp_path
             assert flags["skip_from"] == "0"
             assert ("aux_init" in flags) == (flags["model_name_or_path"] == "m")
     text = " ".join(capsys.readouterr().out.split())
-    # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, in every cell; batch norm adds 5 everywhere
+    # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
     assert "| lambda 0.1 | all | 0 | +1.05 |" in text
     assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 8 |" in text
     main([*argv[:-1], "--search", "scifact", "--transfer"])
