@@ -1,10 +1,10 @@
-"""Run a finished run again from its record, and compare the weights by sha256.
+"""Run a finished run again from its record and compare the weights by sha256.
 
     python reproduce.py RUN_DIR [--output DIR]
 
-To be given where and as the run was started (`accelerate launch` included): its command names files as they were named
-then. Exits with 1 when the weights differ, and says what differs between the two records. The new run may be stopped
-and the command given again, by the same code and versions; a finished run at its place is refused.
+Start it from the same folder and in the same way as the run (`accelerate launch` included): the recorded command has
+relative paths. Exits with 1 if the weights differ, and lists the differences between the two records. A stopped new run
+goes on when the command is repeated with the same code and versions; a finished one is refused.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pret
 
 
 class Unequal(ProjectError):
-    """The same command gave other weights."""
+    """The same command gave different weights."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run again and compare.
 
     Raises:
-        BadInput: RUN_DIR is not a finished run, has no weights, or is --output too; a run that is not of now is there.
-        Unequal: with what differs between the two records.
+        BadInput: RUN_DIR is not a finished run or has no weights, or --output is RUN_DIR or holds an unrelated run.
+        Unequal: the weights differ; lists the differences between the two records.
     """
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", help="folder of a finished run")
@@ -77,7 +77,7 @@ def _check_record(file: Path, record: dict[str, Any]) -> None:
 
 
 def _check_new(folder: Path) -> None:
-    """Refuse what the script would take for its own without training: only a run that is made now shows anything."""
+    """Refuse a folder whose run the script would keep, or resume with other code: neither would prove anything."""
     if not (folder / RUN_FILE).is_file():
         return
     found, now = read_run(folder), provenance()

@@ -1,9 +1,10 @@
-"""`python -m bench SUBJECT`: ours against a plain implementation in the same process, ratios first."""
+"""`python -m bench SUBJECT`: ours against a plain implementation in the same process, ratios first; and studies."""
 
 from __future__ import annotations
 
 import importlib
 import platform
+from types import ModuleType
 
 from common.errors import run_command
 
@@ -28,16 +29,21 @@ SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",
 }
+STUDIES = {"methods": "papers.search", "factorial": "papers.factorial", "gap": "papers.gap"}  # not in this folder
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 
 
 def table(rows: list[dict]) -> str:
-    """The rows as Markdown, the ratio first; figures that were not taken are shown as such."""
+    """The rows as Markdown, the ratio first; missing figures are `not taken`."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _MACHINE)
     columns = [name for name in FIRST if name in names] + [name for name in names if name not in FIRST]
     cells = [["not taken" if row.get(name) is None else str(row[name]) for name in columns] for row in rows]
     return markdown([columns, *cells])
+
+
+def _module(subject: str) -> ModuleType:
+    return importlib.import_module(STUDIES.get(subject, f"bench.{subject}"))
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
@@ -49,12 +55,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
         sub.add_argument("--runs", type=positive, default=1, help="repetitions; medians are shown")
         sub.add_argument("--threads", type=positive, default=1, help="of torch; one makes CPU times comparable")
         sub.add_argument("--output", help="write the rows to this JSON file")
-        importlib.import_module(f"bench.{name}").add_arguments(sub)
+        _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
                "threads": args.threads}  # fmt: skip
-    subject = importlib.import_module(f"bench.{args.subject}")
+    subject = _module(args.subject)
     rows = [{**row, **machine} for row in subject.rows(args)]
     if args.output:
         write_rows(args.output, rows)

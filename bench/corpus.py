@@ -23,7 +23,7 @@ _WORDS = "river stone lamp orchard signal violin harbour copper meadow engine wi
 
 
 class HashedTexts:
-    """A stand-in for a model: a vector of uniform pseudo-random entries that only the text decides.
+    """A stand-in for a model: uniform pseudo-random vectors that depend on the text alone.
 
     Args:
         width: entries of a vector.
@@ -56,7 +56,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
-    """Generate a set, embed it in shards and score it; run again in the same folder, it goes on.
+    """Generate a set, embed it in shards and score it; a second call in the same folder resumes.
 
     Args:
         documents: size of the corpus; every text is a query's at most once, so that nDCG@10 must be 100.
@@ -99,7 +99,7 @@ def peak_rss_mib() -> int:
 
 
 def text_of(number: int) -> str:
-    """The text of a document: eight words that its number decides, and the number, so that no two are equal."""
+    """The text of a document: eight words chosen by its number, and the number, so that all texts differ."""
     words = [_WORDS[number // 12**place % 12] for place in range(8)]
     return " ".join([*words, str(number)])
 

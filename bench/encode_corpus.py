@@ -1,4 +1,4 @@
-"""A large generated corpus through `eval.encode_corpus` with a stub encoder, killed on the way: complete and equal?"""
+"""`eval.encode_corpus` on a large generated corpus with a stub encoder, killed on the way: is the result complete?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError where a vector is missing, wrong, or was computed again after a kill."""
+    """One row; ProjectError if a vector is missing, wrong, or was computed again after a kill."""
     with TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
         generate(folder / "text", args.sentences, args.shards)
@@ -55,7 +55,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def generate(folder: Path, sentences: int, shards: int) -> None:
-    """Text in `shards` files of nearly equal size; sentence i says i."""
+    """Text in `shards` files of nearly equal size; sentence i contains i."""
     folder.mkdir(parents=True, exist_ok=True)
     bounds = np.linspace(0, sentences, shards + 1).astype(int).tolist()
     for number in range(shards):
@@ -92,7 +92,7 @@ def drive(folder: str, processes: str, ray: str) -> None:
 
 
 def compare(text: Path, vectors: Path) -> int:
-    """How many vectors are what the stub gives for their lines, in order; ProjectError at the first that is not."""
+    """The number of vectors, all equal to the stub's of their lines, in order; ProjectError for a file that differs."""
     stub, equal = HashedTexts(), 0
     for path in sorted(text.iterdir()):
         expected = stub([line for _, line in numbered_lines(path)])

@@ -1,4 +1,8 @@
-"""Evaluation of a real encoder on real data: ours against a SentEval-style loop, scores compared."""
+"""Evaluation of a real encoder on real data: ours against a SentEval-style loop, scores compared.
+
+The plain side does what SentEval does: fixed batches in order of length, padding, no deduplication, cosines one by one,
+and for STS-B and SICK-R all three splits although one is read. Like SimCSE's batcher it keeps all hidden states.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,19 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import plain_eval
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
 from bench.timing import alternate, bench_row
 from common.errors import ProjectError
 from eval.encode import Encode
-from eval.sts import STS_DEV, STS_TEST, merged
+from eval.sts import STS_DEV, STS_TEST, Pairs, merged, read_columns
+from eval.text_files import DOWNSTREAM
 from models.encoder import load_encoder
+from models.pooling import POOLINGS
 
+BATCH = 128  # of SentEval
 ALLOWED = {False: 0.01, True: 0.05}  # points of Spearman, by bf16: both sides round, each in its own order
 
 
@@ -29,7 +39,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """A row a part; scores further apart than rounding explains are an error."""
     encoder, tokenizer = load_encoder(args.model, args.pooling)
     data_dir = Path(args.data_dir)
-    plain = plain_eval.PlainEncode(encoder, tokenizer, args.bf16)
+    plain = PlainEncode(encoder, tokenizer, args.bf16)
     ours = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16)
     made = []
     for part in args.parts:
@@ -43,33 +53,80 @@ def rows(args: argparse.Namespace) -> list[dict]:
     return made
 
 
-Pair = tuple[Callable[[int], dict[str, float]], Callable[[int], dict[str, float]]]
+Sides = tuple[Callable[[int], dict[str, float]], Callable[[int], dict[str, float]]]
 
 
 def _score(tasks, encode: Encode, data_dir: Path) -> dict[str, float]:
     return {task.name: task.score(encode, data_dir).rows[0]["value"] for task in tasks}
 
 
-def _stsb_dev(plain, ours, data_dir: Path) -> Pair:
+def _stsb_dev(plain, ours, data_dir: Path) -> Sides:
     pairs = merged(STS_DEV[0].load(data_dir))
-    return lambda _: {"STS-B": plain_eval.spearman(plain, pairs)}, lambda _: _score(STS_DEV[:1], ours, data_dir)
+    return lambda _: {"STS-B": spearman(plain, pairs)}, lambda _: _score(STS_DEV[:1], ours, data_dir)
 
 
-def _in_training(plain, ours, data_dir: Path) -> Pair:
+def _in_training(plain, ours, data_dir: Path) -> Sides:
     """What runs every 125 steps: SimCSE's code encodes all of STS-B and SICK-R, ours STS-B dev."""
 
     def slow(_: int) -> dict[str, float]:
-        return {name: plain_eval.every_split(plain, data_dir, name)["dev"] for name in ("STS-B", "SICK-R")}
+        return {name: every_split(plain, data_dir, name)["dev"] for name in ("STS-B", "SICK-R")}
 
     return slow, lambda _: _score(STS_DEV[:1], ours, data_dir)
 
 
-def _seven(plain, ours, data_dir: Path) -> Pair:
+def _seven(plain, ours, data_dir: Path) -> Sides:
     def slow(_: int) -> dict[str, float]:
-        years = {task.name: plain_eval.spearman(plain, merged(task.load(data_dir))) for task in STS_TEST[:5]}
-        return years | {name: plain_eval.every_split(plain, data_dir, name)["test"] for name in ("STS-B", "SICK-R")}
+        years = {task.name: spearman(plain, merged(task.load(data_dir))) for task in STS_TEST[:5]}
+        return years | {name: every_split(plain, data_dir, name)["test"] for name in ("STS-B", "SICK-R")}
 
     return slow, lambda _: _score(STS_TEST, ours, data_dir)
 
 
 _PARTS = {"STS-B dev": _stsb_dev, "in-training evaluation": _in_training, "seven test sets": _seven}
+
+
+class PlainEncode:
+    """Sentences to vectors in the order given, 128 at a time."""
+
+    def __init__(self, encoder, tokenizer, bf16: bool) -> None:
+        self.encoder, self.tokenizer, self.bf16 = encoder.eval(), tokenizer, bf16
+
+    @torch.no_grad()
+    def __call__(self, sentences: list[str]) -> np.ndarray:
+        parts = []
+        for start in range(0, len(sentences), BATCH):
+            batch = self.tokenizer(
+                sentences[start : start + BATCH], padding=True, truncation=True, max_length=512, return_tensors="pt"
+            )
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+                ids, mask = batch["input_ids"], batch["attention_mask"]
+                states = self.encoder.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+                pooled = POOLINGS[self.encoder.pooling].pool(states.hidden_states, mask)
+            parts.append(pooled.float().numpy())
+        return np.concatenate(parts)
+
+
+def spearman(encode: PlainEncode, pairs: Pairs) -> float:
+    """Score of pairs sorted by length as SentEval sorts them."""
+    order = sorted(range(len(pairs.gold)), key=lambda i: (len(pairs.left[i].split()), len(pairs.right[i].split())))
+    left = encode([pairs.left[i] for i in order])
+    right = encode([pairs.right[i] for i in order])
+    cosines = [np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)) for a, b in zip(left, right, strict=True)]
+    return 100 * float(spearmanr(cosines, [pairs.gold[i] for i in order]).statistic)
+
+
+def every_split(encode: PlainEncode, data_dir: Path, name: str) -> dict[str, float]:
+    """STS-B or SICK-R as SentEval runs them: all three splits encoded, whichever is read."""
+    return {split: spearman(encode, _SETS[name](data_dir / DOWNSTREAM, split)) for split in ("train", "dev", "test")}
+
+
+def _stsb(folder: Path, split: str) -> Pairs:
+    return read_columns(folder / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6)
+
+
+def _sick(folder: Path, split: str) -> Pairs:
+    file = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}[split]
+    return read_columns(folder / "SICK" / file, "relatedness_score", "sentence_A", "sentence_B")
+
+
+_SETS = {"STS-B": _stsb, "SICK-R": _sick}

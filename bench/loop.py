@@ -1,7 +1,7 @@
-"""What a training step costs outside forward, backward and optimizer: our loop against the published scripts' one.
+"""The cost of a training step outside forward, backward and optimizer: our loop against the published scripts'.
 
-Both train a model of one parameter on the same generated sentences, two views and their masked twins a step, for two
-lengths; the slope of the CPU time is the cost of a step without what a run costs once. Goal: 1 ms for 64 sentences.
+Both train a model of one parameter on the same generated sentences, two views and their masked twins a step. Two runs
+of different length give the CPU time of a step as a slope, without start-up costs. Goal: 1 ms for 64 sentences.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
-from transformers import BertTokenizer, IntervalStrategy, PrinterCallback, Trainer
+from transformers import BertTokenizer, DataCollatorForLanguageModeling, IntervalStrategy, PrinterCallback, Trainer
 
-from bench import plain_loop
-from bench.inputs import CLS, LENGTHS, MASK, SEP
+from bench.pair import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
 from common.flags import positive
 from common.views import Masking, View
@@ -54,7 +54,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
-    """A tokenizer of BERT's size and frame, and sentences of real lengths without their special tokens."""
+    """A tokenizer with BERT's vocabulary size and special tokens, and ids of sentences with real lengths."""
     special = {0: "[PAD]", 100: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
     tokenizer = BertTokenizer({special.get(i, f"w{i}"): i for i in range(VOCABULARY)})
     random = np.random.default_rng(0)
@@ -63,7 +63,7 @@ def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
 
 
 class OneParameter(nn.Module):
-    """Costs next to nothing; the batch is taken and not looked at."""
+    """A model that costs next to nothing and ignores its batch."""
 
     accepts_loss_kwargs = False
 
@@ -87,7 +87,7 @@ def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArgument
         output_dir=folder, per_device_train_batch_size=args.batch, max_steps=steps, save_strategy="no", report_to=[],
         disable_tqdm=True, use_cpu=True,
     )  # fmt: skip
-    made.eval_strategy = IntervalStrategy.NO  # no flag of a run, whose loop is what is timed
+    made.eval_strategy = IntervalStrategy.NO  # not a flag of our runs; only the loop is timed
     return made
 
 
@@ -103,8 +103,8 @@ def _ours(args: argparse.Namespace, corpus: TokenisedText, tokenizer, folder: st
 
 def _plain(args: argparse.Namespace, sentences: list[list[int]], tokenizer, folder: str) -> Callable[[int], object]:
     special = SpecialTokens.of(tokenizer)
-    data = plain_loop.tokenised(sentences, (special.prefix, special.suffix), args.length)
-    collator = plain_loop.PairCollator(tokenizer, MASK_RATE)
+    data = tokenised(sentences, (special.prefix, special.suffix), args.length)
+    collator = PairCollator(tokenizer, MASK_RATE)
 
     def run(steps: int) -> None:
         _train(Trainer(OneParameter(), _arguments(args, steps, folder), collator, data))
@@ -113,15 +113,47 @@ def _plain(args: argparse.Namespace, sentences: list[list[int]], tokenizer, fold
 
 
 def _train(trainer: Trainer) -> None:
-    trainer.remove_callback(PrinterCallback)  # the logged lines of a model that is none
+    trainer.remove_callback(PrinterCallback)  # its log lines would mean nothing
     trainer.train()
 
 
 def _slope(run: Callable[[int], object], lengths: list[int]) -> float:
-    """Milliseconds of CPU time a step beyond the shorter run."""
+    """Milliseconds of CPU time a step, from the difference of the two runs."""
     spent = []
     for steps in lengths:
         start = time.process_time()
         run(steps)
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
+
+
+def tokenised(sentences: list[list[int]], frame: tuple[list[int], list[int]], longest: int) -> Dataset:
+    """Rows of an Arrow table as SimCSE's and InfoCSE's `prepare_features` stores them: lists of two equal views."""
+    prefix, suffix = frame
+    inner = longest - len(prefix) - len(suffix)
+    rows = [prefix + ids[:inner] + suffix for ids in sentences]
+    return Dataset.from_dict(
+        {
+            "input_ids": [[ids, ids] for ids in rows],
+            "attention_mask": [[[1] * len(ids)] * 2 for ids in rows],
+            "token_type_ids": [[[0] * len(ids)] * 2 for ids in rows],
+        }
+    )
+
+
+class PairCollator:
+    """`OurDataCollatorWithPadding` of the published code: flatten the views, pad, mask token by token, unflatten.
+
+    Gives (B, 2, L) tensors.
+    """
+
+    def __init__(self, tokenizer, mask_rate: float) -> None:
+        self.tokenizer = tokenizer
+        self.mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_rate)
+
+    def __call__(self, features: list[dict]) -> dict[str, Tensor]:
+        views = len(features[0]["input_ids"])
+        flat = [{name: f[name][i] for name in f} for f in features for i in range(views)]
+        batch = self.tokenizer.pad(flat, padding=True, return_tensors="pt")
+        batch["mlm_input_ids"], batch["mlm_labels"] = self.mask.torch_mask_tokens(batch["input_ids"].clone())
+        return {name: value.view(len(features), views, -1) for name, value in batch.items()}

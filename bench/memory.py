@@ -1,19 +1,18 @@
-"""Peak memory of one training step: each side in a process of its own, which the kernel measures."""
+"""Peak memory of a training step, as the kernel measures it for one process a side."""
 
 from __future__ import annotations
 
 import resource
 
 from bench import pair
-from bench.inputs import batch
-from bench.pair import add_arguments
+from bench.pair import add_arguments, batch
 from bench.timing import apart
 
 __all__ = ["add_arguments", "rows"]
 
 
 def rows(args) -> list[dict]:
-    """Peak resident memory in MB, of building the model and taking two steps of InfoCSE."""
+    """Peak resident memory in MB of building the model and taking two steps of InfoCSE."""
     plain, ours = (apart(_measure, side, args) for side in ("plain", "ours"))
     row = {"name": "infocse memory", "model": args.model, "precision": args.precision, "runs": 1}
     return [row | {"memory_ratio": round(plain / ours, 2), "plain_mb": round(plain), "ours_mb": round(ours)}]

@@ -1,4 +1,4 @@
-"""The plain step and ours with the same weights."""
+"""The plain step and ours with the same random weights, and batches with the lengths of real sentences."""
 
 from __future__ import annotations
 
@@ -7,30 +7,53 @@ import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 
+import numpy as np
 import torch
-from transformers import BertForMaskedLM
+from torch import Tensor
+from transformers import BertConfig, BertForMaskedLM
 
-from bench.inputs import MODELS, config_of, skip_from
 from bench.plain import PlainInfoCSE
 from common.flags import positive
+from data.masking import choose_tokens, corrupt
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.objectives.infocse import AuxiliaryMLM
 from models.objectives.simcse import Contrastive
-from models.packed import Packed
-from models.runner import Padded
+from models.packed import make_packable
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
+# Tokens (WordPiece of bert-base-uncased, special ones included, cut at 32) of the first 11,914 lines of SimCSE's
+# wiki1m_for_simcse.txt: LENGTHS[n] sentences have n tokens. Mean 21.9; 27 % are cut.
+LENGTHS = [0, 0, 0, 34, 151, 236, 284, 275, 247, 231, 252, 256, 273, 302, 332, 373, 347, 384, 376, 363, 371, 392, 371,
+           400, 352, 330, 323, 303, 298, 315, 253, 261, 3229]  # fmt: skip
+MODELS = {
+    "bert-base": {},  # BertConfig's defaults are its sizes
+    "mini": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+    "tiny": {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
+             "vocab_size": 1000, "initializer_range": 0.3},  # for tests: vectors that differ
+}  # fmt: skip
+CLS, SEP, MASK = 101, 102, 103
+_FIRST_WORD = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of what is measured on a training step."""
+    """The flags of the subjects that measure a training step."""
     parser.add_argument("--model", choices=MODELS, default="bert-base", help="sizes; the weights are random")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides")
     parser.add_argument("--batch", type=positive, default=64, help="sentences, of which each side computes two views")
     parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
+
+
+def config_of(model: str, dropout: float = 0.1) -> BertConfig:
+    """The configuration of a model by name."""
+    return BertConfig(**MODELS[model], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+
+
+def skip_from(config: BertConfig) -> int:
+    """The layer the auxiliary head reads: 6 of 12, 3 of 6, as the shipped configurations."""
+    return config.num_hidden_layers // 2
 
 
 def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:
@@ -40,20 +63,20 @@ def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:
 
 
 def plain(lm: BertForMaskedLM, weight: float = WEIGHT) -> PlainInfoCSE:
-    """The plain step of InfoCSE; takes `lm` for its frozen copy, cut above the layer that is read."""
+    """The plain step of InfoCSE; `lm` itself becomes its frozen copy, cut above the layer that is read."""
     encoder, head, output = copy.deepcopy(lm.bert), _head(lm), copy.deepcopy(lm.cls)
     lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
     return PlainInfoCSE(encoder, _projection(lm), lm, head, output, weight, TEMPERATURE).train()
 
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
-    """The step that `run_unsup.py` takes; takes `lm` for its encoder."""
-    runner = Packed if packed else Padded
-    runner.prepare(lm)
+    """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
+    if packed:
+        make_packable(lm)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), weight, True, True, (0, 1), runner)
+    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), weight, True, True, (0, 1), packed)
     if precision == "bf16":
-        aux.cast_frozen(torch.bfloat16)
+        aux.hold_frozen(torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
     return EncoderForTraining(encoder, _projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 
@@ -74,8 +97,25 @@ def precision_of(name: str):
 
 
 def take_step(model: torch.nn.Module, loss: Callable[[], torch.Tensor], precision: str) -> None:
-    """Forward and backward; the gradients are dropped at once, so that two models fit beside each other."""
+    """Forward and backward; gradients are freed at once, so that two models fit into memory."""
     with precision_of(precision):
         value = loss()
     value.backward()
     model.zero_grad(set_to_none=True)
+
+
+def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, Tensor]:
+    """A batch as the collator makes it: two equal views and their masked twins, (2, rows, L)."""
+    generator = np.random.default_rng(seed)
+    lengths = generator.choice(len(LENGTHS), rows, p=np.array(LENGTHS) / sum(LENGTHS)).clip(max=longest)
+    position = np.arange(lengths.max())
+    mask = np.tile(position < lengths[:, None], (2, 1, 1))
+    ids = generator.integers(_FIRST_WORD, config.vocab_size, (rows, len(position)))
+    ids[:, 0] = CLS
+    ids[np.arange(rows), lengths - 1] = SEP
+    ids = np.where(mask, ids, config.pad_token_id)
+    words = mask & (ids >= _FIRST_WORD)
+    chosen = choose_tokens(words, 0.4, generator.random(ids.shape))
+    masked, labels = corrupt(ids, chosen, "bert", MASK, config.vocab_size, generator.random(ids.shape))
+    made = {"input_ids": ids, "attention_mask": mask, "masked_input_ids": masked, "masked_labels": labels}
+    return {name: torch.from_numpy(value.astype(np.int64)) for name, value in made.items()}

@@ -1,10 +1,10 @@
-"""InfoCSE's step as its authors compute it: the yardstick of the bench, and the oracle of the packed step's test.
+"""InfoCSE's step as its authors compute it: the baseline of the bench, and the oracle for our step's test.
 
-Everything is padded; the frozen copy is a masked language model of the lower layers, whose own head runs on every
-position though nobody reads it; so do the auxiliary layers and their output matrix, and only the loss leaves the
-unmasked positions out. Nothing of this is
-slowed down: attention is `scaled_dot_product_attention`, both views go through the encoder together. The measured cost
-is that of the published code under the same library (about 3.6 TFLOP for bert-base, 64 sentences of at most 32 tokens).
+Everything is padded. The frozen copy is a masked language model of the lower layers, and its unused head runs on every
+position. The auxiliary layers and their output matrix run on every position too; only the loss skips the unmasked ones.
+Nothing is made slower than it needs to be: attention is `scaled_dot_product_attention`, and both views go through the
+encoder together. The cost equals that of the published code under the same library (about 3.6 TFLOP for bert-base, 64
+sentences of at most 32 tokens).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training text beyond memory: tokenising, the first batches, and going on late in an epoch; time and peak memory."""
+"""Training text larger than memory: time and peak memory of tokenising, first batches, and a late resume."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError where batches after a resume are not the ones of the run that was not stopped."""
+    """One row; ProjectError if the batches after a resume are not those of an uninterrupted run."""
     with TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
         text = folder / f"text-{args.sentences}"

@@ -1,4 +1,4 @@
-"""Two implementations timed in one process, in turn, so that a slow spell of the machine hits both."""
+"""Two implementations timed in turn in one process, so that a slow phase of the machine affects both."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 
 def apart(function: Callable, *args: object):
-    """What a function returns in a process of its own: what ran before leaves the allocator in another state.
+    """Call a function in a process of its own, because earlier work changes the state of the allocator.
 
-    Memory that was given back to the kernel is to be zeroed again; a comparison of large tensors after one of larger
-    ones differed by a fifth from the same in a fresh process.
+    Memory returned to the kernel must be zeroed again: a comparison of large tensors after one of larger ones differed
+    by a fifth from the same comparison in a fresh process.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(function, *args).result()

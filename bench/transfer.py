@@ -1,6 +1,6 @@
-"""SentEval's transfer protocol: all fits at once against one fit after the other, digits compared.
+"""SentEval's transfer protocol: all fits at once against one fit after the other; both must agree in every digit.
 
-Generated features of MR's size, so that nothing has to be downloaded; the first outer split has 41 fits.
+Features of MR's size are generated, so that nothing is downloaded. One outer split has 41 fits.
 """
 
 from __future__ import annotations

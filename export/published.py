@@ -7,20 +7,14 @@ from typing import NamedTuple
 
 import yaml
 
-from eval.compare.published import load
 from eval.compare.sides import Side, from_files
 from eval.compare.verdicts import Interval, Line, compare
 from eval.scores import markdown
 from export.facts import Facts
 from export.text import escape
+from papers.published import backbone_of, records
 
 FILE = Path(__file__).with_name("citations.yaml")
-_BACKBONES = {  # model type, layers, width, vocabulary: the four that papers of this family report
-    ("bert", 12, 768, 30522): "bert-base-uncased",
-    ("bert", 24, 1024, 30522): "bert-large-uncased",
-    ("roberta", 12, 768, 50265): "roberta-base",
-    ("roberta", 24, 1024, 50265): "roberta-large",
-}
 
 
 class Citation(NamedTuple):
@@ -38,12 +32,6 @@ def citations() -> dict[str, Citation]:
     return {method: Citation(**entry) for method, entry in content.items()}
 
 
-def backbone_of(config) -> str | None:
-    """The published backbone of this architecture and size."""
-    size = (getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
-    return _BACKBONES.get((config.model_type, *size))
-
-
 def comparison(facts: Facts, citation: Citation | None, config) -> str:
     """The section of the card; says why where nothing can be compared."""
     title = "### Beside published figures\n\n"
@@ -51,17 +39,17 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
         return ""
     if facts.text.get("columns") != 1:
         return title + "The published figures of this method are of training on single sentences, which this is not."
-    ours, backbone, known = from_files("this model", [facts.scores]), backbone_of(config), load()
-    records = [known[name] for name in citation.published if known[name].backbone == backbone]
-    records = [one for one in records if set(one.scores) & set(ours.scores)]
-    if not records:
+    ours, backbone, known = from_files("this model", [facts.scores]), backbone_of(config), records()
+    matching = [known[name] for name in citation.published if known[name].backbone == backbone]
+    matching = [one for one in matching if set(one.scores) & set(ours.scores)]
+    if not matching:
         return title + (
             f"No published figures are known of {citation.name} with a backbone of this size on these tasks, so there "
             "is nothing to hold the scores against."
         )
     about = f"The published figures are of {backbone}, which has this model's architecture and size. "
     about += "A is this model, B the published one; the interval is what runs of the method are known to spread by."
-    return title + "\n\n".join([about, *(_beside(ours, record, known) for record in records)])
+    return title + "\n\n".join([about, *(_beside(ours, record, known) for record in matching)])
 
 
 def _beside(ours: Side, record: Side, known: dict[str, Side]) -> str:

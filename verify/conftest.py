@@ -1,4 +1,4 @@
-"""`make verify DATA_DIR=...`: checks against published numbers, on real data."""
+"""`make verify DATA_DIR=...`: checks against published numbers on real data."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -9,10 +9,10 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import NO_EXAMPLES
-from eval.compare.published import PREFIX, load, published
 from eval.compare.sides import Side, from_files
 from eval.compare.verdicts import Interval, Line, compare
 from eval.scores import Key, markdown, write_rows
+from papers.published import PREFIX, published, records
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
@@ -74,7 +74,7 @@ def side(text: str) -> Side:
 def listing() -> str:
     """A line for each published record."""
     body = [["published:", "backbone", "runs", "STS Avg.", "source"]]
-    for name, record in load().items():
+    for name, record in records().items():
         first = next(iter(record.scores.values()))
         score = record.scores.get(Key("Avg.", "test", "test", "spearman"))
         body.append([name, record.backbone, str(first.runs), str(score or "-"), first.source])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import loop, plain_loop
+from bench import loop
 from bench.__main__ import main
 from data.tokenizer import SpecialTokens
 
@@ -17,8 +17,8 @@ def test_the_plain_collator_pads_and_masks_two_equal_views():
     tokenizer, sentences = loop.generated(8)
     special = SpecialTokens.of(tokenizer)
     assert (special.prefix, special.suffix, special.mask) == ([101], [102], 103)
-    data = plain_loop.tokenised(sentences, (special.prefix, special.suffix), 16)
-    batch = plain_loop.PairCollator(tokenizer, 0.4)([data[i] for i in range(8)])
+    data = loop.tokenised(sentences, (special.prefix, special.suffix), 16)
+    batch = loop.PairCollator(tokenizer, 0.4)([data[i] for i in range(8)])
     assert batch["input_ids"].shape == (8, 2, 16)
     assert (batch["input_ids"][:, 0] == batch["input_ids"][:, 1]).all()
     chosen = (batch["mlm_labels"] != -100).sum() / (batch["attention_mask"].sum() - 32)

@@ -7,7 +7,7 @@ import torch
 
 from bench import pair
 from bench.__main__ import main
-from bench.inputs import LENGTHS, batch
+from bench.pair import LENGTHS, batch
 
 
 @pytest.mark.parametrize("weight", [pair.WEIGHT, 1.0])

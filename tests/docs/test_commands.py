@@ -9,8 +9,8 @@ import pytest
 
 import eval.__main__
 import training.run
-from bench import factorial, gap, methods
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
+from papers import factorial, gap, search
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.registry import load_method, method_names
@@ -75,7 +75,7 @@ def test_every_command_of_a_page_works(page, here, capsys):
         "python -m eval MODEL --pooling cls_before_pooler --dev_file NOT_THERE.tsv",
         "python -m bench step --precision fp8",
         "python -m nothing --list",
-        "python -m tables infocse-99 --list",
+        "python -m papers infocse-99 --list",
         "make nothing",
         "make verify FOLDER=corpora",
         "python -m pytest tests/nothing",
@@ -102,7 +102,7 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize(
-    ("name", "subject"), [("methods-mini", methods), ("infocse-factorial-mini", factorial), ("aux-gap-mini", gap)]
+    ("name", "subject"), [("methods-mini", search), ("infocse-factorial-mini", factorial), ("aux-gap-mini", gap)]
 )
 def test_a_page_of_results_shows_its_rows(name, subject):
     rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))

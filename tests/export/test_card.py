@@ -10,10 +10,10 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig
 
 from data.prepare import WIKI_TERMS
-from eval.compare.published import load
 from export.__main__ import main
 from export.facts import Facts, read_facts
 from export.published import backbone_of, citations, comparison
+from papers.published import records as published_records
 from training.registry import method_names
 
 from .conftest import SCORES, record
@@ -33,7 +33,7 @@ def card_of(make_run, tmp_path):
 
 
 def test_every_method_has_a_name_a_sentence_and_papers():
-    known, records = citations(), load()
+    known, records = citations(), published_records()
     assert set(known) == METHODS
     for one in known.values():
         assert one.name

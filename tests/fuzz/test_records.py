@@ -14,8 +14,8 @@ from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
 from eval.vectors.store import claim
 from export.facts import Facts, read_facts
+from papers.imported import read_imported
 from report.runs import facts, read_run_folder
-from tables.known import read_known
 from tests.fuzz.damage import MANY, as_json, damaged, result
 from tests.training.folders import checkpoint
 from training.best import read_best
@@ -156,7 +156,7 @@ _TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, 
 def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
     path = tmp_path / "table.json"
     path.write_bytes(content)
-    for name, run in (result(read_known, [path]) or {}).items():
+    for name, run in (result(read_imported, [path]) or {}).items():
         assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 

@@ -1,0 +1,153 @@
+"""`python -m papers TABLE`: fill a table or figure of a paper with our numbers; missing runs are trained."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from common.files import writing
+from common.flags import Parser
+from common.streams import show
+from eval.scores import write_rows
+from eval.tasks import Task
+from papers import specification
+from papers.imported import read_imported, refuse_loss
+from papers.listing import listing, overview
+from papers.page import draw, page
+from papers.plans import Choice, RunPlan, plan_of
+from papers.results import collect, is_imported
+from papers.specification import Table
+from papers.tasks import needed
+
+logger = logging.getLogger(__name__)
+
+
+def parser() -> Parser:
+    """The command line of `python -m papers`."""
+    p = Parser(
+        prog="python -m papers",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Fill a table of a paper. Finished runs are kept: the command may be stopped and typed again.",
+        epilog="examples:\n"
+        "  python -m papers --list\n"
+        "  python -m papers infocse-4 --list\n"
+        "  python -m papers infocse-8 --backbone mini --model MINI_BERT --data_dir DATA_DIR --seeds 0\n"
+        "  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
+    )
+    p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(specification.names()))
+    p.add_argument("--backbone", help="of all rows, such as mini or bert-base (default: each row's own; one that the "
+                   "table itself has leaves out the rows of others)")  # fmt: skip
+    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="some of the rows (default: all)")
+    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    p.add_argument("--steps", type=int, help="of every run, instead of its configuration's")
+    p.add_argument("--model", help="where methods without a first stage start, and their generator")
+    p.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's run of stage 1)")
+    p.add_argument("--data_dir", default="corpora")
+    p.add_argument("--train_file", help="of every run, instead of its configuration's")
+    p.add_argument("--runs", default="runs/tables", help="where the runs go (default: runs/tables)")
+    p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json of another machine, or of runs "
+                   "since deleted: what it has is not run again")  # fmt: skip
+    p.add_argument("--output", default="results", help="where TABLE.md, .json and .png go (default: results)")
+    p.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
+                   "instructions for it computes several times slower")  # fmt: skip
+    p.add_argument("--collect", action="store_true", help="train and score nothing; only gather what is there")
+    p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows, and what is missing")
+    p.add_argument("--dry_run", action="store_true", help="as --list, with the command of every missing run")
+    return p
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Run the command and return the rows it wrote."""
+    args = parser().parse_args(argv)
+    if len(set(args.seeds)) < len(args.seeds) or (args.steps is not None and args.steps < 1):
+        raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: distinct seeds and at least one step are needed")
+    imported = read_imported([Path(path) for path in args.known])
+    choice = Choice(args.backbone, args.seeds, args.steps, args.model, args.stage_one, args.data_dir, args.train_file,
+                    args.runs, not args.float32, imported)  # fmt: skip
+    tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
+    if args.list or args.dry_run:
+        brief = args.list and not args.tables
+        show(overview(tables, choice) if brief else listing(tables, choice, args.dry_run))
+        return []
+    if not args.tables:
+        raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
+    try:
+        Path(args.output).mkdir(parents=True, exist_ok=True)  # fails before the training rather than after it
+    except OSError as error:
+        raise unwritable(error, f"--output {args.output}: cannot be a folder ({error.strerror})") from error
+    for table in tables:
+        refuse_loss(_place(table, args, ".json"), Path(choice.runs), _imported(table, choice))
+    return [row for table in tables for row in _filled(table, choice, args)]
+
+
+def _chosen(table: Table, labels: Sequence[str]) -> Table:
+    known = [row.label for row in table.rows]
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise BadInput(f"--rows '{unknown[0]}': {table.name} has: {'; '.join(known)}")
+    return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))
+
+
+def _place(table: Table, args: argparse.Namespace, suffix: str) -> Path:
+    return Path(args.output) / ((f"{table.name}-{args.backbone}" if args.backbone else table.name) + suffix)
+
+
+def _plans(table: Table, choice: Choice) -> list[RunPlan]:
+    return [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
+
+
+def _imported(table: Table, choice: Choice) -> dict[str, bool]:
+    """Name of each run's folder -> whether `--known` has its figures."""
+    folders = [folder for plan in _plans(table, choice) for folder in plan.folders(choice).values()]
+    return {folder.name: folder.name in choice.imported for folder in folders}
+
+
+def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict]:
+    if not args.collect:
+        run(table, choice)
+    rows = collect(table, choice)
+    text = page(table, rows, choice)
+    write_rows(_place(table, args, ".json"), rows)
+    with writing(_place(table, args, ".md")) as part:
+        part.write_text(text, encoding="utf-8")
+    if table.figure:
+        draw(table, rows, _place(table, args, ".png"))
+    show(text.rstrip("\n"), _place(table, args, ".md"))
+    return rows
+
+
+def run(table: Table, choice: Choice) -> None:
+    """Train and score what is missing, every row's first seed before any row's second.
+
+    A run with non-finite numbers is logged and left missing; any other error of a run ends the command.
+
+    Raises:
+        BadInput: test data is missing, or a flag, a path or a text cannot be used.
+        ProjectError: as the script that stopped, with its exit code.
+    """
+    tasks = needed(table.columns, choice.data_dir)
+    for task in (task for some in tasks.values() for task in some):
+        task.load(choice.data_dir)  # missing data stops the command before the training
+    plans = _plans(table, choice)
+    for seed in choice.seeds:
+        for plan in plans:
+            if seed in plan.folders(choice) and not is_imported(plan.folder(choice, seed), choice, table.columns):
+                _run(plan, choice, seed, tasks)
+
+
+def _run(plan: RunPlan, choice: Choice, seed: int, tasks: dict[str, list[Task]]) -> None:
+    try:
+        plan.train(choice, seed)
+        plan.score(choice, seed, tasks)
+    except ProjectError as error:
+        if error.exit_code != NonFinite.exit_code:
+            raise
+        logger.error("%s, seed %d: %s", plan.name, seed, error)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,168 @@
+"""`python -m bench factorial`: does InfoCSE's score come from its start, its projection head or its auxiliary loss?
+
+The papers never vary one of the three alone. Here every start is trained with every head and every weight of the
+auxiliary loss (lambda), over several seeds. Finished runs are kept: the command may be stopped and typed again.
+
+Starts: the plain checkpoint; stage 1 as published; stage 1 whose auxiliary network reads the sentence vector (config
+aux-read-mini, see `bench gap`); and a plain masked language model trained as long as stage 1, the control for more
+text. Starts without stage 1 have no auxiliary head; theirs is copied from the encoder's top and reads the embeddings.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from common.files import read_json
+from eval.scores import markdown
+from eval.sts import STS_TEST
+from eval.tasks import Options, tasks_named
+from papers import gap, runs
+from papers.page import mean_and_std
+from papers.runs import CONFIGS, facts_of
+
+READ = {"skip_from": "0", "aux_init": "encoder_top"}
+STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
+STARTS = {"plain": READ, "published": {}, "read": {"skip_from": "0"}, "more text": READ}
+FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}
+LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
+HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--model", required=True, help="masked language model that everything starts from")
+    parser.add_argument("--data_dir", default="corpora")
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"])
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--weights", nargs="+", default=["0", "1e-5", "0.1"], help="of the auxiliary loss")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", default="150", help="of every run of stage 2")
+    parser.add_argument("--stage_one_steps", default="300", help="of every run of stage 1")
+    parser.add_argument("--learning_rate", default="3e-5")
+    parser.add_argument("--folder", default="runs/factorial", help="where the runs go")
+    parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
+                        f"DATA_DIR/beir, of the first {LENGTH} tokens")  # fmt: skip
+    parser.add_argument("--transfer", action="store_true", help="also SentEval's transfer tasks, mode fasttest")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
+    parser.add_argument("--known", help="rows of an earlier --output whose runs are gone: they are not trained again")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row a finished run; every combination's first seed is trained before any combination's second."""
+    earlier = read_json(Path(args.known), "rows of this study", "give an earlier --output", list) if args.known else []
+    known = {row["name"]: row for row in earlier}
+    for seed, *combination in product(args.seeds, args.starts, args.heads, args.weights):
+        name = name_of(args, *combination, seed)
+        if name not in known and (row := _row(args, name, *combination, seed)):
+            known[name] = row
+    return list(known.values())
+
+
+def name_of(args: argparse.Namespace, start: str, head: str, weight: str, seed: int) -> str:
+    """Everything that distinguishes a run; also the name of its folder."""
+    budget = f"steps-{args.stage_one_steps}-{args.steps}_lr-{args.learning_rate}"
+    precision = "_float32" if args.float32 else ""
+    return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{precision}".replace(" ", "-")
+
+
+def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str, seed: int) -> dict | None:
+    folder = Path(args.folder) / name
+    if runs.finished(folder) is None and args.collect:
+        return None
+    bf16 = str(not args.float32).lower()
+    flags = {
+        "config": str(CONFIGS / "infocse-mini.yaml"), "model_name_or_path": _start(args, start), "aux_weight": weight,
+        "data_dir": args.data_dir, "projection": HEADS[head], "learning_rate": args.learning_rate, "seed": str(seed),
+        "max_steps": args.steps, "save_steps": args.steps, "eval_steps": "50", "bf16": bf16, **STARTS[start],
+    }  # fmt: skip
+    record = runs.trained(folder, flags)
+    looked = gap.looks(folder)
+    return {
+        "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
+        "best_step": record["best"]["step"], "gap": looked[-1]["gap"] if looked else None,
+        **_scores(args, folder), "facts": facts_of(record),
+    }  # fmt: skip
+
+
+def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
+    """File of scores -> task -> value, averages included; missing files are scored."""
+    asked = {"sts": (STS_TEST, {})}
+    if args.search:
+        asked["search"] = tasks_named(["beir"], Options(beir=tuple(args.search))), {"max_length": LENGTH}
+    if args.transfer:
+        asked["transfer"] = tasks_named(["transfer"], Options(mode="fasttest")), {}
+    found = {}
+    for name, (tasks, how) in asked.items():
+        runs.score(folder, name, tasks, args.data_dir, bf16=not args.float32, **how)
+        rows = [row for row in runs.read_rows(folder / f"{name}.json") if row.get("headline", True)]
+        found[name] = {row["task"]: row["value"] for row in rows}
+    return found
+
+
+def _start(args: argparse.Namespace, start: str) -> str:
+    """The checkpoint of a start; a missing stage 1 is trained."""
+    if start not in STAGE_ONE:
+        return args.model
+    folder = Path(args.folder) / f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}"
+    gap.pre_trained(folder, {
+        "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
+        "seed": "0", "max_steps": args.stage_one_steps, "save_steps": "100", "eval_steps": "50",
+        "bf16": str(not args.float32).lower(), **STAGE_ONE[start],
+    })  # fmt: skip
+    return str(folder)
+
+
+def table(rows: list[dict]) -> str:
+    """Means over the seeds for each combination, and the effect of each factor with the others equal."""
+    scored = [name for name in FIGURES if any(name in row for row in rows)]
+    body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
+    for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
+        own = [row for row in rows if (row["start"], row["head"], row["lambda"]) == combination]
+        averages = [[row[name]["Avg."] for row in own if name in row] for name in scored]
+        gaps = [row["gap"] for row in own if row["gap"] is not None]
+        figures = [mean_and_std(values, "-") for values in ([row["dev"] for row in own], *averages, gaps)]
+        body.append([*combination, *figures, str(len(own))])
+    return "\n\n".join([markdown(body), *(markdown(effects(rows, name)) for name in scored)])
+
+
+def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
+    """Each level of a factor against the factor's first level: mean paired difference of averages, and its interval.
+
+    The two runs of a pair differ in that factor alone. Lambda is also shown for each start. The interval is Student's
+    over the pairs.
+    """
+    rows = [row for row in rows if score in row]
+    body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "pairs"]]
+    for factor, at in (("start", None), ("head", None), ("lambda", None), ("lambda", "start")):
+        for place in dict.fromkeys(row[at] for row in rows) if at else [None]:
+            chosen = [row for row in rows if at is None or row[at] == place]
+            levels = list(dict.fromkeys(row[factor] for row in chosen))
+            for level in levels[1:]:
+                pairs = _differences(chosen, factor, level, levels[0], score)
+                body.append([f"{factor} {level}", place or "all", levels[0], *_interval(pairs), str(len(pairs))])
+    return body
+
+
+def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
+    rest = [name for name in ("start", "head", "lambda", "seed") if name != factor]
+    found = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
+    return [
+        value - found[first, *key] for (own, *key), value in found.items() if own == level and (first, *key) in found
+    ]
+
+
+def _interval(differences: Sequence[float]) -> tuple[str, str]:
+    if not differences:
+        return "-", "-"
+    mean = float(np.mean(differences))
+    if len(differences) < 2:
+        return f"{mean:+.2f}", "-"
+    half = float(stats.sem(differences) * stats.t.ppf(0.975, len(differences) - 1))
+    return f"{mean:+.2f}", f"{mean - half:+.2f} to {mean + half:+.2f}"

@@ -1,0 +1,123 @@
+"""`python -m bench gap`: which options of stage 1 make its auxiliary network read [CLS], and after how many tokens.
+
+The gap is the auxiliary loss with another sentence's [CLS] minus the loss with the sentence's own, in nats, on held-out
+text. It is 0 where the network ignores [CLS]. Finished runs are kept: the command may be stopped and typed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from common.files import writing
+from eval.scores import markdown
+from papers import runs
+from papers.runs import CONFIGS, as_words, finished
+from report import curves
+
+CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
+TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}
+ALL = CLEAN | LOWEST | OFTEN | TOP
+READS = LOWEST | OFTEN | TOP  # the cheapest options with a clear gap: configs/aux-read-mini.yaml
+SETTINGS: dict[str, dict[str, str]] = {
+    "published": {},
+    "clean [CLS]": CLEAN,
+    "over embeddings": LOWEST,
+    "own masks 50 %": OFTEN,
+    "from the encoder's top": TOP,
+    "one layer": ONE_LAYER,
+    "bag of words": WORDS,
+    "over embeddings, clean": LOWEST | CLEAN,
+    "over embeddings, own masks": LOWEST | OFTEN,
+    "over embeddings, from the top": LOWEST | TOP,
+    "over embeddings, from the top, clean": LOWEST | TOP | CLEAN,
+    "over embeddings, from the top, own masks": READS,
+    "all four": ALL,
+    "all four, one layer": ALL | ONE_LAYER,
+    "all but over embeddings": CLEAN | OFTEN | TOP,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--model", required=True, help="masked language model that every run starts from")
+    parser.add_argument("--data_dir", default="corpora")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--steps", default="60", help="of every run")
+    parser.add_argument("--every", default="10", help="steps between two looks at the gap")
+    parser.add_argument("--folder", default="runs/gap", help="where the runs go")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row an evaluation: setting, tokens, losses, gap."""
+    found = []
+    for name in args.settings:
+        words = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+        folder = Path(args.folder) / f"{words}_steps-{args.steps}_seed-{args.seed}"
+        record = pre_trained(folder, {
+            "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
+            "seed": args.seed, "max_steps": args.steps, "save_steps": args.steps, "eval_steps": args.every,
+            "bf16": str(not args.float32).lower(), **SETTINGS[name],
+        })  # fmt: skip
+        facts = {key: record[key] for key in ("commit", "versions", "hardware")}
+        found += [{"name": name, "seed": args.seed, **look, **facts} for look in looks(folder)]
+    if args.figure:
+        draw(found, Path(args.figure))
+    return found
+
+
+def pre_trained(folder: Path, flags: Mapping[str, str]) -> dict:
+    """The record of a run of stage 1 with these flags, which is trained if missing."""
+    if finished(folder) is None:
+        given = {**flags, "output_dir": str(folder), "use_cpu": "true", "disable_tqdm": "true"}
+        runs.launch("run_pretrain_aux.py", as_words(given))
+    return finished(folder)
+
+
+def looks(folder: Path) -> list[dict]:
+    """The auxiliary network's losses and gap at every evaluation in a run's log."""
+    history = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
+    return [{**look._asdict(), "gap": look.gap, "mlm": mlm.get(look.step)} for look in curves.auxiliary_losses(history)]
+
+
+def table(rows: list[dict]) -> str:
+    """The last evaluation of each setting, and after how many tokens its gap was clear."""
+    body = [
+        ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {curves.CLEAR} after"]
+    ]
+    for name in dict.fromkeys(row["name"] for row in rows):
+        own = [row for row in rows if row["name"] == name]
+        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= curves.CLEAR), "not reached")
+        last = own[-1]
+        losses = [f"{last[key]:.3f}" for key in ("own", "other", "gap", "mlm")]
+        body.append([name, *losses, f"{last['tokens']:,}", clear])
+    return markdown(body)
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    """Draw the gap of every setting against the tokens seen, the largest named first."""
+    figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
+    lines = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
+    for number, (name, own) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
+        axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3,
+                  linestyle="-" if number < 10 else "--", label=f"{name}: {own[-1]['gap']:.3f}")  # fmt: skip
+    axis.axhline(curves.CLEAR, color="gray", linewidth=0.8, linestyle=":")
+    axis.set_xlabel("tokens seen in stage 1")
+    axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
+    axis.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize="small", frameon=False)
+    with writing(path) as part:
+        figure.savefig(part, dpi=110, format="png")
+    plt.close(figure)

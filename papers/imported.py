@@ -1,0 +1,88 @@
+"""Figures of runs whose folders are not here: read from a TABLE.json of another machine, or of runs since deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from common.errors import BadInput
+from common.files import read_json
+from eval.scores import Key
+from papers.runs import FACTS, finished
+
+_REMEDY = "give a TABLE.json that this command wrote"
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """What a run was (`runs.FACTS`), and its figures."""
+
+    facts: dict[str, Any]
+    figures: dict[Key, float] = field(default_factory=dict)
+
+
+def refuse_loss(path: Path, runs: Path, imported: Mapping[str, bool]) -> None:
+    """Check, before training, that a new table loses no figures of the earlier one it replaces.
+
+    Args:
+        path: of the new TABLE.json.
+        runs: folder of the runs.
+        imported: folder name of each run in the new table -> whether its figures are imported.
+
+    Raises:
+        BadInput: figures would be lost; or the existing file is not a table.
+    """
+    if not path.is_file():
+        return
+    lost = [name for name in read_imported([path]) if not imported.get(name) and finished(runs / name) is None]
+    if lost:
+        raise BadInput(
+            f"{path} has figures of {len(lost)} runs that are not in {runs} ({lost[0]}, ...) and would be lost: keep "
+            f"them by --known {path}, with all its rows and seeds, or give another --output"
+        )
+
+
+def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
+    """Every run in files that `python -m papers` wrote, by the name of its folder.
+
+    A name holds a hash of the flags that decide a run's weights, so figures match the same row, seed and precision.
+    The hash covers the paths of texts and models, not their content.
+
+    Raises:
+        BadInput: a file cannot be read or was not written by this command, or two files disagree on a run.
+    """
+    imported: dict[str, ImportedRun] = {}
+    for path in paths:
+        for row in _rows(path):
+            key = Key(*(row[name] for name in Key._fields))
+            for seed, value in row["by_seed"].items():
+                facts = row["provenance"][seed]
+                name = PurePath(facts["run"]).name
+                run = imported.setdefault(name, ImportedRun({fact: facts.get(fact) for fact in FACTS}))
+                if run.figures.setdefault(key, value) != value or _differ(run.facts, facts):
+                    raise BadInput(f"{path}: {name}, {key}: another file has it otherwise; give one of the two")
+    return imported
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two files contradict each other on a run; files of older versions have fewer facts."""
+    return any(one[name] is not None and other.get(name) not in (None, one[name]) for name in FACTS)
+
+
+def _rows(path: Path) -> list[dict]:
+    rows = read_json(path, "the rows of a table", _REMEDY, kind=list)
+    if not all(map(_is_row, rows)):
+        raise BadInput(f"{path}: is not the rows of a table; {_REMEDY}")
+    return rows
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in Key._fields):
+        return False
+    values, facts = row.get("by_seed"), row.get("provenance")
+    if not isinstance(values, dict) or not isinstance(facts, dict) or not values.keys() <= facts.keys():
+        return False
+    runs = all(isinstance(one, dict) and isinstance(one.get("run"), str) for one in facts.values())
+    return runs and all(type(value) in (int, float) and -100 <= value <= 100 for value in values.values())

@@ -1,0 +1,65 @@
+"""`python -m papers.methods`: rewrite the table of methods in docs/methods.md.
+
+Every method is a file. Its line has the file's first sentence, the configurations of the method, and the published STS
+averages of the records in papers/published.yaml that have the names of these configurations.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from common.command_line import read_config
+from common.errors import run_command
+from common.flags import Parser
+from common.streams import show
+from eval.scores import Key, markdown
+from papers.published import records
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("models/objectives", "models/supervised")
+BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end of methods -->"
+
+
+def table() -> str:
+    """The table as Markdown."""
+    rows = [["method", "file", "configurations", "published STS average"]]
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")):
+        if path.stem not in ("__init__", "base"):
+            configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
+            named = ", ".join(f"`{name}`" for name in configs)
+            rows.append([_title(path), f"`{path.relative_to(ROOT)}`", named, _published(configs)])
+    return markdown(rows)
+
+
+def _title(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0].split(":")[0].split(" (")[0]
+
+
+def _method(config: Path) -> str | None:
+    return read_config(str(config)).get("method")
+
+
+def _published(configs: list[str]) -> str:
+    key = Key("Avg.", "test", "test", "spearman")
+    found = [(name, records()[name].scores.get(key)) for name in configs if name in records()]
+    return ", ".join(f"{score.mean:.2f} ({name})" for name, score in found if score) or "-"
+
+
+def rewritten(page: str) -> str:
+    """The page with a new table between its marks."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write the table into docs/methods.md and print it."""
+    Parser(prog="python -m papers.methods", description=__doc__).parse_args(argv)
+    path = ROOT / "docs" / "methods.md"
+    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+    show(table(), path)
+
+
+if __name__ == "__main__":
+    run_command(main)

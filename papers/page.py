@@ -1,0 +1,162 @@
+"""A table of results as Markdown, and, for a figure of the paper, its picture: a curve or a heat map."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from common.files import writing
+from eval.analyse.pictures import looks
+from eval.scores import markdown
+from papers.plans import Choice
+from papers.runs import FACTS
+from papers.specification import Table
+
+MISSING = "missing"
+_TITLES = {"hardware": "machine", "text": "sha256 of the text", "start": "sha256 of the start, or its name on the hub"}
+_MEANING = """Two lines a row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
+the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of what is known to
+differ from seed to seed; other backbones, texts or budgets are not compared."""
+
+
+def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
+    """Title, command, table, notes and where the runs come from."""
+    parts = [
+        f"# {table.title}",
+        f"{table.paper}, {table.place}.",
+        _command(table, choice),
+        markdown(_body(table, rows)),
+    ]
+    parts += [_MEANING, *([table.note] if table.note else [])]
+    notes = [f"- {row.label}: {row.note}" for row in table.rows if row.note]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else []), _sources(rows)]) + "\n"
+
+
+def _command(table: Table, choice: Choice) -> str:
+    flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
+    flags += [f"--steps {choice.steps}"] if choice.steps else []
+    flags += [] if choice.bf16 else ["--float32"]
+    return f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
+
+
+def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
+    body = [["", "", *(_escaped(column.name) for column in table.columns), "n", "verdict"]]
+    for row in table.rows:
+        found = {one["column"]: one for one in rows if one["label"] == row.label}
+        ordered = [found[column.name] for column in table.columns]
+        runs = max(one["ours_runs"] for one in ordered)
+        theirs = max(one["published_runs"] for one in ordered)
+        body.append([_escaped(row.label), "paper", *map(_paper, ordered), str(theirs or "-"), ""])
+        body.append(["", "ours", *map(_ours, ordered), str(runs), _escaped(ordered[-1]["verdict"])])
+    return body
+
+
+def _paper(one: dict[str, Any]) -> str:
+    if one["published"] is None:
+        return "-"
+    text = _number(one, "published")
+    return text if one["misprint"] is None else f"{text} (the table prints {one['misprint']:.2f})"
+
+
+def _ours(one: dict[str, Any]) -> str:
+    return MISSING if one["ours"] is None else _number(one, "ours")
+
+
+def _number(one: dict[str, Any], name: str) -> str:
+    std = one[f"{name}_std"]
+    return f"{one[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+
+
+def mean_and_std(values: Sequence[float], missing: str) -> str:
+    """`mean ± standard deviation` (n - 1) with two decimals, the mean alone for one value, `missing` for none."""
+    if not values:
+        return missing
+    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def _sources(rows: list[dict[str, Any]]) -> str:
+    """The facts of all runs, each value once."""
+    records = [record for row in rows for record in row["provenance"].values()]
+    if not records:
+        return "Nothing was run."
+    lines = []
+    for name in FACTS:
+        found = dict.fromkeys(_plain(record[name]) for record in records if record.get(name) is not None)
+        lines += [f"- {_TITLES.get(name, name)}: {'; '.join(found)}"] if found else []
+    return "\n".join(lines)
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
+    """Write the picture of a table that has a `figure`; points that are neither printed nor run are left out."""
+    figure, axes = plt.subplots(figsize=(7.5, 5.4), layout="constrained")
+    axes.set_title(f"{table.title}\n{table.paper}, {table.place}", fontsize=11, parse_math=False)
+    axes.set_xlabel(table.figure.x, fontsize=11)
+    axes.set_ylabel(table.figure.y, fontsize=11)
+    draw_on = _heat_map if table.figure.kind == "heat map" else _curve
+    draw_on(axes, table, rows)
+    with writing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
+    plt.close(figure)
+
+
+def points(table: Table, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
+    """(series, x, y, JSON row) of every figure."""
+    columns = {column.name: column for column in table.columns}
+    lines = {row.label: row for row in table.rows}
+    for one in rows:
+        row, column = lines[one["label"]], columns[one["column"]]
+        if column.x is None:
+            yield row.series or one["column"], row.x, row.y, one
+        else:
+            yield row.label, column.x, row.y, one
+
+
+def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
+    found = list(points(table, rows))
+    others = sorted({one["backbone"] for one in rows if one["ours"] and one["backbone"] != one["paper_backbone"]})
+    backbone = f" ({', '.join(others)})" if others else ""
+    names = dict.fromkeys(f"{series}, {whose}" for series, *_ in found for whose in ("paper", "ours"))
+    for name, look in looks(names).items():
+        series, whose = name.rsplit(", ", 1)
+        value = "published" if whose == "paper" else "ours"
+        shown = [(x, one[value], one[f"{value}_std"] or 0) for s, x, _, one in found if s == series]
+        shown = sorted(point for point in shown if point[1] is not None)
+        if shown:
+            xs, ys, stds = zip(*shown, strict=True)
+            axes.errorbar(xs, ys, yerr=stds, markersize=7, linewidth=1.6, capsize=3,
+                          label=name if whose == "paper" else name + backbone,
+                          linestyle="--" if whose == "paper" else "-", **look)  # fmt: skip
+    if table.figure.log:
+        axes.set_xscale("symlog", linthresh=1) if any(x == 0 for _, x, *_ in found) else axes.set_xscale("log")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=10, frameon=False)
+
+
+def _heat_map(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
+    """One square a pair: ours as colour and number, the paper's number below it in brackets."""
+    found = list(points(table, rows))
+    xs, ys = (list(dict.fromkeys(point[i] for point in found)) for i in (1, 2))
+    values = [[float("nan")] * len(xs) for _ in ys]
+    for _, x, y, one in found:
+        text = "missing" if one["ours"] is None else f"{one['ours']:.2f}"
+        text += "" if one["published"] is None else f"\n({one['published']:.2f})"
+        values[ys.index(y)][xs.index(x)] = float("nan") if one["ours"] is None else one["ours"]
+        axes.text(xs.index(x), ys.index(y), text, ha="center", va="center", fontsize=9,
+                  bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5})  # fmt: skip
+    axes.imshow(values, cmap="viridis")
+    axes.set_xticks(range(len(xs)), xs, rotation=20)
+    axes.set_yticks(range(len(ys)), ys)

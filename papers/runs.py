@@ -1,0 +1,205 @@
+"""The folder of one run: train it, score it, and refuse one that this command would not have trained."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.arguments import ModelArguments
+from common.command_line import parse, peek, read_config
+from common.errors import BadInput, CheckpointRefused, ProjectError
+from common.files import find_files, read_json
+from data.text import content_hash
+from eval.encode import Encode
+from eval.scores import rows_of, write_scores
+from eval.tasks import Task, score_all
+from models.encoder import load_encoder
+from training.faults import run_to_its_end
+from training.provenance import contents
+from training.record import RUN_FILE, read_run, write_run
+from training.registry import SCRIPTS, load_method, script_of
+from training.run import Run
+from training.run_arguments import RunArguments
+from training.run_folder import discard
+
+logger = logging.getLogger(__name__)
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "configs"
+FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # what a row of results says of its run
+
+
+def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
+    """The checkpoints to start from, as flags; none where the configuration's own are to be used.
+
+    Args:
+        config: a configuration of run_unsup.py or run_sup.py.
+        overrides: flags that win over it.
+        model: the masked language model that methods without a first stage start from, and the generator of those
+            that have one.
+        stage_one: the run of stage 1 that InfoCSE starts from, unless `aux_init` makes its head in another way.
+    """
+    settings = read_config(str(config)) | dict(overrides)
+    method = settings.get("method")
+    known = {f.name for f in fields(load_method(script_of(method), method).Arguments)}
+    needs_head = "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint"
+    start = stage_one if needs_head else model
+    flags = {"model_name_or_path": start} if start else {}
+    if model and "generator" in known and "generator" not in settings:
+        flags["generator"] = model
+    return flags
+
+
+def trained(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
+    """The record of the finished run with these flags; trained, or resumed, where it is missing.
+
+    Raises:
+        CheckpointRefused: the folder holds a finished run of other settings, or of files that have changed.
+        ProjectError: the script stopped with an error, with its exit code; it has printed the reason.
+    """
+    argv = as_words(all_flags(folder, flags))
+    record = finished(folder)
+    if record is None:
+        launch(script_of(peek(argv, "method")), argv)
+        record = finished(folder)
+        discard(folder, record.get("run_id"))
+    check_run(folder, record, argv)
+    return record
+
+
+def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
+    """The flags of a run's script, with those that every run gets."""
+    return {
+        **flags,
+        "output_dir": str(folder),
+        "test_tasks": "none",  # scored afterwards, so that a task can be added to a finished run
+        "use_cpu": str(not torch.cuda.is_available()).lower(),
+        "disable_tqdm": "true",
+    }
+
+
+def as_words(flags: Mapping[str, str]) -> list[str]:
+    """Flags as words of a command line."""
+    return [f"--{name}={value}" for name, value in flags.items()]
+
+
+def launch(script: str, argv: Sequence[str]) -> None:
+    """Run a training script; ProjectError with its exit code where it stops with one."""
+    code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # our output is the table
+    if code:
+        error = ProjectError(f"{script} {' '.join(argv)} stopped with {code}; the same command goes on there")
+        error.exit_code = max(code, 1)
+        raise error
+
+
+def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None) -> None:
+    """Make a folder for the scores of a model that is evaluated untrained, with a record like a finished run's."""
+    read = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+    write_run(folder, {"status": "finished", "trajectory": read, "steps": 0, **facts})
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The record of the run in a folder if it has finished."""
+    if not (folder / RUN_FILE).is_file():
+        return None
+    record = read_run(folder)
+    return record if record["status"] == "finished" else None
+
+
+def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """`FACTS` of a run's record; text and start are given by sha256, a start on the hub by its name."""
+    read = record["trajectory"]
+    files = read.get("contents", {}).get("model_name_or_path", {})
+    start = read.get("start", files.get("model.safetensors"))
+    found = record | {"text": read.get("text", {}).get("sha256"), "start": start}
+    return {name: found.get(name) for name in FACTS}
+
+
+def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, **how: Any) -> None:
+    """Write `NAME.json` and its examples into a run's folder, whole or not at all; an existing file stays.
+
+    Args:
+        folder: of the run.
+        name: of the file.
+        tasks: what is scored.
+        data_dir: where their data is.
+        model: another model than the folder's.
+        how: `pooling` of such a model, `max_length` of the texts, and `bf16` (default: true).
+    """
+    path = folder / f"{name}.json"
+    if path.is_file():
+        return
+    encoder, tokenizer = load_encoder(model or str(folder), how.get("pooling"), how.get("max_length"))
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
+    results = score_all(encode, tasks, data_dir)
+    write_scores(path, results, rows_of(results, folder.parent.name, folder.name))
+    logger.info("%s: scored", path)
+
+
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a file that `score` wrote; none where the file is missing."""
+    return read_json(path, "a file of scores", "remove it to score again", kind=list) if path.is_file() else []
+
+
+def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:
+    """Compare a finished run's settings, and the content of its text and models, with what `argv` would train now.
+
+    The folder's name covers only paths and flags. Text and models that are gone are not compared: a run may outlive
+    them.
+
+    Raises:
+        CheckpointRefused: the run has other settings, or what it read has changed since.
+    """
+    name = peek(argv, "method")
+    script = script_of(name)
+    groups = parse(argv, (ModelArguments, load_method(script, name).Arguments, SCRIPTS[script][1], RunArguments), "")
+    old, new = dict(record["trajectory"]), Run(script, argv, groups, {}).trajectory
+    names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
+    changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
+    changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))
+    _refuse(folder, changed)
+
+
+def check_model(folder: Path, record: Mapping[str, Any], model: str) -> None:
+    """The same for a model that is evaluated untrained."""
+    _refuse(folder, _changed_models(record["trajectory"], {"model_name_or_path": model}))
+
+
+def _changed_text(old: Mapping[str, Any], data_args: Any, args: RunArguments) -> list[str]:
+    try:
+        files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
+    except BadInput:
+        return []
+    now = _text_hash(tuple(files))
+    return [f"text: sha256 {old['sha256']} there, {now} now"] if old.get("sha256", now) != now else []
+
+
+def _changed_models(old: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    changed = []
+    for name, files in old.get("contents", {}).items():
+        now = model_files(settings.get(name))
+        changed += [f"{name}: {settings[name]} holds other files"] if now and now != files else []
+    return changed
+
+
+def _refuse(folder: Path, changed: list[str]) -> None:
+    if changed:
+        raise CheckpointRefused(f"{folder} holds a finished run of other settings ({'; '.join(changed)}); move it away")
+
+
+@cache
+def _text_hash(files: tuple[Path, ...]) -> str:
+    return content_hash(files)
+
+
+@cache
+def model_files(path: str | None) -> dict[str, str]:
+    """sha256 of each file of a local model folder, empty for a name on the hub; read once a process."""
+    return contents({"": path}).get("", {})

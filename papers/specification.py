@@ -1,0 +1,140 @@
+"""The papers' tables as data: one file a table in papers/tables, read here and checked by tests/papers.
+
+    title, paper, place    what the table shows and where it is printed
+    backbone               of rows that name none: the second half of configs/METHOD-BACKBONE.yaml
+    columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
+    rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]
+    figure                 {kind: curve or heat map, x, y, log}, for a figure of the paper
+    note                   for the reader
+
+A row names its published numbers by the id of a record in papers/published.yaml.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.errors import BadInput
+from common.files import read_yaml
+from eval.scores import Key
+
+FOLDER = Path(__file__).parent / "tables"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of a row: `statistic` (mean or max) of `key` over the runs; `x` is its place in a curve."""
+
+    name: str
+    key: Key
+    statistic: str = "mean"
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One line of a table.
+
+    Attributes:
+        label: as the paper prints it.
+        backbone: the paper's.
+        config: the method half of a configuration's name.
+        overrides: flags of the script that win over the configuration.
+        after: the method half of the configuration whose run this one starts from.
+        evaluate: pooling of the untrained backbone, where nothing is trained.
+        published_only: why the row cannot be run here.
+        published: id of the record with the paper's numbers; None where the paper prints none.
+        misprints: column -> what the table prints where the record deliberately holds another number.
+        note: for the reader.
+        series, x, y: the row's place in a figure.
+    """
+
+    label: str
+    backbone: str
+    config: str | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    after: str | None = None
+    evaluate: str | None = None
+    published_only: str | None = None
+    published: str | None = None
+    misprints: dict[str, float] = field(default_factory=dict)
+    note: str | None = None
+    series: str | None = None
+    x: Any = None
+    y: Any = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a table is drawn: `x` and `y` name the axes; `log` makes the x axis of a curve logarithmic."""
+
+    kind: str
+    x: str
+    y: str
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or figure of a paper."""
+
+    name: str
+    title: str
+    paper: str
+    place: str
+    columns: tuple[Column, ...]
+    rows: tuple[TableRow, ...]
+    figure: Figure | None = None
+    note: str | None = None
+
+
+def names() -> list[str]:
+    """All tables, in the papers' order."""
+    parts = (path.stem.rpartition("-") for path in FOLDER.glob("*.yaml"))
+    return ["-".join((paper, number)) for paper, _, number in sorted(parts, key=lambda p: (p[0], len(p[2]), p[2]))]
+
+
+def read(name: str) -> Table:
+    """The table of that name; BadInput names the nearest one."""
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names())}"
+        raise BadInput(f"table '{name}' is unknown; {hint}")
+    content = read_yaml(FOLDER / f"{name}.yaml")
+    return Table(
+        name,
+        content["title"],
+        content["paper"],
+        content["place"],
+        columns=tuple(column for entry in content["columns"] for column in _columns(**entry)),
+        rows=tuple(_row({"backbone": content["backbone"], **entry}) for entry in content["rows"]),
+        figure=Figure(**content["figure"]) if "figure" in content else None,
+        note=content.get("note"),
+    )
+
+
+def _columns(
+    tasks: Sequence[str],
+    split: str = "test",
+    metric: str = "spearman",
+    statistic: str = "mean",
+    name: str | None = None,
+    x: float | None = None,
+) -> Iterator[Column]:
+    for task in tasks:
+        key = Key(task, split, "test", metric)
+        yield Column(name or str(key), key, statistic, x)
+
+
+def _row(entry: Mapping[str, Any]) -> TableRow:
+    flags = {name: _flag(value) for name, value in entry.get("overrides", {}).items()}
+    return TableRow(**{**entry, "overrides": flags})
+
+
+def _flag(value: bool | float | str) -> str:
+    """A value as it is written on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

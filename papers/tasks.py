@@ -1,0 +1,127 @@
+"""What the columns of a table are scored on, and their figures in a run's files of scores, one file a task family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.errors import BadInput
+from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.compare.sides import from_files
+from eval.encode import Encode
+from eval.retrieval.beir import PAPER14
+from eval.scores import AVERAGE, Key, Result, average, row
+from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
+from eval.tasks import Options, Task, tasks_named
+from models.pooling import pooling_named
+from papers.published import records
+from papers.specification import Column
+
+FREQUENT = "frequent_tokens"
+WITHOUT_TOKENS = "spearman without {} tokens"  # the metric of ConSERT's figure 4
+_FAMILY = {"spearman": "sts", "accuracy": "transfer", "recall@1": "retrieval", "recall@5": "retrieval",
+           "recall@10": "retrieval", "ndcg@10": "beir"}  # fmt: skip
+
+
+def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
+    """Name of a file of scores -> its tasks, for everything the columns show.
+
+    Each BEIR set has a file of its own. Sets that are not below DATA_DIR/beir are left out, because few have all
+    fourteen; their figures are shown as missing.
+    """
+    keys = [column.key for column in columns]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found: dict[str, list[Task]] = {}
+    for family in dict.fromkeys(map(_family, keys)):
+        if family == "dev":
+            found[family] = tasks_named(["STS-B"], Options("dev"))
+        elif family == FREQUENT:
+            found[family] = [FrequentTokens(tuple(count_of(key.metric) for key in keys))]
+        elif family == "beir":
+            asked = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
+            there = [name for name in asked if _is_here(name, data_dir)]
+            found |= {f"beir-{name}": tasks_named([name], Options(beir=(name,), device=device)) for name in there}
+        else:
+            found[family] = tasks_named([family], Options(device=device))
+    return found
+
+
+def can_be_filled(key: Key, data_dir: str) -> bool:
+    """Whether the data of a figure is here; only BEIR's sets may be missing."""
+    return _family(key) != "beir" or all(_is_here(name, data_dir) for name in averaged(key) or {key.task})
+
+
+def _is_here(name: str, data_dir: str) -> bool:
+    return (Path(data_dir) / "beir" / name).is_dir()
+
+
+def _family(key: Key) -> str:
+    return "dev" if key.split == "dev" else _FAMILY.get(key.metric, FREQUENT)
+
+
+def figures_of(folder: Path, columns: Iterable[Column]) -> dict[Key, float]:
+    """The columns' figures in a run's files of scores; an average over several files is computed here."""
+    keys = {column.key for column in columns}
+    found: dict[Key, float] = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
+            scores = from_files(path.name, [path]).scores
+            found |= {key: score.mean for key, score in scores.items()}
+    for key in keys:
+        sets = [Key(task, *key[1:]) for task in sorted(averaged(key))]  # sorted, so that the sum is reproducible
+        if key not in found and sets and all(one in found for one in sets):
+            found[key] = average([{"value": found[one], "n": 0} for one in sets])["value"]
+    return {key: found[key] for key in keys if key in found}
+
+
+def averaged(key: Key) -> frozenset[str]:
+    """The tasks behind an average; none for a single task."""
+    sets = next(iter(records().values())).averaged
+    return sets.get(key[1:], frozenset()) if key.task == AVERAGE else frozenset()
+
+
+def count_of(metric: str) -> int:
+    """How many tokens a `WITHOUT_TOKENS` metric leaves out; BadInput for any other metric."""
+    before, after = WITHOUT_TOKENS.split("{}")
+    number = metric.removeprefix(before).removesuffix(after)
+    if metric != WITHOUT_TOKENS.format(number) or not number.isdecimal():
+        raise BadInput(f"metric '{metric}' is unknown to the tables")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class FrequentTokens:
+    """ConSERT's figure 4: the average of the seven STS sets without the most frequent tokens.
+
+    Tokens are counted over STS-B test, as in the figure; averages are those of `eval.analyse.tokens`, which looks at
+    one set. Scoring gives one row per number in `removed`: the mean of the seven sets, each rounded to two decimals.
+    """
+
+    removed: tuple[int, ...]
+    name: str = AVERAGE
+    split: str = "test"
+
+    def load(self, data_dir: str | Path) -> dict[str, Pairs]:
+        """The pairs of each set."""
+        return {task.name: merged(task.load(data_dir)) for task in STS_TEST}
+
+    def score(self, encode: Encode, data_dir: str | Path) -> Result:
+        """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
+        sets = self.load(data_dir)
+        pooling = pooling_named("avg_top2")  # ConSERT section 4.1
+        tokens = TokenAverages(encode, encode.module.backbone, pooling.pool)
+        frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
+        scored = np.array([self._one(tokens, pairs, frequent) for pairs in sets.values()])  # (sets, K)
+        count = sum(len(pairs.gold) for pairs in sets.values())
+        means = zip(self.removed, scored.round(2).mean(axis=0), strict=True)
+        rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
+        return Result(rows)
+
+    def _one(self, tokens: TokenAverages, pairs: Pairs, frequent: list[int]) -> list[float]:
+        vectors = tokens.averages(pairs.left + pairs.right, frequent, self.removed)
+        left, right = np.split(vectors, 2)
+        return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(self.removed))]

@@ -1,1 +1,0 @@
-"""The papers' tables as data and the command that fills them; the README's table of methods."""

@@ -1,0 +1,59 @@
+"""The command with a runner that only writes records."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.scores import row as score_row
+from papers import __main__ as command
+from papers import runs
+from papers.__main__ import main
+from training.checkpoint import commit
+
+
+class Runner:
+    """Stands for training and scoring; `asked` is what was trained, `broken` what fails and how."""
+
+    def __init__(self, monkeypatch):
+        self.asked, self.scored, self.broken = [], [], {}
+        monkeypatch.setattr(runs, "launch", self.launch)
+        monkeypatch.setattr(runs, "score", self.score)
+        monkeypatch.setattr(runs, "check_run", lambda *_: None)
+        monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
+
+    def launch(self, script, argv):
+        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        self.asked.append(flags)
+        if flags["seed"] in self.broken:
+            raise self.broken[flags["seed"]]
+        folder = Path(flags["output_dir"])
+        runs.record_untrained(folder, {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
+        (folder / "made").mkdir()
+        commit(folder / "made", folder / "checkpoint-4", "r")
+        (folder / "checkpoint-notes").mkdir()
+
+    def score(self, folder, name, tasks, data_dir, model=None, **how):
+        self.scored.append((folder.name, name, model, how))
+        seed = folder.name.partition("_seed-")[2] or 0
+        value = score_row("STS-B", "dev", "spearman", "single", 5, 80.0 + int(seed))
+        (folder / f"{name}.json").write_text(json.dumps([value]))
+
+
+class Nothing:
+    def load(self, data_dir):
+        assert data_dir == "corpora"
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    return Runner(monkeypatch)
+
+
+@pytest.fixture
+def filled(tmp_path):
+    def run(*flags):
+        places = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
+        return main(["infocse-5", "--backbone=mini", "--model=m", *places, *flags])
+
+    return run

@@ -1,0 +1,165 @@
+"""The command with a runner that only writes records: what is asked for, what is kept, what is said."""
+
+import json
+
+import pytest
+
+from common.errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
+from papers import runs, specification
+from papers.__main__ import main
+from papers.plans import Choice, plan_of
+from papers.runs import start_flags
+
+
+def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
+    rows = filled("--seeds", "0", "1")
+    assert [flags["seed"] for flags in runner.asked] == ["0"] * 3 + ["1"] * 3  # every row before the second seed
+    assert [flags.get("aux_weight") for flags in runner.asked[:3]] == [None, "0", None]
+    assert {flags["test_tasks"] for flags in runner.asked} == {"none"}
+    assert [row["ours"] for row in rows] == [80.5] * 3 and [row["ours_runs"] for row in rows] == [2] * 3
+    assert "80.50 ± 0.71" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "runs").glob("*/checkpoint-*")} == {"checkpoint-notes"}
+    written = tmp_path / "results" / "infocse-5-mini"
+    assert [row["label"] for row in json.loads(written.with_suffix(".json").read_text())] == [
+        "InfoCSE", "w/o MLM loss", "w/o contrastive loss"]  # fmt: skip
+    assert written.with_suffix(".md").read_text().startswith("# InfoCSE without one of its losses")
+    filled("--seeds", "0", "1")
+    assert len(runner.asked) == 6
+    filled("--seeds", "0", "1", "2")
+    assert len(runner.asked) == 9 and runner.asked[-1]["seed"] == "2"
+    main(["infocse-8", "--backbone=mini", "--model=m", f"--runs={tmp_path / 'runs'}", "--seeds=0",
+          f"--output={tmp_path}"])  # fmt: skip
+    weights = [flags.get("aux_weight") for flags in runner.asked[9:]]
+    assert weights == ["5e-6", "5e-5", "1e-4", "5e-3", "1e-2", "5e-2"]  # 0 and 1e-5 are there
+
+
+def test_a_run_that_diverges_is_left_missing_and_the_others_go_on(runner, filled):
+    runner.broken = {"1": NonFinite("loss is nan")}
+    assert [row["ours_runs"] for row in filled("--seeds", "0", "1", "2", "--rows", "InfoCSE")] == [2]
+
+
+@pytest.mark.parametrize("error", [BadInput("no such text"), CheckpointRefused("another run"), StorageError("full")])
+def test_what_the_next_run_would_meet_too_stops_at_once(runner, filled, error):
+    runner.broken = {"0": error}
+    with pytest.raises(type(error)):
+        filled()
+    assert len(runner.asked) == 1
+
+
+def test_an_output_that_cannot_be_written_is_known_before_the_training(runner, filled, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"--output .*file/x: cannot be a folder"):
+        filled("--output", str(tmp_path / "file" / "x"))
+    assert not runner.asked
+
+
+def test_collect_trains_nothing(runner, filled):
+    assert [row["verdict"] for row in filled("--collect")] == ["not run"] * 3
+    assert not runner.asked and not runner.scored
+
+
+def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
+    main(["infocse-10", "--model=m", "--rows=Avg. BERT embeddings", f"--runs={tmp_path}", f"--output={tmp_path}"])
+    [(folder, name, model, how)] = runner.scored
+    assert (name, model, how["pooling"]) == ("dev", "m", "avg") and folder.startswith("untrained-bert-base-avg_")
+    assert not runner.asked
+
+
+def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys):
+    flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m", "--seeds", "0", "1",
+             "--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]  # fmt: skip
+    main([*flags, "--dry_run"])
+    *_, summary, one, other, third, fourth = capsys.readouterr().out.splitlines()
+    assert summary.startswith("4 runs are missing")
+    assert "consert-sup-mini.yaml" in one and "consert-sup-mini.yaml" in other
+    start = next(word for word in one.split() if "consert-sup-mini_" in word)
+    assert f"--model_name_or_path {start}" in third and "consert-sup-unsup-mini.yaml" in third and "--seed 1" in fourth
+    main([*flags, "--seeds", "0"])
+    capsys.readouterr()
+    main([*flags, "--list"])
+    assert "2 runs are missing" in capsys.readouterr().out
+
+
+def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, capsys):
+    filled("--seeds", "0", "1", "--rows", "InfoCSE", "w/o MLM loss")
+    capsys.readouterr()
+    assert filled("--list", "--steps=200") == []
+    said = capsys.readouterr().out
+    assert "0 of 3 finished" in said and "0.3 (200 steps, 1.8 s a step, measured)" in said
+    assert "9 runs are missing, about 0.9 hours of training" in said
+    filled("--list", "--seeds", "0", "1")
+    said = capsys.readouterr().out
+    assert said.count("2 of 2 finished") == 2 and "about 0.5 hours" in said  # 2 x 500 x 1.8 s
+    main(["infocse-2", "--list", "--backbone=bert-base", "--model=m"])
+    said = capsys.readouterr().out
+    assert "not asked for: the row is of bert-large" in said and "of unknown length" in said
+    main(["--list"])
+    said = capsys.readouterr().out
+    assert all(f"| {name} " in said for name in ("infocse-12", "s-simcse-1", "consert-figure-7"))
+
+
+def test_a_dry_run_prints_the_commands(runner, filled, capsys):
+    filled("--dry_run", "--rows", "w/o MLM loss", "--seeds", "3", "--stage_one", "runs/a")
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python run_unsup.py")]
+    assert "--use_cpu true" in line and "--test_tasks none" in line
+    assert "--aux_weight 0" in line and "--seed 3" in line and "--model_name_or_path runs/a" in line
+    assert not runner.asked
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "TABLE is missing"),
+        (["infocse-99"], "did you mean 'infocse-9'"),
+        (["infocse-5", "--rows", "InfoCES"], "--rows 'InfoCES': infocse-5 has: InfoCSE; w/o MLM loss"),
+        (["infocse-5", "--seeds", "1", "1"], "distinct seeds"),
+        (["infocse-5", "--steps", "0"], "at least one step"),
+    ],
+)
+def test_bad_commands_are_refused(argv, said):
+    with pytest.raises(BadInput, match=said):
+        main(argv)
+
+
+def test_a_backbone_without_a_known_start_asks_for_a_model(capsys):
+    main(["infocse-12", "--backbone=mini", "--list"])
+    assert capsys.readouterr().out.count("no model: no configuration says where mini starts; give --model") == 2
+
+
+def test_where_a_method_starts():
+    def start(name, overrides, model="m", stage_one="s"):
+        return start_flags(runs.CONFIGS / f"{name}.yaml", overrides, model, stage_one)
+
+    assert start("simcse-mini", {}) == {"model_name_or_path": "m"}
+    assert start("infocse-mini", {}) == {"model_name_or_path": "s"}
+    assert start("infocse-mini", {"aux_init": "encoder_top"}) == {"model_name_or_path": "m"}
+    assert start("infocse-mini", {}, stage_one=None) == {}
+    assert start("infocse-rtd-mini", {}) == {"model_name_or_path": "s", "generator": "m"}
+    assert start("diffcse-bert-base", {}) == {"model_name_or_path": "m"}  # it names its generator
+
+
+def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
+    monkeypatch.setattr(runs, "run_to_its_end", lambda command, stdout: 3)
+    with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b stopped with 3") as caught:
+        runs.launch("run_unsup.py", ["--a=b"])
+    assert caught.value.exit_code == 3
+
+
+def test_a_chained_row_starts_from_the_run_before_it_with_the_same_seed(monkeypatch):
+    choice = Choice(backbone="mini", seeds=(0, 1), model="m", runs="r", train_file="own.txt")
+    table = specification.read("consert-3")
+    joint, chained = (
+        next(plan_of(table, row, choice) for row in table.rows if row.label == label)
+        for label in ("ConSERT-base joint", "ConSERT-base joint-unsup")
+    )
+    assert chained.starts_from == joint
+    assert chained.arguments(choice, 1)["model_name_or_path"] == str(joint.folder(choice, 1))
+    assert joint.arguments(choice, 1)["model_name_or_path"] == "m"
+    assert chained.flags["train_file"] == "own.txt" and "train_file" not in joint.flags
+    trained, there = [], set()
+    monkeypatch.setattr(runs, "trained", lambda folder, flags: trained.append(folder) or there.add(folder))
+    monkeypatch.setattr(runs, "finished", lambda folder: {} if folder in there else None)
+    chained.train(choice, 0)
+    chained.train(choice, 0)
+    assert trained[:2] == [joint.folder(choice, 0), chained.folder(choice, 0)]
+    assert trained.count(joint.folder(choice, 0)) == 1

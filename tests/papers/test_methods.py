@@ -1,0 +1,26 @@
+"""The README and docs/methods.md list the methods that exist."""
+
+from pathlib import Path
+
+from papers import methods
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_of_methods_is_that_of_the_folder():
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert methods.BEGIN in page
+    assert methods.rewritten(page) == page, "run python -m papers.methods"
+
+
+def test_the_readme_names_every_method():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    paths = [path for folder in methods.FOLDERS for path in (ROOT / folder).glob("*.py")]
+    names = {path.stem for path in paths} - {"__init__", "base"}
+    assert len(names) > 10
+    assert {name for name in names if f"`{name}`" not in readme} == set()
+
+
+def test_published_averages_stand_beside_their_configurations():
+    line = next(line for line in methods.table().splitlines() if "esimcse.py" in line)
+    assert "78.27 (esimcse-bert-base)" in line and "`esimcse-mini`" in line

@@ -1,0 +1,100 @@
+"""The published numbers: the file is well formed, averages add up, and the figures people quote are right."""
+
+import math
+
+import pytest
+
+from common.errors import BadInput
+from common.files import read_yaml
+from eval.scores import Key
+from papers.published import FILE, published, records
+from tests.papers.schema import check
+
+CONTENT, RECORDS = read_yaml(FILE), records()
+SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
+AVERAGES = [
+    (name, key) for name, record in RECORDS.items() for key in record.scores
+    if key.task == "Avg." and all(Key(task, *key[1:]) in record.scores for task in record.averaged[key[1:]])
+]  # fmt: skip
+COARSER = {
+    ("mirror-bert-base", "spearman"): 0.05,  # printed with one decimal
+    ("sbert-nli-bert-base", "spearman"): 0.035,  # the printed 74.89 is not the mean of what is printed beside it, 74.86
+    ("bert-base-avg", "accuracy"): 0.015,  # the printed 84.94 is not the mean of what is printed beside it, 84.95
+}
+
+
+def test_the_file_is_well_formed():
+    check(CONTENT, {"average_of": dict, "sources": dict, "records": list})
+    assert {type(source) for source in CONTENT["sources"].values()} == {str}
+    assert {type(task) for tasks in CONTENT["average_of"].values() for task in tasks} == {str}
+    assert len(CONTENT["records"]) == len(RECORDS), "no id twice"
+    used = {block["source"] for record in CONTENT["records"] for block in record["scores"]}
+    assert used == set(CONTENT["sources"])
+
+
+@pytest.mark.parametrize("record", CONTENT["records"], ids=lambda record: record["id"])
+def test_a_record_is_well_formed(record):
+    check(record, {"id": str, "backbone": str, "scores": list}, {"runs": int, "spread": str, "note": str})
+    figures = []
+    for block in record["scores"]:
+        check(block, {"source": str, "values": dict}, {"split": str, "metric": str, "n": int})
+        figures += block["values"].values()
+    assert len(figures) == len(RECORDS[record["id"]].scores), "no figure twice"
+    number = (int, float)
+    for value in figures:
+        if isinstance(value, dict):
+            check(value, {"mean": number, "std": number}, {"min": number, "max": number})
+            assert record["runs"] > 1
+        for one in value.values() if isinstance(value, dict) else [value]:
+            assert type(one) in number and math.isfinite(one)
+    found = RECORDS[record["id"]]
+    assert all(key[1:] in found.averaged for key in found.scores if key.task == "Avg.")
+    assert found.spread is None or found.spread in RECORDS
+
+
+@pytest.mark.parametrize(("name", "key"), AVERAGES, ids=[f"{name} {key}" for name, key in AVERAGES])
+def test_a_published_average_is_the_mean_of_its_tasks(name, key):
+    scores, tasks = RECORDS[name].scores, RECORDS[name].averaged[key[1:]]
+    mean = sum(scores[Key(task, *key[1:])].mean for task in tasks) / len(tasks)
+    assert scores[key].mean == pytest.approx(mean, abs=COARSER.get((name, key.metric), 0.01))
+
+
+def test_most_of_the_records_have_all_seven_sets():
+    assert len([key for _, key in AVERAGES if key.metric == "spearman"]) == 39
+    assert len([key for _, key in AVERAGES if key.metric == "accuracy"]) == 8
+    assert len([key for _, key in AVERAGES if key.metric == "ndcg@10"]) == 8
+    assert RECORDS["infocse-bert-base"].averaged[("test", "test", "spearman")] == set(SEVEN)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_figure_has_a_source_and_a_possible_value(name):
+    for score in RECORDS[name].scores.values():
+        assert score.source
+        assert 0 < score.mean <= 100
+        assert score.low is None or score.low <= score.mean
+        assert score.high is None or score.mean <= score.high
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.spread])
+def test_a_pointer_to_a_spread_ends_at_a_record_with_a_spread_of_the_same_backbone(name):
+    spread = RECORDS[RECORDS[name].spread]
+    assert spread.backbone == RECORDS[name].backbone
+    assert all(score.std is not None and score.runs > 1 for score in spread.scores.values())
+
+
+def test_the_figures_that_people_quote():
+    def value(name, *key):
+        return published(name).scores[Key(*key)].mean
+
+    assert value("infocse-bert-base", "Avg.", "test", "test", "spearman") == 78.85
+    assert value("infocse-bert-base", "STS-B", "dev", "test", "spearman") == 85.49
+    assert value("infocse-bert-base", "MRPC", "test", "test", "accuracy") == 76.58
+    assert value("infocse-bert-base", "STS-B retrieval", "test", "test", "recall@1") == 80.41
+    assert value("infocse-bert-base", "quora", "test", "test", "ndcg@10") == 82.41
+    fifty = published("simcse-bert-base-50-seeds").scores[Key("Avg.", "test", "test", "spearman")]
+    assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (75.11, 0.84, 50, 73.16, 76.70)
+
+
+def test_an_unknown_id_lists_the_known_ones():
+    with pytest.raises(BadInput, match=r"'published:nope' is unknown; choose from: .*infocse-bert-base.*-50-seeds"):
+        published("nope")

@@ -1,0 +1,215 @@
+"""Mean, deviation and verdict of runs that are written by hand, and the page they give."""
+
+import json
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from eval.compare.sides import Score
+from eval.scores import Key, write_rows
+from eval.scores import row as score_row
+from papers import results, runs
+from papers.page import page
+from papers.plans import Choice, RunPlan, plan_of
+from papers.published import published
+from papers.results import collect
+from papers.specification import Column, Figure, Table, TableRow
+
+DEV = Key("STS-B", "dev", "test", "spearman")
+AVERAGE = Key("Avg.", "test", "test", "spearman")
+RECORD = {"status": "finished", "trajectory": {}, "steps": 500, "commit": "abc", "versions": {"torch": "2"},
+          "hardware": {"machine": "m", "device": "cpu"}}  # fmt: skip
+
+
+ONE_COLUMN = (Column("STS-B dev", DEV),)
+
+
+def one_table(*rows, columns=ONE_COLUMN, **more):
+    return Table("t-1", "A title", "A paper", "table 1", columns, rows, **more)
+
+
+def infocse(label="InfoCSE", **more):
+    return TableRow(label, "bert-base", config="infocse", published="infocse-bert-base", **more)
+
+
+def finish(table, row, choice, dev, **others):
+    """A finished run of the first seed (and of the others), as training and scoring would leave it."""
+    plan = plan_of(table, row, choice)
+    for seed, value in zip(choice.seeds, dev, strict=False):
+        folder = plan.folder(choice, seed)
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(RECORD))
+        write_rows(folder / "dev.json", [score_row("STS-B", "dev", "spearman", "single", 1500, value)])
+        for name, rows in others.items():
+            write_rows(folder / f"{name}.json", rows)
+
+
+@pytest.fixture
+def choice(tmp_path):
+    return Choice(backbone="mini", model="m", runs=str(tmp_path))
+
+
+def test_mean_deviation_and_count_are_over_the_runs_there_are(choice):
+    table = one_table(infocse())
+    finish(table, table.rows[0], choice, [80.0, 83.0])
+    [found] = collect(table, choice)
+    assert found["ours"] == 81.5 and found["ours_runs"] == 2
+    assert found["ours_std"] == pytest.approx(statistics.stdev([80.0, 83.0]))
+    assert found["by_seed"] == {0: 80.0, 1: 83.0}
+    assert found["published"] == 85.49 and found["published_runs"] == 1
+    assert found["provenance"][1]["commit"] == "abc" and found["provenance"][1]["steps"] == 500
+    assert found["verdict"] == "not comparable: other backbone, other text, other budget"
+
+
+def test_one_run_has_no_deviation_and_none_is_missing(choice):
+    table = one_table(infocse(), infocse("w/o MLM", overrides={"aux_weight": "0"}))
+    finish(table, table.rows[0], choice, [80.0])
+    first, second = collect(table, choice)
+    assert (first["ours"], first["ours_std"], first["ours_runs"]) == (80.0, None, 1)
+    assert (second["ours"], second["ours_runs"], second["verdict"]) == (None, 0, "not run")
+
+
+def test_an_unfinished_run_is_not_counted(choice):
+    table = one_table(infocse())
+    finish(table, table.rows[0], choice, [80.0, 81.0])
+    folder = plan_of(table, table.rows[0], choice).folder(choice, 1)
+    (folder / "run.json").write_text(json.dumps(RECORD | {"status": "running"}))
+    assert collect(table, choice)[0]["ours_runs"] == 1
+
+
+def verdict(name, key, *values, differs=()):
+    std = statistics.stdev(values) if len(values) > 1 else None
+    return results.verdicts({key: Score(statistics.mean(values), len(values), std)}, published(name), differs)[key]
+
+
+def test_verdicts_by_hand():
+    # 50 seeds: 75.11 ± 0.84; a mean of three is inside 75.11 ± 2.0096 x 0.84 x sqrt(1/50 + 1/3) = ± 1.003
+    assert verdict("simcse-bert-base-50-seeds", AVERAGE, 75.0, 75.2, 77.7) == "inside"  # mean 75.97
+    assert verdict("simcse-bert-base-50-seeds", AVERAGE, 76.0, 76.2, 76.4) == "above"
+    assert verdict("simcse-bert-base-50-seeds", AVERAGE, 73.9, 74.0, 74.1) == "below"
+    # one run: ± 2.0096 x 0.84 x sqrt(1/50 + 1) = ± 1.705
+    assert verdict("simcse-bert-base-50-seeds", AVERAGE, 76.8) == "inside"
+    assert verdict("simcse-bert-base-50-seeds", AVERAGE, 73.3) == "below"
+
+
+def test_a_published_single_run_is_judged_by_its_method_s_spread():
+    record = "75.11 ± 0.84 (n = 50, 73.16 to 76.70) of simcse-bert-base-50-seeds"
+    assert verdict("simcse-bert-base", AVERAGE, 75.0) == f"inside {record}"
+    assert verdict("simcse-bert-base", AVERAGE, 73.0, 73.1) == f"below {record}"
+    # the printed 78.41 itself, three times: its own method's 50 seeds lie lower, and the words say so
+    words = verdict("simcse-bert-large", AVERAGE, 78.41, 78.41, 78.41)
+    assert words.startswith("above 74.95 ± 1.74 (n = 50") and words.endswith("of simcse-bert-large-50-seeds")
+    assert verdict("infocse-bert-base", AVERAGE, 78.0, 79.0) == "cannot say from one run"
+    assert verdict("simcse-bert-base-best-3-of-7", AVERAGE, 50.0) == (
+        "below (the best 3 of 7 seeds: the mean is too high and the std too small for the method)")  # fmt: skip
+
+
+def test_what_is_not_comparable_or_not_printed_is_not_judged():
+    assert verdict("simcse-bert-base", AVERAGE, 75.0, differs=("other text",)) == "not comparable: other text"
+    assert verdict("simcse-mlm-bert-base", AVERAGE, 75.0) == "not printed"
+    assert results.verdicts({DEV: Score(80.0)}, None, ("other text",)) == {DEV: "not printed"}
+
+
+def test_a_row_that_cannot_be_run_says_why(choice):
+    rows = (TableRow("GloVe", "bert-base", published_only="no encoder"), TableRow("Ghost", "bert-base", config="ghost"))
+    found = collect(one_table(*rows), choice)
+    assert [one["verdict"] for one in found] == ["published only: no encoder", "no config: configs/ghost-mini.yaml"]
+
+
+def test_a_maximum_is_shown_and_not_judged(choice):
+    columns = (Column("max", AVERAGE, "max"), Column("Avg.", AVERAGE))
+    row = TableRow("S-SimCSE", "bert-base", config="s-simcse", published="s-simcse-sentence-bert-base")
+    table = one_table(row, columns=columns)
+    finish(table, row, choice, [])
+    plan = plan_of(table, row, choice)
+    for seed, value in enumerate((70.0, 72.0, 71.0)):
+        folder = plan.folder(choice, seed)
+        runs.record_untrained(folder, {"commit": "c"})
+        write_rows(folder / "sts.json", [score_row("Avg.", "test", "spearman", "mean of tasks", 9, value)])
+    highest, mean = collect(table, choice)
+    assert (highest["published"], highest["ours"], highest["verdict"]) == (77.35, 72.0, "cannot say: a maximum")
+    assert (mean["published"], mean["published_std"], mean["ours"]) == (76.92, 0.32, 71.0)
+
+
+def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
+    names = ["trec-covid", "nfcorpus", "nq", "fiqa", "arguana", "webis-touche2020", "quora", "cqadupstack",
+             "dbpedia-entity", "scidocs", "climate-fever", "scifact", "hotpotqa", "fever"]  # fmt: skip
+    columns = tuple(Column(task, Key(task, "test", "test", "ndcg@10")) for task in ("scifact", "Avg."))
+    table = one_table(infocse(), columns=columns)
+    plan = plan_of(table, table.rows[0], choice)
+    folder = plan.folder(choice, 0)
+    runs.record_untrained(folder, {})
+    for i, name in enumerate(names):
+        if i == 13:
+            assert [one["ours"] for one in collect(table, choice)] == [11.0, None]
+        write_rows(folder / f"beir-{name}.json", [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)])
+    assert [one["ours"] for one in collect(table, choice)] == [11.0, 6.5]
+
+
+GOLDEN = """# A title
+
+A paper, table 1.
+
+    python -m papers t-1 --backbone mini --seeds 0 1 2
+
+|         |       | STS-B dev                          | n | verdict                                                  |
+|---------|-------|------------------------------------|---|----------------------------------------------------------|
+| InfoCSE | paper | 85.49                              | 1 |                                                          |
+|         | ours  | 81.50 ± 2.12                       | 2 | not comparable: other backbone, other text, other budget |
+| w/ \\| x | paper | 85.49 (the table prints 80.00)     | 1 |                                                          |
+|         | ours  | missing                            | 0 | not run                                                  |
+| GloVe   | paper | -                                  | - |                                                          |
+|         | ours  | missing                            | 0 | published only: no encoder                               |
+"""
+
+
+def test_the_page_is_this_one(choice):
+    odd = infocse("w/ | x", overrides={"aux_weight": "0"}, misprints={"STS-B dev": 80.0}, note="odd")
+    table = one_table(infocse(), odd, TableRow("GloVe", "bert-base", published_only="no encoder"), note="A note.")
+    finish(table, table.rows[0], choice, [80.0, 83.0])
+    text = page(table, collect(table, choice), choice)
+    squeezed = [" ".join(line.split()) for line in text.splitlines() if not line.startswith("|-")]
+    for line in GOLDEN.splitlines():
+        assert line.startswith("|-") or " ".join(line.split()) in squeezed, line
+    assert "A note.\n\n- w/ | x: odd\n\n- steps: 500\n- commit: abc\n- versions: torch 2\n" in text
+    assert text.endswith("- machine: machine m, device cpu\n")
+
+
+def test_the_command_of_the_page_says_what_else_decides_the_figures(choice):
+    table = one_table(infocse())
+    asked = replace(choice, steps=300, bf16=False, seeds=(0, 1))
+    assert "    python -m papers t-1 --backbone mini --steps 300 --float32 --seeds 0 1\n" in page(
+        table, collect(table, asked), asked
+    )
+
+
+def test_nothing_run_is_said(choice):
+    table = one_table(infocse())
+    assert page(table, collect(table, choice), choice).endswith("Nothing was run.\n")
+
+
+@pytest.mark.parametrize("kind", ["curve", "heat map"])
+def test_a_figure_shows_what_there_is(choice, tmp_path, kind):
+    from papers.page import draw, points
+
+    rows = tuple(infocse(f"{i}", x=i, y=i, overrides={"mask_rate": f"0.{i}"}) for i in (1, 2))
+    table = one_table(*rows, figure=Figure(kind, "x", "y", log=True))
+    finish(table, rows[0], choice, [80.0, 83.0])
+    found = collect(table, choice)
+    assert [(series, x, y, one["ours"]) for series, x, y, one in points(table, found)] == [
+        ("STS-B dev", 1, 1, 81.5), ("STS-B dev", 2, 2, None)]  # fmt: skip
+    draw(table, found, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_is_found_again_only_with_the_same_settings(choice):
+    table = one_table(infocse(), infocse("the same", overrides={"mask_rate": "0.4"}),
+                      infocse("another", overrides={"mask_rate": "0.2"}))  # fmt: skip
+    same, again, other = (plan_of(table, row, choice) for row in table.rows)
+    assert isinstance(same, RunPlan) and same.folder(choice, 1) == again.folder(choice, 1)
+    folders = {same.folder(choice, 1), same.folder(choice, 2), other.folder(choice, 1)}
+    for more in ({"steps": 9}, {"stage_one": "s"}, {"train_file": "f"}, {"bf16": False}):
+        changed = Choice(**{**vars(choice), **more})
+        folders.add(plan_of(table, table.rows[0], changed).folder(changed, 1))
+    assert len(folders) == 7 and all(path.name.startswith("infocse-mini_") for path in folders)

@@ -1,0 +1,94 @@
+"""The comparison of methods on the tiny model: search, seeds, scores, and what is left alone."""
+
+import json
+
+import pytest
+
+from bench.__main__ import main
+from common.errors import BadInput, CheckpointRefused
+from papers import runs
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Runs are faked where they would be trained: what is tested is which are asked for and what becomes of them."""
+    asked = []
+
+    def train(script, argv):
+        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        folder = tmp_path / "runs" / flags["output_dir"].split("/runs/")[1]
+        asked.append((flags["config"].split("/")[-1], flags["learning_rate"], flags["seed"]))
+        folder.mkdir(parents=True)
+        value = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}[flags["learning_rate"]] + int(flags["seed"])
+        record = {"status": "finished", "steps": int(flags["max_steps"]), "best": {"value": value, "step": 5},
+                  "commit": "c", "versions": {}, "hardware": {},
+                  "trajectory": {"model_name_or_path": flags["model_name_or_path"],
+                                 "start": flags["model_name_or_path"], "text": {"sha256": "t"},
+                                 "bf16": flags["bf16"] == "true"}}  # fmt: skip
+        (folder / "run.json").write_text(json.dumps(record))
+
+    def score(folder, name, tasks, data_dir, bf16):
+        assert bf16 == json.loads((folder / "run.json").read_text())["trajectory"]["bf16"], "scored as it was trained"
+        (folder / f"{name}.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
+
+    monkeypatch.setattr(runs, "launch", train)
+    monkeypatch.setattr(runs, "score", score)
+    return tmp_path / "runs", asked
+
+
+def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made, capsys):
+    folder, asked = made
+    argv = ["methods", "--model=m", "--methods", "simcse-mini", "moco-mini", "--steps=9", f"--folder={folder}"]
+    rows = main(argv)
+    assert asked[:5] == [("simcse-mini.yaml", rate, "0") for rate in ("1e-5", "3e-5", "1e-4")] + [
+        ("simcse-mini.yaml", "3e-5", seed) for seed in ("1", "2")
+    ]
+    assert len(asked) == len(rows) == 10
+    chosen = [row for row in rows if row["sts_average"] is not None]
+    assert {row["learning_rate"] for row in chosen} == {"3e-5"} and len(chosen) == 6
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
+    assert "81.00 ± 1.00" in line and "61.00 ± 1.00" in line and "1e-5: 70.00" in line
+    assert "| diffcse" in printed and "not run" in printed
+    runs.score(
+        folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0", "sts", [], "", bf16=True
+    )  # another rate, scored by hand
+    main([*argv, "--collect"])
+    assert "| 61.00 ± 1.00 | 3 |" in next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| simcse "))
+    (folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0" / "sts.json").unlink()
+    assert main([*argv, "--collect"]) == rows
+    assert len(asked) == 10
+    with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
+        main([*argv, "--model=other"])
+
+
+def test_methods_from_two_starts_are_no_comparison(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--stage_one=s"]
+    assert len(main([*argv, "--model=m", "--methods", "simcse-mini", "infocse-mini"])) == 10
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another start; use two folders"):
+        main([*argv, "--model=other", "--methods", "esimcse-mini"])
+
+
+def test_the_precision_is_that_of_the_runs_and_one_for_all(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--methods"]
+    assert {row["precision"] for row in main([*argv, "simcse-mini", "--float32"])} == {"float32"}
+    with pytest.raises(CheckpointRefused, match="bf16: False there, True now"):
+        main([*argv, "simcse-mini"])
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another precision; use two folders"):
+        main([*argv, "esimcse-mini"])
+
+
+def test_another_start_excuses_no_other_precision(made):
+    folder, _ = made
+    argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--stage_one=s", "--methods"]
+    main([*argv, "simcse-mini", "--float32"])
+    with pytest.raises(BadInput, match=r"infocse-mini .* and simcse-mini .* have another precision|simcse-mini .* and "
+                                       r"infocse-mini .* have another precision"):  # fmt: skip
+        main([*argv, "infocse-mini"])
+
+
+def test_nothing_to_collect_is_said(tmp_path):
+    with pytest.raises(BadInput, match="no finished run"):
+        main(["methods", "--model=m", "--collect", f"--folder={tmp_path}"])

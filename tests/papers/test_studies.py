@@ -1,0 +1,89 @@
+"""`bench gap` and `bench factorial`: which runs are asked for, and what their tables say; training is faked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+from papers import factorial, gap, runs
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Every command that would have trained; its run is made up: a gap that grows, scores that follow the flags."""
+    found = []
+
+    def train(script, argv):
+        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv if flag.startswith("--"))
+        found.append(flags)
+        folder = Path(flags["output_dir"])
+        folder.mkdir(parents=True)
+        grows = 0.01 * ("aux_cls" in flags)
+        looks = [{"step": step, "tokens": 100 * step, "eval_mlm": 3.0, "eval_aux_mlm": 5.0,
+                  "eval_aux_mlm_shuffled_cls": 5.0 + grows * step} for step in (20, 40)]  # fmt: skip
+        if flags.get("aux_weight") == "0":
+            looks = []
+        (folder / "log.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+        facts = {"commit": "c", "versions": {}, "hardware": {}, "trajectory": {}, "steps": 1}
+        best = {"value": 80.0 + float(flags.get("aux_weight", 0)), "step": 50}
+        (folder / "run.json").write_text(json.dumps({"status": "finished", "best": best, **facts}))
+
+    def score(folder, name, tasks, data_dir, bf16, max_length=None):
+        assert (max_length == 128) == (name == "search")
+        weight, seed = (float(part.split("-", 1)[1]) for part in folder.name.split("_") if part[:4] in ("lamb", "seed"))
+        rows = [{"task": "Avg.", "value": 60.0 + 10 * weight + seed * (1 + weight) + 5 * ("norm" in folder.name)}]
+        (folder / f"{name}.json").write_text(json.dumps(rows))
+
+    monkeypatch.setattr(runs, "launch", train)
+    monkeypatch.setattr(runs, "check_run", lambda *_: None)
+    monkeypatch.setattr(runs, "score", score)
+    return found
+
+
+def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, tmp_path, capsys):
+    argv = ["gap", "--model=m", f"--folder={tmp_path / 'runs'}", f"--figure={tmp_path / 'gap.png'}",
+            "--settings", "published", "all four"]  # fmt: skip
+    rows = main(argv)
+    assert [(row["name"], row["tokens"], round(row["gap"], 6)) for row in rows] == [
+        ("published", 2000, 0.0), ("published", 4000, 0.0), ("all four", 2000, 0.2), ("all four", 4000, 0.4)
+    ]  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "4,000 tokens" in printed and "not reached" in printed
+    assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
+    assert asked[0].keys() & gap.ALL.keys() == set() and gap.ALL.items() <= asked[1].items()
+    main(argv)
+    assert len(asked) == 2, "a finished run is left alone"
+
+
+def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, tmp_path, capsys):
+    argv = ["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", "--starts", "plain", "read",
+            "--weights", "0", "0.1", "--seeds", "0", "1", f"--output={tmp_path / 'rows.json'}"]  # fmt: skip
+    rows = main(argv)
+    assert len(rows) == 2 * 2 * 2 * 2 and len(asked) == len(rows) + 1, "and one run of stage 1"
+    starts = {flags["model_name_or_path"] for flags in asked[1:]}
+    assert len(starts) == 2 and "m" in starts
+    for flags in asked:
+        if "aux_weight" in flags:
+            assert flags["skip_from"] == "0"
+            assert ("aux_init" in flags) == (flags["model_name_or_path"] == "m")
+    text = " ".join(capsys.readouterr().out.split())
+    # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
+    assert "| lambda 0.1 | all | 0 | +1.05 |" in text
+    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 8 |" in text
+    main([*argv[:-1], "--search", "scifact", "--transfer"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "nDCG@10, points" in text and "transfer avg., points" in text
+    before = len(asked)
+    again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
+    assert len(asked) == before and len(again) == len(rows), "known rows are not trained again"
+
+
+def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
+    rows = [{"start": "plain", "head": "tanh", "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
+            for weight, seed, value in (("0", 0, 60.0), ("0", 1, 61.0), ("0.1", 0, 61.0), ("0.1", 1, 64.0),
+                                        ("0.1", 2, 99.0))]  # fmt: skip
+    [_, line, per_start] = factorial.effects(rows)
+    # differences 1 and 3: mean 2, standard error 1, t(0.975, 1) = 12.706
+    assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
+    assert per_start[1] == "plain"

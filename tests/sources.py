@@ -1,0 +1,23 @@
+"""This project's own source files, found on disk: the scripts of the root and the packages beside them."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+SOURCES = sorted([*ROOT.glob("*.py"), *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))])
+COMMANDS = [path for path in SOURCES if "    run_command(main)\n" in path.read_text(encoding="utf-8")]
+
+
+def module(path):
+    """The name under which a source file is imported or run."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imports(path):
+    """The modules that a source file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
