@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -35,6 +34,10 @@ class Twin(NamedTuple):
         """How many tokens carry a label, ()."""
         return (self.labels != IGNORED).sum()
 
+    def sentences(self, rows: slice) -> Twin:
+        """The twins of some sentences."""
+        return Twin(*(None if part is None else part[:, rows] for part in self))
+
 
 @dataclass
 class Batch:
@@ -59,26 +62,20 @@ class Batch:
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
         """From the collator's flat names, in which a twin is `NAME_input_ids`, `NAME_labels`, `NAME_uniforms`."""
-        names = [name.removesuffix("_labels") for name in inputs if name.endswith("_labels")]
-        twins = {
-            name: Twin(*(inputs.pop(f"{name}_{part}") for part in Twin._fields if f"{name}_{part}" in inputs))
-            for name in names
-        }
+        twins = {}
+        for name in [name.removesuffix("_labels") for name in inputs if name.endswith("_labels")]:
+            twins[name] = Twin(*(inputs.pop(f"{name}_{part}", None) for part in Twin._fields))
         return cls(twins=twins, **inputs)
 
     def split(self, size: int | None) -> list[Batch]:
         """The same sentences in chunks of at most `size`; None: in one."""
         count = self.input_ids.shape[1]
-        return [self._rows(slice(cut, cut + (size or count))) for cut in range(0, count, size or count)]
+        return [self._sentences(slice(cut, cut + (size or count))) for cut in range(0, count, size or count)]
 
-    def _rows(self, rows: slice) -> Batch:
-        twins = {name: Twin(*map(partial(_cut, rows=rows), twin)) for name, twin in self.twins.items()}
-        plain = {part.name: _cut(getattr(self, part.name), rows) for part in fields(self) if part.name != "twins"}
-        return Batch(twins=twins, **plain)
-
-
-def _cut(value: Tensor | None, rows: slice) -> Tensor | None:
-    return None if value is None else value[:, rows]
+    def _sentences(self, rows: slice) -> Batch:
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        twins = {name: twin.sentences(rows) for name, twin in self.twins.items()}
+        return Batch(twins=twins, **{name: value[:, rows] for name, value in tensors.items()})
 
 
 @dataclass

@@ -8,7 +8,7 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
 from models.objectives import simcse
-from models.objectives.base import Objective, Term
+from models.objectives.base import Batch, Objective, Term
 from models.training import EncoderForTraining
 
 
@@ -97,3 +97,18 @@ def test_probe_leaves_mode_random_state_and_batch_statistics_alone(tiny_bert):
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert -1 <= seen["mean_cosine"] <= 1
     assert seen["uniformity"] < 0
+
+
+def test_a_batch_has_twins_of_any_name_and_its_chunks_have_theirs():
+    ids, numbers = torch.arange(30).view(1, 5, 6), torch.rand(1, 5, 6)
+    given = make_batch(rows=5) | {"other_input_ids": ids, "other_labels": -ids, "other_uniforms": numbers}
+    batch = Batch.of(**given, labels=torch.arange(5).view(1, 5))
+    assert batch.twins.keys() == {"other"}
+    parts = batch.split(2)
+    assert [part.input_ids.shape[1] for part in parts] == [2, 2, 1]
+    for name in ("input_ids", "labels", "uniforms"):
+        whole = getattr(batch.twins["other"], name)
+        assert torch.equal(torch.cat([getattr(part.twins["other"], name) for part in parts], 1), whole)
+    assert torch.equal(torch.cat([part.labels for part in parts], 1), batch.labels)
+    with pytest.raises(TypeError, match="unknown"):
+        Batch.of(**given, unknown=ids)
