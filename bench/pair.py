@@ -20,7 +20,8 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.objectives.infocse import AuxiliaryMLM
 from models.objectives.simcse import Contrastive
-from models.packed import make_packable
+from models.packed import Packed
+from models.runner import Runner
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
@@ -71,12 +72,12 @@ def plain(lm: BertForMaskedLM, weight: float = WEIGHT) -> PlainInfoCSE:
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
-    if packed:
-        make_packable(lm)
+    runner = Packed if packed else Runner
+    runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), weight, True, True, (0, 1), packed)
+    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), weight, True, True, (0, 1), runner)
     if precision == "bf16":
-        aux.hold_frozen(torch.bfloat16)
+        aux.cast_frozen(torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
     return EncoderForTraining(encoder, _projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 

@@ -17,7 +17,7 @@ from models.loading import NO_LIMIT, load_backbone, load_config, load_tokenizer,
 from models.packed import Packed, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
-from models.runner import Padded
+from models.runner import Runner
 from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
 
@@ -62,7 +62,7 @@ class SentenceEncoder(PreTrainedModel):
         self.packed = packed
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
-        self.runner = Packed if packed else Padded
+        self.runner = Packed if packed else Runner
         self.runner.prepare(backbone)
         self.post_init()
 

@@ -19,7 +19,7 @@ from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
 from models.packed import Packed
-from models.runner import Padded
+from models.runner import Runner
 from models.training import TrainingOutput
 
 
@@ -66,7 +66,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.skip_from = skip_from
         self.packed = packed
         self.bow_weight = bow_weight
-        self.runner = Packed if packed else Padded
+        self.runner = Packed if packed else Runner
         self.runner.prepare(lm)
         lighten_dropout(self)
         exchange_activations(self)

@@ -27,7 +27,7 @@ from models.kernels.dropout import attend, backward_is_slow, rates_of, running_r
 from models.kernels.rows import collect, rounded, spread
 from models.kernels.vocabulary_loss import vocabulary_loss
 from models.perturb import Perturbation
-from models.runner import LOGITS, Labelled, Padded, Read, Runner
+from models.runner import LOGITS, Labelled, Read, Runner
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
@@ -79,7 +79,7 @@ class Packed(Runner):
 
     @classmethod
     def fitting(cls, config) -> type[Runner]:
-        return cls if use_packing(config, True) else Padded
+        return cls if use_packing(config, True) else Runner
 
     @property
     def row(self) -> Tensor:

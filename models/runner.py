@@ -1,12 +1,11 @@
-"""How the parts of a model run on a batch: padded here, without its padding in `models.packed`.
+"""How the parts of a model run on a batch: with its padding here, without it in `models.packed`.
 
-Nothing outside these two files knows which of the two runs. Between `embed` and the end of a network, states are the
-runner's own affair: (B, L, H) padded, (1, N, H) packed.
+Nothing outside these two files knows which of the two runs. What `embed` and `run` give and take as states is (B, L, H)
+here and (1, N, H) there.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -32,89 +31,30 @@ class Labelled(NamedTuple):
     labels: Tensor
 
 
-class Runner(ABC):
-    """One batch of sentences, (B, L), and what computes on it."""
+class Runner:
+    """Layers on the padded batch, as the library runs them: the oracle of `Packed`, and the way of unknown families."""
+
+    def __init__(self, attention_mask: Tensor, rates: Tensor | None = None) -> None:
+        self.mask, self.rates = attention_mask, rates
 
     @classmethod
-    @abstractmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Runner:
-        """A batch with this mask, (B, L), and dropout rates of its sentences, (B, O), see `models.kernels.dropout`."""
+        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O); see `kernels.dropout`."""
+        return cls(attention_mask, rates)
 
     @classmethod
-    @abstractmethod
     def prepare(cls, model: PreTrainedModel) -> None:
-        """Make a model fit to run so."""
+        """Make a model run so; every model runs padded."""
 
     @classmethod
     def fitting(cls, config) -> type[Runner]:
         """This runner, or the padded one for a model of an unknown family."""
         return cls
 
-    @abstractmethod
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
         """Ids (B, L) -> the last layer's states in a list, or those of the embeddings and every layer: (B, L, H)."""
-
-    @abstractmethod
-    def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        """Ids (B, L) -> the last layer's states of the first tokens, (B, H)."""
-
-    @abstractmethod
-    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """What `read` makes of the logits of each real token, and of `others` (B, L): (B, L).
-
-        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens exist at a time.
-        """
-
-    @abstractmethod
-    def embed(self, embeddings: nn.Module, input_ids: Tensor) -> Tensor:
-        """Ids (B, L) -> states."""
-
-    @abstractmethod
-    def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        """Transformer layers in order, states -> states."""
-
-    @abstractmethod
-    def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        """The same; the states of the first tokens, (B, H)."""
-
-    @abstractmethod
-    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> Labelled:
-        """The same; what a loss at the labels (B, L) reads."""
-
-    @abstractmethod
-    def run_both(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> tuple[Tensor, Labelled]:
-        """`run_first` and `run_labelled` at once."""
-
-    @abstractmethod
-    def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
-        """[h ; M > 0]: the states with vectors (B, H) in the place of the first tokens."""
-
-    @abstractmethod
-    def align(self, labels: Tensor) -> Tensor:
-        """Labels (B, L) in the order of states; IGNORED where states stand for no token."""
-
-    @abstractmethod
-    def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, behind transform and vocabulary matrix, and their number."""
-
-
-class Padded(Runner):
-    """The plain way, as the library computes: the oracle of the packed one, and the path of unknown families."""
-
-    def __init__(self, attention_mask: Tensor, rates: Tensor | None) -> None:
-        self.mask, self.rates = attention_mask, rates
-
-    @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Padded:
-        return cls(attention_mask, rates)
-
-    @classmethod
-    def prepare(cls, model) -> None:
-        """Nothing: every model runs padded."""
-
-    def states(self, backbone, input_ids, change, all_layers=False) -> Sequence[Tensor]:
         extra = {"output_hidden_states": all_layers}
         if change.positions is not None:
             extra["position_ids"] = change.position_ids(backbone.embeddings)
@@ -122,21 +62,27 @@ class Padded(Runner):
             output = backbone(input_ids=input_ids, attention_mask=self.mask, **extra)
         return output.hidden_states if all_layers else [output.last_hidden_state]
 
-    def first_states(self, backbone, input_ids, change) -> Tensor:
+    def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
+        """Ids (B, L) -> the last layer's states of the first tokens, (B, H)."""
         return self.states(backbone, input_ids, change)[-1][:, 0]
 
-    def logits(self, lm, input_ids, read, *others) -> Tensor:
+    def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
+        """What `read` makes of the logits of each real token, and of `others` (B, L): (B, L).
+
+        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens exist at a time.
+        """
         parts = []
         for rows in torch.arange(len(input_ids), device=input_ids.device).split(max(1, LOGITS // input_ids.shape[1])):
             logits = lm(input_ids=input_ids[rows], attention_mask=self.mask[rows]).logits
             parts.append(read(logits, *(None if other is None else other[rows] for other in others)))
         return torch.cat(parts)
 
-    def embed(self, embeddings, input_ids) -> Tensor:
+    def embed(self, embeddings: nn.Module, input_ids: Tensor) -> Tensor:
+        """Ids (B, L) -> states."""
         return embeddings(input_ids=input_ids)
 
-    def run(self, layers, states) -> Tensor:
-        """With padding masked as the backbone itself masks it."""
+    def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+        """Transformer layers in order, states -> states; padding is masked as the backbone itself masks it."""
         if len(layers) == 0:
             return states
         config = layers[0].attention.self.config
@@ -145,27 +91,33 @@ class Padded(Runner):
             states = layer(states, mask)
         return states
 
-    def run_first(self, layers, states) -> Tensor:
+    def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
+        """The same; the states of the first tokens, (B, H)."""
         return self.run(layers, states)[:, 0]
 
-    def run_labelled(self, layers, states, labels) -> Labelled:
+    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> Labelled:
+        """The same; what a loss at the labels (B, L) reads."""
         return Labelled(self.run(layers, states), labels)
 
-    def run_both(self, layers, states, labels) -> tuple[Tensor, Labelled]:
+    def run_both(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> tuple[Tensor, Labelled]:
+        """`run_first` and `run_labelled` at once."""
         states = self.run(layers, states)
         return states[:, 0], Labelled(states, labels)
 
-    def with_first(self, states, vectors) -> Tensor:
+    def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
+        """[h ; M > 0]: the states with vectors (B, H) in the place of the first tokens."""
         return torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
 
-    def align(self, labels) -> Tensor:
+    def align(self, labels: Tensor) -> Tensor:
+        """Labels (B, L) in the order of states; IGNORED where a state stands for no token."""
         return labels
 
-    def token_loss(self, transform, decoder, found) -> tuple[Tensor, Tensor]:
-        """Logits exist only at the labelled tokens.
+    def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, behind transform and vocabulary matrix, and their number.
 
-        The rows are filled up to a multiple of `ROWS`: oneDNN keeps a primitive for every shape it has seen, and with
-        a new number of masked tokens in every step bfloat16 training on a CPU would grow by tens of megabytes a step.
+        Logits exist only at the labelled tokens. Their number is filled up to a multiple of `ROWS`: oneDNN keeps a
+        primitive for every shape it has seen, and with a new number in every step bfloat16 training on a CPU would grow
+        by tens of megabytes a step.
         """
         chosen = found.labels != IGNORED
         targets = found.labels[chosen]

@@ -27,7 +27,7 @@ from models.heads import check_width
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.runner import Padded, Runner
+from models.runner import Runner
 
 
 @dataclass
@@ -68,14 +68,14 @@ class ReplacedTokens(Objective):
     reads_projection = True
 
     def __init__(
-        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Padded
+        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Runner
     ) -> None:
         super().__init__()
         family_of(backbone.config)
         self.generator = generator.requires_grad_(False)
         self.generator_runner = runner.fitting(generator.config)
         self.generator_runner.prepare(generator)
-        self.runner = Padded if args.pad_as_negative else runner  # where padding counts as tokens, it has to run
+        self.runner = Runner if args.pad_as_negative else runner  # where padding counts as tokens, it has to run
         self.discriminator = copy.deepcopy(backbone)
         self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's own initialisation, as coded
         self.args = args

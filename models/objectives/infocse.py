@@ -25,7 +25,7 @@ from models.encoder import SentenceEncoder
 from models.families import backbone_of
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.runner import Padded, Runner
+from models.runner import Runner
 
 
 @dataclass
@@ -87,7 +87,7 @@ class AuxiliaryMLM(Objective):
         detach: bool,
         frozen_eval: bool,
         views: tuple[int, ...],
-        runner: type[Runner] = Padded,
+        runner: type[Runner] = Runner,
     ) -> None:
         super().__init__()
         self.lower = lower.requires_grad_(not detach)

@@ -18,7 +18,7 @@ from models.auxiliary import (
 )
 from models.families import backbone_of
 from models.masked_lm import AuxiliaryMaskedLM
-from models.runner import ROWS, Labelled, Padded
+from models.runner import ROWS, Labelled, Runner
 
 FAMILIES = ["tiny_bert", "tiny_roberta"]
 
@@ -52,7 +52,7 @@ def test_pieces_composed_equal_the_whole(folder):
     ids, mask = ids_and_mask(lm.config)
     with torch.no_grad():
         whole = lm(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-        tokens = Padded.of(mask)
+        tokens = Runner.of(mask)
         lower = LowerLayers(backbone, 2).eval()(ids, tokens)
         rest = tokens.run(backbone.encoder.layer[2:], lower)
         logits = VocabularyHead(lm)(rest)
@@ -64,7 +64,7 @@ def test_pieces_composed_equal_the_whole(folder):
 
 def test_head_input_is_the_sentence_vector_before_the_lower_states():
     cls, lower = torch.full((2, 3), 7.0), torch.arange(24.0).view(2, 4, 3)
-    made = Padded.of(torch.ones(2, 4)).with_first(lower, cls)
+    made = Runner.of(torch.ones(2, 4)).with_first(lower, cls)
     assert made.shape == lower.shape
     assert made[:, 0].tolist() == cls.tolist()
     assert made[:, 1:].tolist() == lower[:, 1:].tolist()
@@ -141,7 +141,7 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
     labels = torch.full((3, 100), -100)
     labels.view(-1)[:masked] = 4
     found = Labelled(torch.randn(3, 100, 4), labels)
-    total, count = Padded.of(torch.ones(3, 100)).token_loss(torch.nn.Identity(), output, found)
+    total, count = Runner.of(torch.ones(3, 100)).token_loss(torch.nn.Identity(), output, found)
     assert shapes == [-(-masked // ROWS) * ROWS]
     assert count.item() == masked
     assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)

@@ -11,7 +11,7 @@ from models.loading import load_backbone, load_config
 from models.objectives import diffcse
 from models.objectives.diffcse import chosen, sampled
 from models.packed import Packed
-from models.runner import Padded
+from models.runner import Runner
 from models.training import EncoderForTraining
 from training.run import set_dropout
 
@@ -143,7 +143,7 @@ def test_a_packed_generator_writes_the_same_tokens(request, tiny, tokens):
     folder = request.getfixturevalue(tiny)
     batch = Batch.of(**make_batch(load_config(str(folder)), uniforms=tokens == "sample"))
     padded, packed = (build(folder, packed, rtd_tokens=tokens)[1] for packed in (False, True))
-    assert (padded.generator_runner, packed.generator_runner) == (Padded, Packed)
+    assert (padded.generator_runner, packed.generator_runner) == (Runner, Packed)
     written = padded.rewrite(batch)
     assert torch.equal(packed.rewrite(batch), written)
     assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3

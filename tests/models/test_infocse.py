@@ -15,7 +15,7 @@ from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives import infocse, simcse
 from models.objectives.base import Batch
-from models.runner import Padded
+from models.runner import Runner
 from models.training import EncoderForTraining
 from training.run import set_dropout
 
@@ -171,7 +171,7 @@ def test_frozen_layers_have_dropout_only_when_asked(stage_one):
         model.train()
         lower = auxiliary_of(model).lower
         ids, mask = batch["masked_input_ids"][0], batch["attention_mask"][0]
-        assert torch.equal(lower(ids, Padded.of(mask)), lower(ids, Padded.of(mask))) is equal
+        assert torch.equal(lower(ids, Runner.of(mask)), lower(ids, Runner.of(mask))) is equal
         assert auxiliary_of(model).c_head.training
 
 

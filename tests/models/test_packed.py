@@ -15,7 +15,7 @@ from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
 from models.packed import Packed, make_packable, use_packing
 from models.pooling import POOLINGS
-from models.runner import Padded
+from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch
 from training.run import set_dropout
 
@@ -216,7 +216,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
         if held:
             lower.cast(torch.bfloat16)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            states.append(lower(ids, Padded.of(mask)))
+            states.append(lower(ids, Runner.of(mask)))
     assert torch.equal(*states)
     kinds = {value.dtype for value in lower.layers.state_dict().values()}
     assert kinds == {torch.bfloat16, torch.float32}
