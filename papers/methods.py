@@ -18,14 +18,14 @@ from eval.scores import Key, markdown
 from papers.published import records
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("models/objectives", "models/supervised")
+METHODS = ROOT / "models" / "objectives"
 BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end of methods -->"
 
 
 def table() -> str:
     """The table as Markdown."""
     rows = [["method", "file", "configurations", "published STS average"]]
-    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")):
+    for path in sorted(METHODS.glob("*.py")):
         if path.stem not in ("__init__", "base"):
             configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
             named = ", ".join(f"`{name}`" for name in configs)

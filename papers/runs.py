@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from common.arguments import ModelArguments
 from common.command_line import parse, peek, read_config
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
@@ -24,7 +23,7 @@ from models.encoder import load_encoder
 from training.faults import run_to_its_end
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
-from training.registry import SCRIPTS, load_method, script_of
+from training.registry import argument_groups, load_method, script_of
 from training.run import Run
 from training.run_arguments import RunArguments
 from training.run_folder import discard
@@ -46,8 +45,7 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
         stage_one: the run of stage 1 that InfoCSE starts from, unless `aux_init` makes its head in another way.
     """
     settings = read_config(str(config)) | dict(overrides)
-    method = settings.get("method")
-    known = {f.name for f in fields(load_method(script_of(method), method).Arguments)}
+    known = {f.name for f in fields(load_method(settings.get("method")).arguments)}
     needs_head = "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint"
     start = stage_one if needs_head else model
     flags = {"model_name_or_path": start} if start else {}
@@ -158,9 +156,8 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
         CheckpointRefused: the run has other settings, or what it read has changed since.
     """
     name = peek(argv, "method")
-    script = script_of(name)
-    groups = parse(argv, (ModelArguments, load_method(script, name).Arguments, SCRIPTS[script][1], RunArguments), "")
-    old, new = dict(record["trajectory"]), Run(script, argv, groups, {}).trajectory
+    groups = parse(argv, argument_groups(load_method(name)), "")
+    old, new = dict(record["trajectory"]), Run(script_of(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
     changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))

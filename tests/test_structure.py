@@ -4,6 +4,7 @@ import ast
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
+
 from tests.sources import PACKAGES, ROOT, SOURCES, imports
 
 ALLOWED = {  # what a package may import of ours; those that are not named here stand on top of all of them
@@ -47,6 +48,12 @@ def test_no_packages_import_each_other_in_a_circle():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_kernels_are_fenced_off():
+    for path in (ROOT / "models" / "kernels").glob("*.py"):
+        found = {name for name in imports(path) if name.split(".")[0] in PACKAGES}
+        assert all(name.startswith(("common.", "models.kernels.")) for name in found), path
 
 
 def test_one_file_imports_torch_distributed():

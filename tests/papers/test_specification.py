@@ -2,7 +2,6 @@
 
 import pytest
 
-from common.arguments import ModelArguments
 from common.command_line import parse, read_config
 from common.errors import BadInput
 from common.files import read_yaml
@@ -14,8 +13,7 @@ from papers.published import records
 from papers.specification import names, read
 from papers.tasks import needed
 from tests.papers.schema import check
-from training.registry import SCRIPTS, load_method, script_of
-from training.run_arguments import RunArguments
+from training.registry import argument_groups, load_method
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
@@ -53,10 +51,8 @@ def test_every_other_configuration_is_there():
 @pytest.mark.parametrize(("overrides", "path"), THERE.values(), ids=THERE)
 def test_every_override_is_a_flag_of_its_method(overrides, path):
     flags = [f"--{name}={value}" for name, value in overrides.items()]
-    name = read_config(str(path))["method"]
-    method = load_method(script_of(name), name)
-    groups = (ModelArguments, method.Arguments, SCRIPTS[script_of(name)][1], RunArguments)
-    parsed = parse([f"--config={path}", *flags, "--bf16=false", "--use_cpu=true"], groups, "")
+    method = load_method(read_config(str(path))["method"])
+    parsed = parse([f"--config={path}", *flags, "--bf16=false", "--use_cpu=true"], argument_groups(method), "")
     values = {name: value for group in parsed for name, value in vars(group).items()}
     for name, value in overrides.items():
         assert type(values[name])(value) == values[name] or str(values[name]).lower() == value
