@@ -51,6 +51,9 @@ class View:
             applied by the collator; None leaves the sentence as it is, so that two views differ by dropout alone. MASK
             among the ids it returns becomes the tokenizer's mask token.
         words: whether `edit` looks at words, which not every tokenizer tells; it gets None otherwise.
+        cut: a pure function (the row's texts, each as token ids without special tokens; generator) -> token ids: the
+            part of a document that the view shows, before `edit`. It sees whole documents. All cuts of an example get
+            one key, so that views can agree on a draw. None shows the text itself, cut off at `max_length`.
         perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
             called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
@@ -60,6 +63,7 @@ class View:
     perturb: Callable[[int, int, np.random.Generator], Perturbed] | None = None
     dropout: Rates | None = None
     words: bool = False
+    cut: Callable[[list[np.ndarray], np.random.Generator], np.ndarray] | None = None
 
 
 @dataclass(frozen=True)

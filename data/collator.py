@@ -83,20 +83,38 @@ class Collator:
 
     def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The concatenated ids of all views without special tokens, view by view, and the T sentences' lengths."""
-        cut, longest = self.max_length - self.special.added, self.longest - self.special.added
-        read = [self.text.sentences(indices, column, cut) for column in range(self.text.columns)]
+        room = self.max_length - self.special.added
+        read = [self.text.sentences(indices, column, room) for column in range(self.text.columns)]
         parts = []
         for number, view in enumerate(self.views):
-            flat, lengths = read[number % len(read)]  # of one column every view shows the same
-            if view.edit is not None:
-                keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
-                pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
-                edited = [view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
-                          for ids, key in pairs]  # fmt: skip
-                flat, lengths = self._with_mask_tokens(np.concatenate(edited)), np.array([len(ids) for ids in edited])
-            parts.append((flat, lengths))
+            # Of one column every view shows the same.
+            shown = read[number % len(read)] if view.cut is None else self._cut(view, epochs, indices)
+            parts.append(shown if view.edit is None else self._edited(number, *shown, epochs, indices))
         flat, lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
         return flat, lengths
+
+    def _cut(self, view: View, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The parts of whole documents that a view shows, concatenated, and their lengths."""
+        texts = zip(*(self._documents(indices, column) for column in range(self.text.columns)), strict=True)
+        keyed = draws.keys(self.seed, epochs, indices, "cut")
+        room = self.max_length - self.special.added
+        cut = [view.cut(list(row), draws.generator(key))[:room] for row, key in zip(texts, keyed, strict=True)]
+        return np.concatenate(cut), np.array([len(ids) for ids in cut])
+
+    def _documents(self, indices: np.ndarray, column: int) -> list[np.ndarray]:
+        flat, lengths = self.text.sentences(indices, column, len(self.text.ids))
+        return np.split(flat, np.cumsum(lengths)[:-1])
+
+    def _edited(
+        self, number: int, flat: np.ndarray, lengths: np.ndarray, epochs: np.ndarray, indices: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What a view's edit makes of its texts, concatenated, and their lengths."""
+        view, longest = self.views[number], self.longest - self.special.added
+        keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
+        pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
+        edited = [view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
+                  for ids, key in pairs]  # fmt: skip
+        return self._with_mask_tokens(np.concatenate(edited)), np.array([len(ids) for ids in edited])
 
     def _with_mask_tokens(self, ids: np.ndarray) -> np.ndarray:
         """Replace MASK, which an edit wrote, by the tokenizer's id; BadInput for a tokenizer without a mask token."""

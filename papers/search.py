@@ -19,8 +19,9 @@ from papers import runs
 from papers.page import mean_and_std
 from papers.runs import CONFIGS, facts_of, finished, read_rows, start_flags
 
-# Configurations that cannot be compared: stage 1, and methods trained on labels, first or only.
-OTHERS = {"aux", "aux-read", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup", "consert-joint-unsup"}
+# Configurations that cannot be compared: stage 1, methods for documents, and methods trained on labels, first or only.
+OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup"}
+OTHERS |= {"consert-joint-unsup"}
 ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.removesuffix("-mini") not in OTHERS)
 
 

@@ -1,0 +1,117 @@
+"""Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, section 3.1).
+
+For search in one's own documents: views that share a topic but few words. Rows of two texts are a title and its body;
+a share of them can have the title as one view. Different from the paper: negatives come from the batch, not from a
+queue, as in arXiv 2508.03453 (crops against dropout).
+
+    python run_unsup.py --config configs/spans-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from common.errors import BadInput
+from common.ranges import Count, Positive, Rate, Share
+from common.views import View
+from models.contrast import info_nce
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
+
+
+@dataclass
+class Arguments:
+    """Options of the spans; defaults are those of Contriever's example script."""
+
+    _argument_group_name = "method"
+
+    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
+    span_least: Share = field(default=0.05, metadata={"help": "least share of a document's tokens (script)"})
+    span_most: Share = field(default=0.5, metadata={"help": "largest share; also cut off at max_length (script)"})
+    span_tokens: Count = field(default=4, metadata={"help": "least tokens of a span (ours)"})
+    span_overlap: bool = field(default=True, metadata={"help": "draw the spans independently; else they are disjoint"})
+    delete_rate: Rate = field(default=0.1, metadata={"help": "share of a span's tokens that is deleted (script)"})
+    title_share: Rate = field(
+        default=0.0,
+        metadata={"help": "share of the rows, of --columns 2 (title, body), whose first view is the title (ours)"},
+    )
+
+
+def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> list[tuple[int, int]]:
+    """Start and end of two spans of a document of `length` tokens.
+
+    Lengths are uniform between the least and the largest share. Disjoint spans are shortened to what the document
+    holds; their order is random. Documents too short for two spans of `span_tokens` give overlapping ones.
+    """
+    low = min(max(int(length * args.span_least), args.span_tokens), length)
+    high = min(max(int(length * args.span_most), low), length)
+    sizes = generator.integers(low, high, size=2, endpoint=True)
+    if args.span_overlap or length < 2 * args.span_tokens:
+        starts = generator.integers(0, length - sizes, endpoint=True)
+    else:
+        sizes = np.minimum(sizes, length // 2)
+        room = np.sort(generator.integers(0, length - sizes.sum(), size=2, endpoint=True))
+        first = generator.integers(2)
+        starts = np.empty(2, dtype=np.int64)
+        starts[first], starts[1 - first] = room[0], room[1] + sizes[first]
+    return [(int(start), int(start + size)) for start, size in zip(starts, sizes, strict=True)]
+
+
+def show(texts: list[np.ndarray], generator: np.random.Generator, args: Arguments, view: int) -> np.ndarray:
+    """What one view shows of a document, or of a title and its body."""
+    *title, body = texts
+    if title and len(title[0]) and generator.random() < args.title_share and view == 0:
+        return title[0]
+    start, end = draw_spans(len(body), args, generator)[view]
+    return body[start:end]
+
+
+def delete(ids: np.ndarray, starts: None, generator: np.random.Generator, rate: float) -> np.ndarray:
+    """The tokens without a share `rate` of them; one that is left over stays."""
+    kept = generator.random(len(ids)) >= rate
+    return ids[kept] if kept.any() else ids[:1]
+
+
+class TwoWayInfoNCE(Objective):
+    """The mean of InfoNCE in both directions, with the other documents of the batch as negatives."""
+
+    reads_projection = True
+    compares = True
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        first, second = encoded.projected
+        both = info_nce(first, second, self.temperature) + info_nce(second, first, self.temperature)
+        return {"contrastive": Term(both / 2, 1.0)}
+
+
+class Spans(Method):
+    """InfoNCE of two spans of a document."""
+
+    arguments = Arguments
+    columns = 2
+
+    def views(self, args: Arguments) -> list[View]:
+        """Two spans, with deletions."""
+        if args.span_least > args.span_most:
+            raise BadInput(f"--span_least {args.span_least}: is above --span_most {args.span_most}")
+        edit = partial(delete, rate=args.delete_rate) if args.delete_rate else None
+        return [View(edit, cut=partial(show, args=args, view=number)) for number in range(2)]
+
+    def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
+        """The same two views of documents and of titled documents."""
+        if args.title_share and columns < 2:
+            raise BadInput("--title_share: titles are the first of --columns 2 (title, body)")
+        return super().views_of_rows(args, columns)
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """The two-way contrastive loss."""
+        return [TwoWayInfoNCE(args.temperature)]
+
+
+METHOD = Spans()

@@ -1,0 +1,107 @@
+"""Spans: lengths, places, deletions and titles; the loss against a loop; whole documents in the collator."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from common.errors import BadInput
+from data.collator import Collator
+from data.tokenised import load_tokenised
+from models.objectives import spans
+from models.objectives.spans import Arguments, TwoWayInfoNCE, delete, draw_spans, show
+
+DRAWS = 2000
+
+
+def drawn(length, **flags):
+    generator = np.random.default_rng(0)
+    return np.array([draw_spans(length, Arguments(**flags), generator) for _ in range(DRAWS)])  # (draws, 2, 2)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range(overlap):
+    found = drawn(40, span_least=0.1, span_most=0.4, span_overlap=overlap)
+    sizes = found[..., 1] - found[..., 0]
+    assert set(np.unique(sizes)) == set(range(4, 17))
+    assert found.min() == 0 and found.max() == 40
+    assert abs(sizes.mean() - 10) < 0.2
+    (a, b), (c, d) = found.transpose(1, 2, 0)
+    apart = (b <= c) | (d <= a)
+    assert apart.all() if not overlap else 0.1 < apart.mean() < 0.9
+    assert 0.45 < (a < c).mean() < 0.55
+
+
+@pytest.mark.parametrize(("length", "sizes"), [(3, {3}), (4, {4}), (7, {4}), (0, {0})])
+def test_a_short_document_gives_what_it_has(length, sizes):
+    found = drawn(length, span_overlap=False)
+    assert set(np.unique(found[..., 1] - found[..., 0])) == sizes
+
+
+def test_disjoint_spans_share_a_short_document():
+    found = drawn(8, span_most=0.9, span_overlap=False)
+    (a, b), (c, d) = found.transpose(1, 2, 0)
+    assert ((b <= c) | (d <= a)).all() and (b - a == 4).all() and (d - c == 4).all()
+
+
+def test_deletion_drops_its_share_and_never_everything():
+    generator = np.random.default_rng(0)
+    left = [len(delete(np.arange(50), None, generator, 0.1)) for _ in range(DRAWS)]
+    assert abs(np.mean(left) - 45) < 0.2
+    assert min(len(delete(np.arange(2), None, generator, 0.99)) for _ in range(DRAWS)) == 1
+
+
+def test_the_title_is_the_first_view_of_its_share_of_the_rows():
+    title, body = np.array([1, 2]), np.arange(10, 60)
+    args = Arguments(title_share=0.25)
+    rows = [[show([title, body], np.random.default_rng(seed), args, view) for view in (0, 1)] for seed in range(DRAWS)]
+    titles = [np.array_equal(first, title) for first, _ in rows]
+    assert 0.2 < np.mean(titles) < 0.3
+    assert all(set(second) <= set(body) for _, second in rows)
+    nothing = np.array([], dtype=np.int64)
+    assert set(show([nothing, body], np.random.default_rng(0), Arguments(title_share=0.99), 0)) <= set(body)
+
+
+def test_the_loss_is_the_mean_of_both_directions():
+    torch.manual_seed(0)
+    first, second = torch.randn(2, 4, 3)
+
+    def one_way(queries, keys):
+        total = 0.0
+        for i, query in enumerate(queries):
+            weights = [math.exp(torch.cosine_similarity(query, key, dim=0).item() / 0.2) for key in keys]
+            total -= math.log(weights[i] / sum(weights))
+        return total / len(queries)
+
+    encoded = type("Encoded", (), {"projected": torch.stack([first, second])})
+    term = TwoWayInfoNCE(0.2)(encoded, None)["contrastive"]
+    assert term.value.item() == pytest.approx((one_way(first, second) + one_way(second, first)) / 2, rel=1e-5)
+
+
+def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer, sentences, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n")
+    text = load_tokenised([tmp_path / "text.txt"], bert_tokenizer, 1, tmp_path / "cache")
+    args = Arguments(span_overlap=False, delete_rate=0.0, span_most=0.2)
+    batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, i, 0) for i in range(10)])
+    again = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, 7, 5)])
+    late = 0
+    for row in range(10):
+        document, _ = text.sentences([row], 0, 10**6)
+        places = []
+        for ids, mask in zip(batch["input_ids"][:, row], batch["attention_mask"][:, row], strict=True):
+            shown = ids[mask == 1].numpy()[1:-1]
+            assert 4 <= len(shown) <= 14
+            starts = [i for i in range(len(document)) if np.array_equal(document[i : i + len(shown)], shown)]
+            assert starts
+            places.append((starts[0], len(shown)))
+        late += max(place for place, _ in places) > 14
+    assert late > 5
+    shown = batch["attention_mask"][0, 7].sum()
+    assert torch.equal(again["input_ids"][0, 0, :shown], batch["input_ids"][0, 7, :shown])
+
+
+@pytest.mark.parametrize(("flags", "columns"), [({"span_least": 0.6}, 1), ({"title_share": 0.5}, 1)])
+def test_flags_that_contradict_each_other_are_refused(flags, columns):
+    with pytest.raises(BadInput, match=f"--{next(iter(flags))}"):
+        spans.METHOD.views_of_rows(Arguments(**flags), columns)
