@@ -7,13 +7,8 @@ import pytest
 
 from common.errors import BadInput
 from common.flags import Parser, positive, underscored
-from tests.test_structure import ROOT, SOURCES
+from tests.sources import COMMANDS, SOURCES, module
 
-COMMANDS = [
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in SOURCES
-    if "    run_command(main)\n" in path.read_text(encoding="utf-8")
-]
 NEEDED = {
     "baselines.__main__": "whitening x --train_file=x --output=x",
     "bench.__main__": "step",
@@ -31,13 +26,13 @@ NEEDED = {
 
 
 def test_there_is_one_parser():
-    assert NEEDED.keys() <= {*COMMANDS}
+    assert NEEDED.keys() <= {module(path) for path in COMMANDS}
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
         assert path.name == "flags.py" or "argparse.ArgumentParser(" not in text, path
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [module(path) for path in COMMANDS])
 def test_a_flag_that_no_command_has_is_one_error_without_a_usage(name, capsys):
     with pytest.raises(BadInput, match="--no_such_flag"):
         importlib.import_module(name).main([*NEEDED.get(name, "").split(), "--no_such_flag"])

@@ -1,0 +1,126 @@
+import errno
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from common.errors import BadInput, StorageError, run_command, unwritable
+from tests.sources import COMMANDS, ROOT, imports
+
+FIRST = ("common", "yaml", "data", "numpy")  # libraries that do not ask for the working directory
+TOKEN = "hf_" + "aB3" * 11
+
+
+def failed(main, capsys):
+    """The exit code of a command and what it said on stderr."""
+    with pytest.raises(SystemExit) as leaving:
+        run_command(main)
+    return leaving.value.code, capsys.readouterr().err
+
+
+def raising(error):
+    def main():
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("a.txt:3: what; do", "a.txt:3: what; do"),
+        ("first\n  second\r\nthird", "first second third"),
+        ("a\x1b[31mred\x07", "a\\x1b[31mred\\x07"),
+        ("left\u202eright\u2028next\ud800", "left\\u202eright\\u2028next\\ud800"),
+        ("Zwölf 🙂", "Zwölf 🙂"),
+    ],
+)
+def test_a_message_is_one_line_that_a_terminal_shows_as_it_is(message, line, capsys):
+    error = BadInput(message)
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == line
+    assert failed(raising(error), capsys) == (2, f"error: {line}\n")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO])
+def test_a_disk_that_fails_is_storage_wherever_the_write_was(number, capsys):
+    error = OSError(number, os.strerror(number), "folder/scores.json")
+    assert type(unwritable(error, "x")) is StorageError
+    said = f"error: [Errno {number}] {os.strerror(number)}: 'folder/scores.json'\n"
+    assert failed(raising(error), capsys) == (4, said)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.ENOENT])
+def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_traceback(number):
+    error = OSError(number, os.strerror(number))
+    assert type(unwritable(error, "x")) is BadInput
+    with pytest.raises(OSError, match=os.strerror(number)):
+        run_command(raising(error))
+
+
+_EMPTY = "is followed by nothing; was a variable of the shell not set?"
+_TOKEN = "looks like a token of the hub"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--output", ""], f"--output: {_EMPTY}"),
+        (["--output="], f"--output: {_EMPTY}"),
+        ([""], f"the first argument: {_EMPTY}"),
+        (["--output", "caf\udce9"], "'caf\\udce9': is not UTF-8; rename that file or folder"),
+        (["--model", TOKEN], f"--model: {_TOKEN}"),
+        ([f"--model=x{TOKEN}y"], f"--model: {_TOKEN}"),
+        (["a", TOKEN], f"an argument: {_TOKEN}"),
+        ([f"--{TOKEN}"], f"an argument: {_TOKEN}"),
+    ],
+)
+def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["python -m eval", *argv])
+    code, told = failed(lambda: pytest.fail("it began"), capsys)
+    assert code == 2 and told.startswith(f"error: {said}") and TOKEN not in told
+
+
+def test_a_word_that_only_begins_like_a_token_is_none(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"])
+    run_command(lambda: None)
+
+
+def test_a_name_on_the_disk_that_is_not_utf_8_is_an_error_of_one_line(capsys):
+    said = "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename that file or folder\n"
+    assert failed(lambda: "folder/caf\udce9/model.safetensors".encode(), capsys) == (2, said)
+    with pytest.raises(UnicodeEncodeError):
+        run_command(lambda: "é".encode("ascii"))
+
+
+def test_a_name_that_is_too_long_is_an_error_of_one_line(capsys):
+    code, said = failed(lambda: Path("x" * 5000).exists(), capsys)
+    assert code == 2 and said.startswith("error: [Errno 36] File name too long: 'xxx")
+
+
+def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
+    def main():
+        for _ in tqdm(range(2)):
+            raise BadInput("what")
+
+    assert failed(main, capsys)[1].splitlines()[-1] == "error: what"
+
+
+def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(tmp_path):
+    scripts = [str(path) for path in COMMANDS if path.parent == ROOT]
+    lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in "$@"; do "$0" "$name"; echo $?; done; "$0" -m eval; echo $?'
+    done = subprocess.run(["sh", "-c", lines, sys.executable, *scripts], cwd=tmp_path, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert len(scripts) >= 4
+    assert done.stdout.split() == ["2"] * (len(scripts) + 1), done.stderr
+    said = "error: the working directory has been deleted; change to one that is there\n"
+    assert done.stderr == said * (len(scripts) + 1)
+
+
+def test_a_command_imports_errors_before_any_library():
+    standard = {*sys.stdlib_module_names, "__future__"}
+    for path in COMMANDS:
+        assert next(name.split(".")[0] for name in imports(path) if name.split(".")[0] not in standard) in FIRST, path
