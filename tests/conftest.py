@@ -14,6 +14,7 @@ own model from the folder (`from_pretrained`) or copies the folder (`shutil.copy
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the libraries are imported, so before any of them
@@ -27,14 +28,7 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaTokenizer,
-)
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
 
 from data.tokenizer import train_tokenizer
 
@@ -42,15 +36,9 @@ torch.set_num_threads(1)
 settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
 settings.load_profile("repository")
 
-_SIZE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "initializer_range": 0.3,  # with the usual 0.02 all sentences would get nearly the same vector
-}
+_SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
+         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+         "initializer_range": 0.3}  # with the usual 0.02 all sentences would get nearly the same vector  # fmt: skip
 _WORDS = {
     "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split("; "),
     "article": "a the every this another".split(),
@@ -71,6 +59,12 @@ def _sentence(rng: random.Random) -> str:
     parts += [word("adverb")] * (rng.random() < 0.5)
     sentence = " ".join(parts)
     return sentence[0].upper() + sentence[1:] + rng.choice([".", "!", ""])
+
+
+def pytest_collection_finish():
+    """Leave the modules' objects out of the garbage collections that follow every training."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -136,12 +130,8 @@ def roberta_tokenizer(sentences, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
-    config = BertConfig(
-        vocab_size=len(bert_tokenizer),
-        pad_token_id=bert_tokenizer.pad_token_id,
-        max_position_embeddings=64,
-        **_SIZE,
-    )
+    ids = {"vocab_size": len(bert_tokenizer), "pad_token_id": bert_tokenizer.pad_token_id}
+    config = BertConfig(**ids, max_position_embeddings=64, **_SIZE)
     return _saved(BertForMaskedLM, config, bert_tokenizer, tmp_path_factory.mktemp("tiny-bert"))
 
 

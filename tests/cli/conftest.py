@@ -1,31 +1,42 @@
-"""Command lines of both scripts on the tiny models."""
+"""Command lines of the training scripts on the tiny models, and two runs that many tests copy."""
 
+import shutil
 from dataclasses import fields
+from functools import partial
 
 import pytest
+import torch
 
+import run_unsup
 from data.text import NLI_HEADER, NLI_LABELS
 from models.auxiliary import load_masked_lm, new_head
 from models.families import backbone_of
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
+from tests.cli.folders import rewind
 from training.registry import load_method, method_names
 
-SMALL = {  # flags of the methods that have them, for the tiny models
-    "aux_weight": 0.1,
-    "skip_from": 2,
-    "rtd_weight": 0.1,
-    "queue_size": 20,
-    "momentum": 0.9,
-    "features": "code",
-}
+COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3", "use_cpu": "true",
+          "disable_tqdm": "true"}  # fmt: skip
+SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20, "momentum": 0.9,
+         "features": "code"}  # flags of the methods that have them, for the tiny models  # fmt: skip
+
+
+@pytest.fixture
+def curves():
+    """Asked for by a test that looks at the picture of a run."""
+
+
+@pytest.fixture(autouse=True)
+def _no_picture(request, monkeypatch):
+    """Drawing `curves.png` takes a third of a short run."""
+    if "curves" not in request.fixturenames:
+        monkeypatch.setattr("training.run.draw", lambda *_: None)
 
 
 @pytest.fixture(scope="session")
 def stage_one_folder(tiny_bert, tmp_path_factory):
     """The tiny BERT with an auxiliary head, as stage 1 leaves it."""
-    import torch
-
     folder = tmp_path_factory.mktemp("stage-one")
     torch.manual_seed(0)
     lm = load_masked_lm(str(tiny_bert))
@@ -33,37 +44,32 @@ def stage_one_folder(tiny_bert, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def nli_file(sentences, tmp_path):
+@pytest.fixture(scope="session")
+def nli_file(sentences, tmp_path_factory):
     """60 labelled pairs."""
     rows = [f"{sentences[i]}\t{sentences[i + 60]}\t{NLI_LABELS[i % 3]}" for i in range(60)]
-    path = tmp_path / "nli.tsv"
+    path = tmp_path_factory.mktemp("nli") / "nli.tsv"
     path.write_text("\n".join(["\t".join(NLI_HEADER), *rows]) + "\n", encoding="utf-8")
     return path
 
 
-@pytest.fixture
-def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
-    """Arguments of a short run of run_unsup.py or run_sup.py; keyword arguments are further flags."""
+@pytest.fixture(scope="session")
+def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
+    """As `unsup`, for a run below a folder that is given."""
+    cache = tmp_path_factory.mktemp("cache")
 
-    def arguments(output="run", method="infocse", **flags):
-        values = {
+    def arguments(folder, output="run", method="infocse", **flags):
+        values = COMMON | {
             "method": method,
             "model_name_or_path": stage_one_folder,
             "train_file": text_file,
             "dev_file": dev_file,
             "test_tasks": "none",
-            "cache_dir": tmp_path / "cache",
-            "output_dir": tmp_path / output,
-            "max_steps": 6,
+            "cache_dir": cache,
+            "output_dir": folder / output,
             "eval_steps": 2,
-            "save_steps": 3,
-            "logging_steps": 1,
             "per_device_train_batch_size": 8,
-            "learning_rate": "1e-3",
             "projection": "batch_norm",
-            "use_cpu": "true",
-            "disable_tqdm": "true",
         }
         known = {field.name for field in fields(load_method(method).arguments)} if method in method_names() else {}
         small = SMALL | {"generator": stage_one_folder}
@@ -80,26 +86,55 @@ def unsup(stage_one_folder, text_file, nli_file, dev_file, tmp_path):
 
 
 @pytest.fixture
+def unsup(unsup_in, tmp_path):
+    """Arguments of a short run of run_unsup.py or run_sup.py; keyword arguments are further flags."""
+    return partial(unsup_in, tmp_path)
+
+
+@pytest.fixture
 def aux(tiny_bert, text_file, tmp_path):
     """Arguments of a short run of run_pretrain_aux.py."""
 
     def arguments(output="aux", **flags):
-        values = {
+        values = COMMON | {
             "model_name_or_path": tiny_bert,
             "train_file": text_file,
             "cache_dir": tmp_path / "cache",
             "output_dir": tmp_path / output,
             "skip_from": 2,
             "max_length": 24,
-            "max_steps": 6,
             "eval_steps": 3,
-            "save_steps": 3,
-            "logging_steps": 1,
             "per_device_train_batch_size": 4,
-            "learning_rate": "1e-3",
-            "use_cpu": "true",
-            "disable_tqdm": "true",
         }
-        return [f"--{name}={value}" for name, value in (values | flags).items()]
+        return [f"--{name}={value}" for name, value in (values | flags).items() if value is not None]
 
     return arguments
+
+
+@pytest.fixture(scope="session")
+def _finished(unsup_in, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    run_unsup.main(unsup_in(folder, method="simcse", max_steps=2))
+    return folder / "run"
+
+
+@pytest.fixture
+def finished(_finished, tmp_path):
+    """A copy of a finished run: `unsup(method="simcse", max_steps=2)`."""
+    return shutil.copytree(_finished, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def unscored(unsup_in, tmp_path_factory):
+    """A finished run without a dev task, which logs nothing: UNSCORED; do not change it."""
+    folder = tmp_path_factory.mktemp("unscored")
+    run_unsup.main(unsup_in(folder, method="simcse", dev="none", logging_steps=100))
+    return folder / "run"
+
+
+@pytest.fixture
+def stopped(unscored, tmp_path):
+    """A copy of a run that was killed after its checkpoint of step 3 of 6: `unsup(method="simcse", dev="none")`."""
+    run = shutil.copytree(unscored, tmp_path / "run")
+    rewind(run, 3)
+    return run

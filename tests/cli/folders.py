@@ -1,0 +1,49 @@
+"""What tests read of the folders of runs, and do to them."""
+
+import json
+import shutil
+
+import torch
+from safetensors.torch import load_file
+
+from common.files import files_in, sha256
+
+
+def record(run):
+    return json.loads((run / "run.json").read_text())
+
+
+def change_record(run, **values):
+    (run / "run.json").write_text(json.dumps(record(run) | values))
+
+
+def history(run):
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def times(run):
+    """When each file of a run was last written."""
+    return {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+
+
+def same_weights(one, other, file="model.safetensors"):
+    a, b = load_file(one / file), load_file(other / file)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def rewind(run, step):
+    """Leave of a finished run what a process leaves that is killed after the checkpoint of `step`."""
+    for checkpoint in run.glob("checkpoint-*"):
+        if int(checkpoint.name.split("-")[1]) > step:
+            shutil.rmtree(checkpoint)
+    for path in run.glob("*.safetensors"):
+        path.unlink()
+    change_record(run, status="running")
+
+
+def reseal(folder, **changes):
+    """Write a manifest that fits the files of a folder as they are now, with other changes."""
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text()) | changes
+    content["files"] = {name: sha256(file) for name, file in files_in(folder).items() if name != path.name}
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")

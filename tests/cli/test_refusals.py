@@ -1,0 +1,217 @@
+"""What the training scripts refuse, or say, before the first step; nothing here trains."""
+
+import pytest
+from transformers import DistilBertConfig, DistilBertModel
+
+import run_sup
+import run_unsup
+from common.errors import BadInput
+from models.encoder import load_encoder
+from tests.sources import ROOT
+from training.registry import OLD_NAMES, method_names
+from training.run import Run
+from training.run_arguments import RunArguments
+
+_TOO_WIDE = "--projection wide_mlp: this method needs vectors of the encoder's width"
+_OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"method": "simsce"}, "choose one of consert, .*infocse, .*simcse"),
+        ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
+        ({"aux_weight": -1}, "--aux_weight -1.0: must be 0 or more"),
+        ({"method": "consert", "temperature": 0}, "--temperature 0.0: must be above 0"),
+        ({"method": "s_simcse", "rate_values": 1.5}, "--rate_values 1.5: must be from 0 to below 1"),
+        ({"dropout": 1}, "--dropout 1.0: must be from 0 to below 1"),
+        ({"columns": 0}, "--columns 0: from 1 to 3"),
+        ({"columns": 4}, "--columns 4: from 1 to 3"),
+        ({"pooling": "cls", "projection": "none"}, "keeps the projection head"),
+        ({"pooling": "max"}, "pooling 'max' is unknown"),
+        ({"projection": "mlp"}, "projection 'mlp' is unknown"),
+        *(({"method": method, "projection": "wide_mlp"}, _TOO_WIDE)
+          for method in ("moco", "esimcse", "diffcse", "infocse_rtd")),
+        ({"train_file": "nowhere.txt"}, "nowhere.txt"),
+        ({"model_name_or_path": "/nowhere"}, "/nowhere"),
+        ({"test_tasks": "STS99"}, "STS99"),
+        ({"dev": "none", "dev_file": "x.tsv"}, "--dev none --dev_file"),
+        ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"temprature": 0.1}, "did you mean '--temperature'"),
+        ({"temp": 0.1}, "here it is --temperature"),
+        ({"method": "simcse", "skip_from": 6}, "a flag of --method infocse, infocse_rtd"),
+        ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
+        ({"hard_negative_weight": 1}, "--hard_negative_weight: hard negatives are the third"),
+        ({"method": "moco", "hard_negative_weight": 1}, "--hard_negative_weight: hard negatives are the third"),
+        ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
+        ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
+        ({"report_to": "clearml"}, "--report_to clearml: not installed"),
+        ({"eval_strategy": "no"}, "--eval_strategy no: "),
+        ({"gradient_checkpointing": "true"}, "--gradient_checkpointing: use --chunk_size"),
+        ({"metric_for_best_model": "loss"}, "--metric_for_best_model: "),
+        ({"accelerator_config": "nope.json"}, "--accelerator_config: how batches are dealt"),
+        ({"activation_checkpointing": "true"}, "--activation_checkpointing: use --chunk_size"),
+        ({"data_seed": 7}, "--data_seed: --seed decides"),
+        ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: "),
+        ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy group_by_length: is always random"),
+        ({"dataloader_in_order": "false"}, "--dataloader_in_order False: is always true"),
+        ({"dataloader_num_workers": 1, "dataloader_persistent_workers": "true"}, "--dataloader_persistent_workers: "),
+        ({"save_strategy": "best"}, "--save_strategy best: "),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: would follow the dev score"),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
+        ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),
+        ({"optim_args": "foo"}, "--optim_args foo: name=value"),
+        ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
+        ({"optim": "sgd", "adamw": "transformers"}, _OWN_OPTIMIZER),
+        ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, _OWN_OPTIMIZER),
+        ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: every logged line"),
+        ({"fp16": "true"}, "--fp16: is not computed on a CPU"),
+        ({"eval_on_start": "true"}, "--eval_on_start: "),
+        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
+        ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be a folder"),
+        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: no folder can be there"),
+        ({"output_dir": "n" * 300}, "--output_dir n+: no folder can be there .File name too long"),
+    ],
+)  # fmt: skip
+def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):
+    with pytest.raises(BadInput, match=message):
+        run_unsup.main(unsup(**flags))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "flags"),
+    [*((method, {}) for method in method_names()), ("simcse", {"dry_run": "true"})],
+)
+def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method, flags):
+    said = "of 1 sentences 0 are left" if method == "ct" else "a batch of one sentence has no negatives"
+    with pytest.raises(BadInput, match=said):
+        (run_sup if method in method_names(labels=True) else run_unsup).main(
+            unsup(method=method, per_device_train_batch_size=1, **flags)
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        (run_unsup, {"method": "consert"}),
+        (run_unsup, {"method": "consert", "dry_run": "true"}),
+        (run_sup, {"method": "nli", "view_2": "none"}),  # beside its adversarial one
+    ],
+)
+def test_views_that_change_an_unknown_backbone_are_refused_before_the_run_begins(
+    unsup, tmp_path, bert_tokenizer, script, flags
+):
+    size = {"vocab_size": len(bert_tokenizer), "dim": 32, "hidden_dim": 64, "max_position_embeddings": 64}
+    DistilBertModel(DistilBertConfig(n_layers=1, n_heads=4, **size)).save_pretrained(tmp_path / "distil")
+    bert_tokenizer.save_pretrained(tmp_path / "distil")
+    with pytest.raises(BadInput, match="--view_1, --view_2: can change the embeddings of bert, "):
+        script.main(unsup(model_name_or_path=tmp_path / "distil", **flags))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    with pytest.raises(BadInput, match="the launcher asks for mixed precision 'bf16' and the flags for 'no'"):
+        run_unsup.main(unsup(method="simcse"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
+    args = RunArguments(output_dir="run", use_cpu=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
+    with pytest.raises(BadInput, match=r"2 processes were started and this one is alone; .*--use_cpu true"):
+        Run("run_unsup.py", [], [args], {})
+
+
+TOKEN = "hf_" + "aB3" * 11
+
+
+@pytest.mark.parametrize("flags", [["--run_name", TOKEN], [f"--run_name=my-{TOKEN}"], ["--report_to", "none", TOKEN],
+                                   ["--config", "CONFIG"], [f"--{TOKEN}=1"]])  # fmt: skip
+def test_a_token_of_the_hub_is_refused_and_neither_shown_nor_written(unsup, tmp_path, flags, capfd):
+    (tmp_path / "config.yaml").write_text(f"run_name: {TOKEN}\n")
+    flags = [str(tmp_path / "config.yaml") if word == "CONFIG" else word for word in flags]
+    said = "looks like a token of the hub, and would be written down; set HF_TOKEN"
+    with pytest.raises(BadInput, match=said) as told:
+        run_unsup.main([*unsup(), *flags])
+    assert TOKEN not in str(told.value) + "".join(capfd.readouterr())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_somebody_else_is_not_touched(unsup, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    with pytest.raises(BadInput, match="not empty"):
+        run_unsup.main(unsup())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(("argv", "flag"), [(["--method", "esimcse"], "--repeat_unit"), ([], "--aux_weight")])
+@pytest.mark.parametrize("ask", ["-h", "--help"])
+def test_help_shows_the_flags_of_the_method_that_is_named(argv, flag, ask, capsys):
+    with pytest.raises(SystemExit):
+        run_unsup.main([*argv, ask])
+    said = capsys.readouterr().out
+    assert [name for name in ("--repeat_unit", "--aux_weight") if name in said] == [flag]
+
+
+def test_a_method_that_is_not_named_is_asked_for():
+    with pytest.raises(BadInput, match="--method is missing: choose one of consert, "):
+        run_unsup.main(["--methd", "simcse"])
+
+
+def test_old_names_are_those_of_the_guide():
+    lines = (ROOT / "docs/from_the_old_repositories.md").read_text(encoding="utf-8").splitlines()
+    for old, new in OLD_NAMES.items():
+        assert any(f"--{old}" in line.split("|")[1] and new in line.split("|")[2] for line in lines if "|" in line), old
+
+
+def _warned(unsup, words, caplog, **flags):
+    """Whether the plan of a run warns in these words."""
+    caplog.clear()
+    run_unsup.main(unsup(dry_run="true", **{"method": "simcse"} | flags))
+    return words in caplog.text
+
+
+def test_equal_views_without_dropout_are_said(unsup, caplog):
+    words = "equal views give one and the same vector"
+    assert not _warned(unsup, words, caplog, dropout=0.1)
+    assert _warned(unsup, words, caplog, dropout=0)
+
+
+def test_accumulation_is_said_to_add_no_negatives(unsup, caplog):
+    for flags in ({}, {"chunk_size": 2}):
+        assert not _warned(unsup, "negatives", caplog, **flags)
+        assert _warned(unsup, "adds no negatives", caplog, gradient_accumulation_steps=2, **flags)
+        assert "--gradient_accumulation_steps 2" in caplog.text and "--chunk_size" in caplog.text
+
+
+def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path, tiny_bert, caplog):
+    encoder, tokenizer = load_encoder(str(tiny_bert), pooling="avg")
+    encoder.save(str(tmp_path / "mean"), tokenizer)
+    words = "has pooling avg; only its backbone is trained on"
+    start = {"model_name_or_path": tmp_path / "mean"}
+    assert not _warned(unsup, words, caplog, pooling="avg", **start)
+    assert _warned(unsup, words, caplog, pooling="cls_before_pooler", **start)
+
+
+def test_text_that_the_tokenizer_does_not_know_is_said(unsup, tmp_path, caplog, capsys):
+    (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
+    words = "are unknown to the tokenizer: is it of another language?"
+    assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
+    assert "unknown: 100.0% of the tokens" in capsys.readouterr().out
+    assert not _warned(unsup, "unknown to the tokenizer", caplog)
+
+
+def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    run_unsup.main([*unsup(), "--dry_run"])
+    printed = capsys.readouterr().out
+    for word in ("masked_input_ids (2, 8,", "contrastive", "aux_mlm", "6 steps of 8", "hidden_dropout_prob 0.1"):
+        assert word in printed
+    assert not (tmp_path / "run").exists()
+    assert not [*(tmp_path / "temporary").glob("dry-run-*")]

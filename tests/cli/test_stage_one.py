@@ -1,0 +1,83 @@
+"""Stage 1 through its script: what it leaves, how it resumes, and that stage 2 starts from it."""
+
+import json
+import shutil
+
+import pytest
+from transformers import AutoModelForMaskedLM, BertConfig
+
+import run_pretrain_aux
+import run_unsup
+from common.errors import BadInput
+from tests.cli.folders import history, record, rewind, same_weights
+
+
+def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path):
+    run_pretrain_aux.main(aux("whole"))
+    whole, cut = tmp_path / "whole", shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    log = history(whole)
+    assert {"eval_mlm", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"} <= {name for line in log for name in line}
+    for line in log:
+        if "mlm" in line:
+            assert line["loss"] == pytest.approx(line["mlm"] + line["aux_mlm"], rel=1e-4)
+    rewind(cut, 3)
+    run_pretrain_aux.main(aux("cut"))
+    for name in ("model.safetensors", "aux_head.safetensors"):
+        assert same_weights(whole, cut, name)
+    _, info = AutoModelForMaskedLM.from_pretrained(whole, output_loading_info=True)
+    assert not info["missing_keys"]
+    run_unsup.main(unsup(model_name_or_path=whole, max_steps=2))
+    assert record(tmp_path / "run")["status"] == "finished"
+
+
+def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
+    options = {"aux_cls": "clean", "aux_mask_rate": 0.5, "head_init": "encoder_top", "bow_weight": 0.1, "skip_from": 0}
+    run_pretrain_aux.main(aux(**options))
+    seen = {name for line in history(tmp_path / "aux") for name in line}
+    assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_bow", "tokens"} <= seen
+    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", skip_from=0, max_steps=2))
+    assert record(tmp_path / "run")["status"] == "finished"
+
+
+def test_a_plain_masked_language_model_keeps_no_word_of_its_start_s_head_and_has_none_for_stage_two(
+    aux, unsup, stage_one_folder, tmp_path
+):
+    assert {"skip_from", "head_layers"} <= json.loads((stage_one_folder / "config.json").read_text()).keys()
+    run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, head_layers=0, max_steps=2))
+    assert not {"skip_from", "head_layers"} & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
+    assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
+    with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
+        run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
+
+
+def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+    BertConfig(**sizes, max_position_embeddings=64).save_pretrained(tmp_path / "config")
+    scratch = {"model_name_or_path": None, "config_name": tmp_path / "config", "vocabulary_size": 300}
+    run_pretrain_aux.main(aux(**scratch, max_steps=2, save_steps=2))
+    config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
+    assert config.vocab_size <= 300
+    assert (config.skip_from, config.head_layers) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"config_name": "x"}, "give one of"),
+        ({"mask_rate": 15}, "--mask_rate 15.0"),
+        ({"mask_rate": "nan"}, "nan"),
+        ({"head_layers": -1}, "--head_layers -1"),
+        ({"aux_mask_rate": 1.5}, "--aux_mask_rate 1.5"),
+        ({"aux_mask_rate": 0.5, "head_layers": 0}, "--aux_mask_rate"),
+        ({"aux_cls": "clean", "head_layers": 0}, "--aux_cls clean"),
+    ],
+)
+def test_stage_one_refuses_bad_flags_and_those_that_nothing_would_read(aux, flags, said):
+    with pytest.raises(BadInput, match=said):
+        run_pretrain_aux.main(aux(**flags))
+
+
+def test_a_dry_run_writes_no_run(aux, tmp_path, capsys):
+    run_pretrain_aux.main([*aux(), "--dry_run"])
+    assert "aux_mlm" in capsys.readouterr().out
+    assert not (tmp_path / "aux").exists()
