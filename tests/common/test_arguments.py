@@ -61,27 +61,12 @@ def test_the_file_gives_defaults_and_flags_win(config):
 
 
 def test_values_are_what_flags_would_make_of_them(config):
-    text = """
-        learning_rate: 3e-5
-        max_length: 010
-        method: no
-        run_name: 12:30
-        model_name_or_path: 007
-        dropout: 0
-        bf16_full_eval: no
-        dry_run: yes
-        save_steps: 50
-        output_dir: off
-        dev_file: null
-        dev: none
-        """
-    model, data, run = parsed(text, config=config)
-    assert run.learning_rate == 3e-5
-    assert isinstance(run.learning_rate, float)
-    assert (data.max_length, model.method, run.run_name) == (10, "no", "12:30")
+    text = """learning_rate: 3e-5, max_length: 010, method: no, run_name: 12:30, model_name_or_path: 007, dropout: 0,
+        bf16_full_eval: no, dry_run: yes, save_steps: 50, output_dir: off, dev_file: null, dev: none"""
+    model, data, run = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
+    assert (run.learning_rate, data.max_length, model.method, run.run_name) == (3e-5, 10, "no", "12:30")
     assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "off", "none")
-    assert model.dropout == 0.0
-    assert isinstance(model.dropout, float)
+    assert model.dropout == 0.0 and isinstance(model.dropout, float)
     assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
 
 
@@ -109,34 +94,19 @@ def test_lists(config):
         ("config: other.yaml", "unknown key 'config'"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' twice"),
         ("model:\n  pooling: avg", "'model' needs a value"),
-        ("pooling:\n  name: avg", "'pooling' needs a value"),
-        ("train_file: [[a]]", "'train_file' needs a value"),
-        ("train_file: []", "'train_file' needs a value"),
-        ("train_file: [a, '']", "'train_file' needs a value"),
-        ("pooling:", "'pooling' needs a value"),
-        ("pooling: ''", "'pooling' needs a value"),
-        ("max_length: !!int 32", "tag"),
-        ("pooling: !!python/object/apply:os.getcwd []", "tag"),
-        ("pooling: !custom avg", "tag"),
+        *((text, "'pooling' needs a value") for text in ("pooling:\n  name: avg", "pooling:", "pooling: ''")),
+        *((f"train_file: {text}", "'train_file' needs a value") for text in ("[[a]]", "[]", "[a, '']")),
+        *((text, "tag") for text in ("max_length: !!int 32", "pooling: !!python/object/apply:os.getcwd []",
+                                     "pooling: !custom avg")),
         ("? [a, b]\n: c", "twice or no word"),
-        ("- pooling", "a mapping"),
-        ("pooling", "a mapping"),
-        ("", "a mapping"),
-        ("# only a comment", "a mapping"),
-        ("a: 1\n---\nb: 2", "not a YAML file"),
-        ("pooling: [avg", "not a YAML file"),
-        ("pooling: a: b", "not a YAML file"),
-        ("pooling: avg\n\tseed: 1", "not a YAML file"),
-        ('pooling: "\\UFFFFFFFF"', "not a YAML file"),
-        ('pooling: "\\U00110000"', "not a YAML file"),
-        ("pooling: &a [*a]", "not a YAML file"),
-        ("pooling: *nothing", "not a YAML file"),
-        ("pooling: " + "[" * 20_000, "not a YAML file"),
-        ("pooling: zwölf".encode("latin-1"), "not a YAML file"),
-        (b"pooling: \x00", "not a YAML file"),
-        ("pooling: avg".encode("utf-16"), "not a YAML file"),
+        *((text, "a mapping") for text in ("- pooling", "pooling", "", "# only a comment")),
+        *((text, "not a YAML file")
+          for text in ("a: 1\n---\nb: 2", "pooling: [avg", "pooling: a: b", "pooling: avg\n\tseed: 1",
+                       'pooling: "\\UFFFFFFFF"', 'pooling: "\\U00110000"', "pooling: &a [*a]", "pooling: *nothing",
+                       "pooling: " + "[" * 20_000, "pooling: zwölf".encode("latin-1"), b"pooling: \x00",
+                       "pooling: avg".encode("utf-16"))),
     ],
-)
+)  # fmt: skip
 def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
     message = refused(text, config=config)
     assert message.startswith(config(text) + ": ")
@@ -187,19 +157,11 @@ def test_each_key_is_compared_with_few_others():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("max_length", "3.5"),
-        ("max_length", "many"),
-        ("max_length", "3e1"),
-        ("max_length", "1" + "0" * 5000),
-        ("learning_rate", "fast"),
-        ("dropout", "0,1"),
-        ("dry_run", "maybe"),
-        ("dev", "sick"),
-        ("seed", "[1, 2]"),
-        ("lr_scheduler_type", "stairs"),
-        ("eval_strategy", "sometimes"),
+        *(("max_length", value) for value in ("3.5", "many", "3e1", "1" + "0" * 5000)),
+        ("learning_rate", "fast"), ("dropout", "0,1"), ("dry_run", "maybe"), ("dev", "sick"), ("seed", "[1, 2]"),
+        ("lr_scheduler_type", "stairs"), ("eval_strategy", "sometimes"),
     ],
-)
+)  # fmt: skip
 def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
     assert key in refused(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
     if not value.startswith("["):
@@ -259,12 +221,7 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
     for name in ("here.txt", "corpora/there.txt", "corpora/text/deep.txt", "corpora/here.txt"):
         (tmp_path / name).write_text("x")
     found = find_files(["here.txt", "there.txt", "text/deep.txt", str(tmp_path / "here.txt")], "corpora")
-    assert [str(path) for path in found] == [
-        "here.txt",
-        "corpora/there.txt",
-        "corpora/text/deep.txt",
-        str(tmp_path / "here.txt"),
-    ]
+    assert [*map(str, found)] == ["here.txt", "corpora/there.txt", "corpora/text/deep.txt", str(tmp_path / "here.txt")]
     with pytest.raises(BadInput, match=r"'gone\.txt' is neither at gone\.txt nor at corpora/gone\.txt"):
         find_files(["here.txt", "gone.txt"], "corpora")
     with pytest.raises(BadInput, match="--train_file is missing"):
@@ -279,13 +236,7 @@ def test_a_folder_is_all_its_files_in_the_order_of_their_paths(tmp_path):
         (shards / name).write_text("x")
     (shards / "empty").mkdir()
     found = find_files(["shards"], str(tmp_path / "corpora"), (str(shards / "cache"), shards / "b" / ".." / "run"))
-    assert [str(path.relative_to(shards)) for path in found] == [
-        "a.txt.gz",
-        "b/1/deep.txt",
-        "b/2.txt",
-        "b.txt",
-        "c.txt",
-    ]
+    assert [str(path.relative_to(shards)) for path in found] == "a.txt.gz b/1/deep.txt b/2.txt b.txt c.txt".split()
     with pytest.raises(BadInput, match="empty: the folder holds no files"):
         find_files(["shards/empty"], str(tmp_path / "corpora"))
 
@@ -321,33 +272,15 @@ def test_any_file_is_read_or_refused(config, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("per_device_train_batch_size", "-3"),
-        ("per_device_train_batch_size", "0"),
-        ("learning_rate", "nan"),
-        ("learning_rate", "-1e-5"),
-        ("learning_rate", "inf"),
-        ("weight_decay", "nan"),
-        ("max_grad_norm", "-1"),
-        ("adam_beta1", "1.5"),
-        ("adam_beta2", "1"),
-        ("num_train_epochs", "0"),
-        ("max_steps", "0"),
-        ("max_steps", "-7"),
-        ("gradient_accumulation_steps", "0"),
-        ("save_steps", "-1"),
-        ("eval_steps", "nan"),
-        ("save_total_limit", "0"),
-        ("seed", "-1"),
-        ("auto_find_batch_size", "true"),
-        ("save_only_model", "true"),
-        ("enable_jit_checkpoint", "true"),
-    ],
+    "flag",
+    """per_device_train_batch_size=-3 per_device_train_batch_size=0 learning_rate=nan learning_rate=-1e-5
+    learning_rate=inf weight_decay=nan max_grad_norm=-1 adam_beta1=1.5 adam_beta2=1 num_train_epochs=0 max_steps=0
+    max_steps=-7 gradient_accumulation_steps=0 save_steps=-1 eval_steps=nan save_total_limit=0 seed=-1
+    auto_find_batch_size=true save_only_model=true enable_jit_checkpoint=true""".split(),
 )
-def test_training_arguments_out_of_range_are_refused_by_name(name, value):
-    with pytest.raises(BadInput, match=f"^--{name}"):
-        parse(["--use_cpu", f"--{name}={value}"], (RunArguments,), "a test")
+def test_training_arguments_out_of_range_are_refused_by_name(flag):
+    with pytest.raises(BadInput, match=f"^--{flag.partition('=')[0]}"):
+        parse(["--use_cpu", f"--{flag}"], (RunArguments,), "a test")
 
 
 def test_a_number_that_is_none_is_refused_in_every_group(config):
