@@ -17,43 +17,10 @@ from common.errors import ProjectError
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "200"))
 HANGS = 30  # seconds; thousands of times what an example takes
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-_BYTES = [
-    b"\n",
-    b"\r",
-    b"\t",
-    b" ",
-    b"\x00",
-    b"\xff",
-    b"\xef\xbb\xbf",
-    b"\xc3",
-    b"-",
-    b"nan",
-    b"1e999",
-    b'"',
-    b"{",
-    b"[",
-]
-_ODD = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1.5,
-    10**30,
-    10**400,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "a\nb",
-    "\ud800",
-    "../x",
-    [],
-    [[]],
-    [1],
-]
-_ODD += [{}, {"a": 1}, [{}], ["x", "x"]]
+_BYTES = [b"\n", b"\r", b"\t", b" ", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xc3", b"-", b"nan", b"1e999", b'"', b"{",
+          b"["]  # fmt: skip
+_ODD = [None, True, 0, -1, 3, 1.5, 10**30, 10**400, float("nan"), float("inf"), "", "x", "a\nb", "\ud800", "../x"]
+_ODD += [[], [[]], [1], {}, {"a": 1}, [{}], ["x", "x"]]
 
 
 @st.composite

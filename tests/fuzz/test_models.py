@@ -97,32 +97,37 @@ def test_the_saved_folder_itself_is_read(saved):
     assert len(read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS)).head) == 2
 
 
+_DENSE, _LENGTH = "2_Dense/config.json", "sentence_bert_config.json"
+
+
+def _modules(*others):
+    return [{"type": "m.Transformer", "path": ""}, *others]
+
+
 @pytest.mark.parametrize(
-    ("file", "key", "value", "said"),
+    ("file", "content", "said"),
     [
-        ("2_Dense/config.json", "in_features", 10**9, "not the layer that its config.json describes"),
-        ("2_Dense/config.json", "out_features", 10**30, "not the layer that its config.json describes"),
-        ("2_Dense/config.json", "bias", None, "'bias' cannot be None"),
-        ("sentence_bert_config.json", "max_seq_length", -1, "'max_seq_length' cannot be -1"),
+        (_DENSE, {"in_features": 10**9}, "not the layer that its config.json describes"),
+        (_DENSE, {"out_features": 10**30}, "not the layer that its config.json describes"),
+        (_DENSE, {"bias": None}, "'bias' cannot be None"),
+        (_LENGTH, {"max_seq_length": -1}, "'max_seq_length' cannot be -1"),
+        *(("modules.json", _modules({"type": "m.Pooling", "path": "1_Pooling"}, {"type": "m.Dense", "path": place}),
+           "outside the model's folder") for place in ("../other", "/etc", "a/../../b")),
+        ("modules.json", _modules({"type": "m.Other", "path": ""}), r"type m\.Other, which is not supported"),
+        ("modules.json", _modules({"type": "m.Normalize"}), "names no pooling module"),
+        ("modules.json", _modules({"type": "m.Pooling"}), r"modules\.json has no 'path'"),
+        ("modules.json", _modules({"type": "m.Dense", "path": "3_Dense"}), r"lacks 3_Dense/config\.json"),
+        ("modules.json", {}, "a list is needed"),
+        ("modules.json", _modules(7), r"modules\.json has no 'type'"),
     ],
-)
-def test_what_a_folder_says_of_its_head_must_be_true(saved, tmp_path, file, key, value, said):
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
-    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | {key: value}))
-    with pytest.raises(BadInput, match=said):
-        read_modules(str(folder), SimpleNamespace())
-
-
-@pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b"])
-def test_no_module_is_read_from_outside_the_folder(saved, tmp_path, place):
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
+)  # fmt: skip
+def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file, content, said):
+    folder = shutil.copytree(saved, tmp_path / "model")
     shutil.copytree(saved, tmp_path / "other")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[2]["path"] = place
-    (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(BadInput, match="outside the model's folder"):
+    if content and isinstance(content, dict):
+        content = json.loads((folder / file).read_text()) | content
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=said):
         read_modules(str(folder), SimpleNamespace())
 
 
@@ -199,22 +204,3 @@ def test_sizes_that_a_configuration_only_claims_are_refused(backbone_folder, tmp
     content = json.loads((folder / "config.json").read_text()) | sizes
     with _changed(folder / "config.json", json.dumps(content).encode()), pytest.raises(BadInput):
         load_backbone(str(folder))
-
-
-@pytest.mark.parametrize(
-    ("modules", "said"),
-    [
-        ([{}, {"type": "m.Other", "path": ""}], r"type m\.Other, which is not supported"),
-        ([{}, {"type": "m.Normalize"}], "names no pooling module"),
-        ([{}, {"type": "m.Pooling"}], r"modules\.json has no 'path'"),
-        ([{}, {"type": "m.Dense", "path": "3_Dense"}], r"lacks 3_Dense/config\.json"),
-        ({}, "a list is needed"),
-        ([{}, 7], r"modules\.json has no 'type'"),
-    ],
-)
-def test_modules_that_make_no_vector_are_refused(saved, tmp_path, modules, said):
-    folder = tmp_path / "model"
-    shutil.copytree(saved, folder)
-    (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(BadInput, match=said):
-        read_modules(str(folder), SimpleNamespace())

@@ -122,15 +122,8 @@ def test_a_log_is_numbers_or_refused(tmp_path, content):
         assert "step" in line and all(type(value) in (int, float) for value in line.values())
 
 
-_ROW = {
-    "task": "STS12",
-    "split": "test",
-    "mode": "test",
-    "metric": "spearman",
-    "aggregation": "all",
-    "n": 4,
-    "value": 71.5,
-}
+_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 4,
+        "value": 71.5}  # fmt: skip
 _SCORES = [_ROW, _ROW | {"task": "STS-B"}, _ROW | {"aggregation": "mean", "value": 70}, _ROW | {"task": "Avg.", "n": 8}]
 
 
