@@ -1,7 +1,7 @@
-"""Command lines: dataclasses, defaults from a YAML file, flags that win.
+"""Command lines as dataclasses: a YAML file gives defaults, flags override them.
 
-A configuration file is flags written down: its values are read as plain strings and converted by the very
-parser that converts flags, so `3e-5` is a number, `no` is a word, and a wrong type is refused by name.
+The file's values are read as strings and go through the flags' own parser, so `3e-5` is a number, `no` is a word, and a
+wrong type is refused by name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def parse(
     Args:
         argv: the arguments.
         types: the dataclasses.
-        description: of --help.
-        hint: what else may be said of an unknown flag's name.
+        description: the text of --help.
+        hint: gives advice for the name of an unknown flag, or an empty string.
 
     Raises:
         BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
@@ -66,7 +66,7 @@ def parse(
 
 
 def _refuse_values(group: Any) -> None:
-    """BadInput for a number that is not finite, or not in the range that its field's type says."""
+    """BadInput for a number that is not finite or outside the range of its field's type."""
     hints = get_type_hints(type(group), include_extras=True)
     for name in (f.name for f in fields(group) if f.init):
         value = getattr(group, name)
@@ -94,7 +94,7 @@ def peek(argv: Sequence[str], name: str) -> str | None:
 
 
 def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of `--config`, and the other arguments; found first, because it decides what else is a flag."""
+    """The value of `--config` and the other arguments; read first, since it may name the method and so its flags."""
     return split_flag(argv, "config")
 
 
@@ -111,7 +111,7 @@ def config_flags(path: str, known: dict[str, str]) -> list[str]:
 
     Args:
         path: the file.
-        known: every flag and its type, as it is written.
+        known: the type of every flag, as written in its dataclass.
     """
     flags: list[str] = []
     for key, value in read_config(path).items():
@@ -125,7 +125,7 @@ def config_flags(path: str, known: dict[str, str]) -> list[str]:
 
 
 def read_config(path: str) -> dict[str, str | list[str]]:
-    """A flat YAML mapping with every scalar as the string that is written there."""
+    """A flat YAML mapping, every scalar as the string in the file."""
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")

@@ -1,7 +1,7 @@
-"""The errors a user can meet, each with the exit code of the command that meets it.
+"""The errors a user can meet, each with its exit code.
 
-A command prints `error: <message>` on one line and exits with the code; anything else that escapes is a
-bug and keeps its traceback.
+A command prints `error: <message>` on one line and exits with the code; any other exception is a bug and keeps its
+traceback.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
 class ProjectError(Exception):
     """Base of all expected errors; the message says what, where, and what to do.
 
-    It is one line, whatever files and libraries have put into it: line ends become spaces, and characters that a
-    terminal would obey or not show are written as escapes.
+    The message is always one line: line ends become spaces, control and invisible characters become escapes.
     """
 
     exit_code = 1
@@ -66,57 +65,57 @@ DISK = {
     errno.EROFS: "the file system is read-only",
     errno.EFBIG: "the file is larger than this process may write (ulimit -f)",
     errno.EIO: "the device reports an input/output error",
-}  # what is the disk's fault, and not that of the place a user gave
+}  # faults of the disk, not of the path
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
-    """What a failed write is: a StorageError where the disk is at fault, BadInput where the place is."""
+    """The error for a failed write: StorageError when the disk is at fault, BadInput when the path is."""
     return (StorageError if error.errno in DISK else BadInput)(message)
 
 
 def newer_format(what: str, found: int, known: int) -> str:
-    """The message for a file of a newer version, which this one would misread."""
+    """The message for a file of a newer format, which this version would misread."""
     return f"{what} has format {found}, and this version reads {known}; update to the version that wrote it"
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the command; the same command goes on. No ProjectError: libraries swallow those."""
+    """A signal ended the command; running it again resumes. Not a ProjectError: libraries swallow those."""
 
     exit_code = 75
 
 
-_AROUND = 100  # characters shown of what is not UTF-8
+_AROUND = 100  # characters shown on both sides of what is not UTF-8
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Call `main`; an expected error becomes one line and its exit code. Lost output ends nothing."""
+    """Call `main`; an expected error becomes one line and an exit code. Closed output does not end the command."""
     with lasting():
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
         try:
-            _check_given(sys.argv[1:])
+            _check_arguments(sys.argv[1:])
             refuse_tokens(sys.argv[1:])
             main()
         except ProjectError as error:
-            _leave(f"error: {error}", error.exit_code)
+            _exit(f"error: {error}", error.exit_code)
         except OSError as error:
             if error.errno not in (*DISK, errno.ENAMETOOLONG):  # only a user gives names that are too long
                 raise
             found = unwritable(error, str(error))
-            _leave(f"error: {found}", found.exit_code)
+            _exit(f"error: {found}", found.exit_code)
         except UnicodeEncodeError as error:  # a name on the disk, above or below the folders that were given
             if error.reason != "surrogates not allowed":
                 raise
-            _leave(f"error: {_not_utf8(error)}", BadInput.exit_code)
+            _exit(f"error: {_not_utf8(error)}", BadInput.exit_code)
         except Stopped as stop:
-            _leave(str(stop), stop.exit_code)
+            _exit(str(stop), stop.exit_code)
 
 
-def _check_given(argv: Sequence[str]) -> None:
-    """Refuse what no command can work with.
+def _check_arguments(argv: Sequence[str]) -> None:
+    """Refuse arguments that no command can use.
 
     Raises:
-        BadInput: an empty argument, which would stand for this folder, for no file or for the default; one that is not
-            UTF-8, as names in records and saved models are.
+        BadInput: an empty argument, which could mean this folder, no file or the default; one that is not UTF-8, which
+            records and saved models need.
     """
     for before, word in zip(["the first argument", *argv], argv, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
@@ -135,7 +134,7 @@ def _not_utf8(error: UnicodeEncodeError) -> BadInput:
 
 
 def refuse_tokens(words: Sequence[str]) -> None:
-    """BadInput for what looks like a token of the hub: arguments are written into records and shown."""
+    """BadInput for what looks like a token of the hub: arguments are recorded and printed."""
     for before, word in zip(["", *words], words, strict=False):
         if _TOKEN.search(word):
             flag = next((part.partition("=")[0] for part in (word, before) if part.startswith("--")), "")
@@ -143,15 +142,15 @@ def refuse_tokens(words: Sequence[str]) -> None:
             raise BadInput(f"{flag}: looks like a token of the hub, and would be written down; set HF_TOKEN instead")
 
 
-def _leave(line: str, code: int) -> NoReturn:
-    """Exit with a line of its own, also where a progress bar stands."""
+def _exit(line: str, code: int) -> NoReturn:
+    """Close the progress bars, print one line and exit."""
     for bar in list(getattr(tqdm, "_instances", ())):
         bar.close()
     sys.stderr.write(f"{line}\n")
     sys.exit(code)
 
 
-def _check_place() -> None:
+def _check_working_directory() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -159,4 +158,4 @@ def _check_place() -> None:
         sys.exit(BadInput.exit_code)
 
 
-_check_place()  # when imported, and before others are: torch and transformers abort where there is no such directory
+_check_working_directory()  # on import, before any library: torch and transformers abort without one

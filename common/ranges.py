@@ -1,7 +1,4 @@
-"""The range of a flag, written as its type: `aux_weight: Weight = field(...)`. `command_line.parse` refuses others.
-
-Imports nothing of this project.
-"""
+"""Ranges of flags, written as types: `aux_weight: Weight = field(...)`. `command_line.parse` checks them."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ CountOrZero = Annotated[int, Range("0 or more", lambda x: x >= 0)]
 
 
 def ranges_of(kind: Any) -> Iterator[Range]:
-    """The ranges within a type, as `typing.get_type_hints(..., include_extras=True)` gives it."""
+    """The ranges in a type that comes from `typing.get_type_hints(..., include_extras=True)`."""
     yield from (part for part in getattr(kind, "__metadata__", ()) if isinstance(part, Range))
     for part in get_args(kind):
         yield from ranges_of(part)

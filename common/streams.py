@@ -1,7 +1,7 @@
-"""Standard output and error that may go away: what is printed there is lost, and nothing else.
+"""Standard output and error that may disappear without ending the command.
 
-A terminal that is closed, a reader that has read enough (`| head -1`) and a full disk behind `>` are no reason to end
-hours of work, and libraries print too. So a command writes through `Lasting`, which drops what cannot be written.
+A closed terminal, a reader that has read enough (`| head -1`) or a full disk behind `>` must not end hours of work, and
+libraries print too. So a command writes through `Lasting`, which drops what cannot be written.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ _GONE = (errno.EPIPE, errno.EBADF)  # nobody reads, so nobody misses anything
 
 
 class Lasting:
-    """A text stream whose writes never fail: after the first error, what is written is dropped.
-
-    Everything else is that of the stream it wraps.
+    """A text stream whose writes never fail: after the first error, output is dropped. The rest is delegated.
 
     Attributes:
         failed: the error of the first write that failed; None before.
