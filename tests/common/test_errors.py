@@ -111,13 +111,14 @@ def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
 
 def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(tmp_path):
     scripts = [str(path) for path in COMMANDS if path.parent == ROOT]
-    lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in "$@"; do "$0" "$name"; echo $?; done; "$0" -m eval; echo $?'
+    lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in "$@"; do "$0" "$name"; echo $?; done; '
+    lines += 'for name in eval quickstart; do "$0" -m $name; echo $?; done'
     done = subprocess.run(["sh", "-c", lines, sys.executable, *scripts], cwd=tmp_path, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     assert len(scripts) >= 4
-    assert done.stdout.split() == ["2"] * (len(scripts) + 1), done.stderr
+    assert done.stdout.split() == ["2"] * (len(scripts) + 2), done.stderr
     said = "error: the working directory has been deleted; change to one that is there\n"
-    assert done.stderr == said * (len(scripts) + 1)
+    assert done.stderr == said * (len(scripts) + 2)
 
 
 def test_a_command_imports_errors_before_any_library():
