@@ -15,8 +15,7 @@ def test_the_page_of_methods_is_that_of_the_folder():
 
 def test_the_readme_names_every_method():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    paths = [path for folder in methods.FOLDERS for path in (ROOT / folder).glob("*.py")]
-    names = {path.stem for path in paths} - {"__init__", "base"}
+    names = {path.stem for path in methods.METHODS.glob("*.py")} - {"__init__", "base"}
     assert len(names) > 10
     assert {name for name in names if f"`{name}`" not in readme} == set()
 
