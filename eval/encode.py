@@ -149,6 +149,6 @@ def warn_of_slow_bf16(device: str) -> None:
     if bf16_is_slow(device):
         logger.warning(
             "bf16 on a processor without instructions for it (%s): several times slower than float32; leave --bf16 "
-            "out (--bf16 false, or --float32 of python -m tables)",
+            "out (--bf16 false, or --float32 of python -m papers)",
             ", ".join(BF16_INSTRUCTIONS),
         )

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.errors import BadInput
+from models.precision import at_least_float32
 
 NO_NEGATIVES = (
     "a batch of one sentence has no negatives, so that nothing would be learned: --per_device_train_batch_size must be "
@@ -37,7 +38,10 @@ def info_nce(
         candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
         if len(candidates) < 2:
             raise BadInput(NO_NEGATIVES)
-        query, candidates = F.normalize(query.float(), dim=-1), F.normalize(candidates.float(), dim=-1)
+        query, candidates = (
+            F.normalize(at_least_float32(query), dim=-1),
+            F.normalize(at_least_float32(candidates), dim=-1),
+        )
         logits = query @ candidates.T / temperature  # (N, N + M)
         if negative_bias:
             logits[:, len(key) :].diagonal().add_(negative_bias)
@@ -63,7 +67,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     if len(first) < 2:
         raise BadInput(NO_NEGATIVES)
     with torch.autocast(first.device.type, enabled=False):
-        both = F.normalize(torch.cat([first, second]).float(), dim=-1)  # (2N, D)
+        both = F.normalize(at_least_float32(torch.cat([first, second])), dim=-1)  # (2N, D)
         logits = both @ both.T / temperature
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     partner = torch.arange(len(both), device=both.device).roll(len(first))
@@ -72,7 +76,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
 
 def mean_cosine(vectors: Tensor) -> Tensor:
     """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
-    unit = F.normalize(vectors.float(), dim=-1)
+    unit = F.normalize(at_least_float32(vectors), dim=-1)
     count = len(unit)
     return (unit.sum(0).square().sum() - count) / (count * (count - 1))
 
@@ -82,5 +86,5 @@ def uniformity(vectors: Tensor) -> Tensor:
 
     Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE equation 3.
     """
-    unit = F.normalize(vectors.float(), dim=-1)
+    unit = F.normalize(at_least_float32(vectors), dim=-1)
     return torch.pdist(unit).square().mul(-2).exp().mean().log()

@@ -19,6 +19,7 @@ from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
 from models.packed import Packed
+from models.precision import at_least_float32
 from models.runner import Runner
 from models.training import TrainingOutput
 
@@ -176,7 +177,7 @@ def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         words: (B, L) ids, each word of a text once; IGNORED elsewhere.
     """
     real = words != IGNORED
-    log_p = torch.log_softmax(logits.float(), dim=-1).gather(1, words.clamp(min=0))
+    log_p = torch.log_softmax(at_least_float32(logits), dim=-1).gather(1, words.clamp(min=0))
     return -torch.where(real, log_p, 0.0).sum(), real.sum()
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from common.errors import StorageError
 from models.loading import without_pooler
+from models.precision import at_least_float32
 
 
 class MomentumEncoder(nn.Module):
@@ -40,7 +41,7 @@ class MomentumEncoder(nn.Module):
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(B, L) -> pooled vectors (B, H), in float32, before any head."""
-        return self.encoder(input_ids, attention_mask).pooled.float()
+        return at_least_float32(self.encoder(input_ids, attention_mask).pooled)
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:

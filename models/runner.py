@@ -18,6 +18,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from common.views import IGNORED
 from models.kernels.dropout import rates_of
 from models.perturb import Perturbation
+from models.precision import at_least_float32
 
 ROWS = 128  # masked positions are computed in multiples of it
 LOGITS = 1024  # tokens whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
@@ -124,4 +125,4 @@ class Runner:
         filled = -len(targets) % ROWS
         logits = decoder(transform(F.pad(found.states[chosen], (0, 0, 0, filled))))  # (M rounded up, vocabulary)
         targets = F.pad(targets, (0, filled), value=IGNORED)
-        return F.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum"), chosen.sum()
+        return F.cross_entropy(at_least_float32(logits), targets, ignore_index=IGNORED, reduction="sum"), chosen.sum()

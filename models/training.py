@@ -18,6 +18,7 @@ from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.objectives.base import Batch, Encoded, Objective
 from models.perturb import Perturbation
+from models.precision import at_least_float32
 
 
 @dataclass
@@ -92,7 +93,7 @@ class EncoderForTraining(PreTrainedModel):
         if not any(objective.reads_projection for objective in self.objectives):
             return
         with torch.autocast(encoded.pooled.device.type, enabled=False):
-            everyone = gather_with_gradient(encoded.pooled.float())  # (V, N, H)
+            everyone = gather_with_gradient(at_least_float32(encoded.pooled))  # (V, N, H)
             encoded.projected = project(self.head, everyone)
         encoded.own_projected = local_rows(encoded.projected)
 

@@ -29,6 +29,7 @@ from common.views import View
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.precision import at_least_float32
 
 
 @dataclass
@@ -74,7 +75,7 @@ def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
     Source: Carlsson et al. 2021, section 3; the mean, not the sum, as the official code.
     """
     with torch.autocast(first.device.type, enabled=False):
-        logits = (first.float() * second.float()).sum(-1)
+        logits = (at_least_float32(first) * at_least_float32(second)).sum(-1)
         return F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype))
 
 
@@ -92,7 +93,9 @@ class ContrastiveTension(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         pooled = self.second(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).pooled
         pooled = pooled.view_as(encoded.pooled)
-        first, second = (gather_with_gradient(side.float()).flatten(0, 1) for side in (encoded.pooled, pooled))
+        first, second = (
+            gather_with_gradient(at_least_float32(side)).flatten(0, 1) for side in (encoded.pooled, pooled)
+        )
         partner, same = (each.to(first.device) for each in pairing(len(first), self.negatives))
         return {"contrastive": Term(tension(first, second[partner], same), 1.0)}
 

@@ -27,6 +27,7 @@ from models.heads import check_width
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
+from models.precision import at_least_float32
 from models.runner import Runner
 
 
@@ -97,7 +98,7 @@ class ReplacedTokens(Objective):
             labels = labels.masked_fill(mask == 0, IGNORED)
         tokens, discriminator = self.runner.of(mask), self.discriminator
         states = tokens.with_first(tokens.embed(discriminator.embeddings, rewritten), vectors)
-        logits = self.head(tokens.run(discriminator.encoder.layer, states)).float()
+        logits = at_least_float32(self.head(tokens.run(discriminator.encoder.layer, states)))
         labels = tokens.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
@@ -128,7 +129,7 @@ def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
 
 def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     """A token from each distribution by inversion: (..., V) logits and (...) numbers in [0, 1) -> (...) ids."""
-    cumulative = logits.float().softmax(-1).cumsum(-1)
+    cumulative = at_least_float32(logits).softmax(-1).cumsum(-1)
     # Scaled by the last sum, which is 1 but for rounding, so that the last token is not drawn too often.
     drawn = torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum

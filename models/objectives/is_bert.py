@@ -27,6 +27,7 @@ from models.collectives import gather_with_gradient, local_rows, mean_over_token
 from models.contrast import NO_NEGATIVES
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.pooling import masked_mean
+from models.precision import at_least_float32
 
 WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 
@@ -80,7 +81,7 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor)
     if len(vectors) < 2:
         raise BadInput(NO_NEGATIVES)
     with torch.autocast(features.device.type, enabled=False):
-        scores = features.float() @ vectors.float().T  # (T, L, N)
+        scores = at_least_float32(features) @ at_least_float32(vectors).T  # (T, L, N)
     right = scores.gather(2, own.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
     wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / (len(vectors) - 1)
     return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
@@ -98,7 +99,7 @@ class MutualInformation(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         mask = batch.attention_mask.flatten(0, 1)  # (T, L)
-        features = self.local(encoded.tokens.flatten(0, 1), mask).float()
+        features = at_least_float32(self.local(encoded.tokens.flatten(0, 1), mask))
         vectors = masked_mean(features, mask).unflatten(0, batch.input_ids.shape[:2])
         everyone = gather_with_gradient(vectors)  # (V, N, D)
         number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(*everyone.shape[:2], 1)

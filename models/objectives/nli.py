@@ -19,6 +19,7 @@ from models.heads import project
 from models.objectives import consert
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.perturb import Perturbation
+from models.precision import at_least_float32
 
 CLASSES = 3
 ADVERSARIAL = "adversarial"
@@ -87,7 +88,7 @@ class Classified(Objective):
     def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy over the rows: (2, B, H) premises and hypotheses, (B,) classes -> ()."""
         with torch.autocast(pooled.device.type, enabled=False):
-            features = pair_features(*pooled.float(), self.args.features == "code")
+            features = pair_features(*at_least_float32(pooled), self.args.features == "code")
             return F.cross_entropy(self.classifier(features), labels)
 
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
@@ -102,7 +103,7 @@ class Classified(Objective):
         moved = Perturbation(added=fast_gradient(gradient, self.args.adversarial_size))
         pooled = encoder(ids, mask, None, moved).pooled.view(2, size, -1)
         with torch.autocast(pooled.device.type, enabled=False):
-            return project(encoded.projection, gather_with_gradient(pooled.float()))
+            return project(encoded.projection, gather_with_gradient(at_least_float32(pooled)))
 
 
 class NLI(Method):

@@ -30,6 +30,7 @@ from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.precision import at_least_float32
 
 
 @dataclass
@@ -58,7 +59,7 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     if len(query) < 2:
         raise BadInput(NO_NEGATIVES)
     with torch.autocast(query.device.type, enabled=False):
-        query, guides = F.normalize(query.float(), dim=-1), F.normalize(guides.float(), dim=-1)
+        query, guides = F.normalize(at_least_float32(query), dim=-1), F.normalize(at_least_float32(guides), dim=-1)
         logits = torch.einsum("nd,kmd->nkm", query, guides) / temperature  # (N, K, N)
     own = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
     itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
@@ -106,7 +107,9 @@ class SelfGuided(Objective):
     def _layers(self, batch: Batch) -> Tensor:
         """The copy's layers for the sentences of all processes, (K, V N, H)."""
         shape = batch.input_ids.shape[:2]
-        means = self.start.layer_means(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).float()
+        means = at_least_float32(
+            self.start.layer_means(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1))
+        )
         everyone = gather_with_gradient(means.unflatten(1, shape).flatten(0, 1))  # (K V, N, H)
         return everyone.unflatten(0, (-1, shape[0])).flatten(1, 2)
 

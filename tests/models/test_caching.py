@@ -13,12 +13,6 @@ from tests.methods import CASES, build_model, make_batch
 ROWS = 7
 
 
-@pytest.fixture(autouse=True)
-def _nothing_rounds(monkeypatch):
-    """Losses ask for float32; here they stay in float64, so that equal means equal: batch norm multiplies rounding."""
-    monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
-
-
 @pytest.fixture
 def folder(tiny_bert):
     return str(tiny_bert)

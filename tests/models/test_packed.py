@@ -41,12 +41,6 @@ def folder(request):
 
 
 @pytest.fixture
-def in_float64(monkeypatch):
-    """Losses ask for float32; with this they stay in the model's float64, where few tokens round no more than many."""
-    monkeypatch.setattr(torch.Tensor, "float", lambda self: self)
-
-
-@pytest.fixture
 def long_folder(folder, tmp_path):
     """The same model, new, with a place for each of 512 tokens."""
     shutil.copytree(folder, tmp_path / "long")
@@ -115,14 +109,14 @@ def test_losses_and_gradients_equal_the_padded_ones(folder, case, lengths):
 
 
 @pytest.mark.parametrize(("case", "lengths"), HARD)
-def test_hard_lengths_too(folder, in_float64, case, lengths):
+def test_hard_lengths_too(folder, case, lengths):
     batch = batch_of(folder, LENGTHS[lengths], case)
     padded, packed = (stage_two(folder, packed, case).double() for packed in (False, True))
     assert_equal(padded, packed, batch)
 
 
 @pytest.mark.parametrize("case", ["infocse", "infocse_rtd"])
-def test_sentences_of_512_tokens_too(long_folder, in_float64, case):
+def test_sentences_of_512_tokens_too(long_folder, case):
     batch = batch_of(long_folder, [512, 3, 130], case)
     padded, packed = (stage_two(long_folder, packed, case).double() for packed in (False, True))
     assert_equal(padded, packed, batch)
@@ -149,12 +143,12 @@ def test_every_pooling_at_every_length(folder, lengths, pooling):
 
 
 @pytest.mark.parametrize("lengths", ["drawn", "one word", "all of one word"])
-def test_stage_one_at_hard_lengths_too(folder, in_float64, lengths):
+def test_stage_one_at_hard_lengths_too(folder, lengths):
     batch = one_view(batch_of(folder, LENGTHS[lengths]))
     assert_equal(stage_one(folder, False).double(), stage_one(folder, True).double(), batch)
 
 
-def test_stage_one_of_512_tokens_too(long_folder, in_float64):
+def test_stage_one_of_512_tokens_too(long_folder):
     batch = one_view(batch_of(long_folder, [512, 3, 130]))
     assert_equal(stage_one(long_folder, False).double(), stage_one(long_folder, True).double(), batch)
 
