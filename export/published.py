@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import yaml
 
+from eval.compare.published import backbone_of, records
 from eval.compare.sides import Side, from_files
 from eval.compare.verdicts import Interval, Line, compare
 from eval.scores import markdown
 from export.facts import Facts
 from export.text import escape
-from papers.published import backbone_of, records
 
 FILE = Path(__file__).with_name("citations.yaml")
 

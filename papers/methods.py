@@ -1,7 +1,7 @@
 """`python -m papers.methods`: rewrite the table of methods in docs/methods.md.
 
 Every method is a file. Its line has the file's first sentence, the configurations of the method, and the published STS
-averages of the records in papers/published.yaml that have the names of these configurations.
+averages of the records in eval/compare/published.yaml that have the names of these configurations.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from common.command_line import read_config
 from common.errors import run_command
 from common.flags import Parser
 from common.streams import show
+from eval.compare.published import records
 from eval.scores import Key, markdown
-from papers.published import records
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "models" / "objectives"

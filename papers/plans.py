@@ -9,11 +9,11 @@ from typing import Any
 
 from common.command_line import read_config
 from common.files import digest
+from eval.compare.published import backbone_of
 from eval.tasks import Task
 from models.loading import load_config
 from papers import runs
 from papers.imported import ImportedRun
-from papers.published import backbone_of
 from papers.runs import CONFIGS
 from papers.specification import Table, TableRow
 from training.provenance import provenance

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from eval.compare.published import published, records
 from eval.compare.sides import Score, Side
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.scores import Key
 from papers import runs
 from papers.plans import Choice, RunPlan, plan_of
-from papers.published import published, records
 from papers.specification import Column, Table, TableRow
 from papers.tasks import averaged, can_be_filled, figures_of
 

@@ -7,7 +7,7 @@
     figure                 {kind: curve or heat map, x, y, log}, for a figure of the paper
     note                   for the reader
 
-A row names its published numbers by the id of a record in papers/published.yaml.
+A row names its published numbers by the id of a record in eval/compare/published.yaml.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import torch
 
 from common.errors import BadInput
 from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.compare.published import records
 from eval.compare.sides import from_files
 from eval.encode import Encode
 from eval.retrieval.beir import PAPER14
@@ -18,7 +19,6 @@ from eval.scores import AVERAGE, Key, Result, average, row
 from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
-from papers.published import records
 from papers.specification import Column
 
 FREQUENT = "frequent_tokens"

@@ -9,10 +9,10 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import NO_EXAMPLES
+from eval.compare.published import PREFIX, published, records
 from eval.compare.sides import Side, from_files
 from eval.compare.verdicts import Interval, Line, compare
 from eval.scores import Key, markdown, write_rows
-from papers.published import PREFIX, published, records
 
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "

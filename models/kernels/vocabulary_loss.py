@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.views import IGNORED
-from models.precision import at_least_float32
 
 CHUNK = 512  # rows whose logits exist at a time in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
 BLOCK = 16  # of them go through the soft-max at a time on a CPU: what they need stays in its cache
@@ -67,7 +66,7 @@ def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor) -> Tensor:
     for part, wanted in zip(logits.split(size), targets.split(size), strict=True):
         real = wanted != IGNORED
         wanted = wanted.clamp(min=0).unsqueeze(1)
-        soft = at_least_float32(part)  # the same numbers where the products are float32 already
+        soft = part if part.dtype == torch.float64 else part.float()
         picked, top = soft.gather(1, wanted).squeeze(1), soft.amax(1, keepdim=True)
         mass = soft.sub_(top).exp_().sum(1, keepdim=True)
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from eval.compare.published import published
 from eval.compare.sides import Score
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
 from papers.page import page
 from papers.plans import Choice, RunPlan, plan_of
-from papers.published import published
 from papers.results import collect
 from papers.specification import Column, Figure, Table, TableRow
 

@@ -5,11 +5,11 @@ import pytest
 from common.command_line import parse, read_config
 from common.errors import BadInput
 from common.files import read_yaml
+from eval.compare.published import records
 from eval.scores import Key
 from models.pooling import POOLINGS
 from papers import specification
 from papers.plans import config_path
-from papers.published import records
 from papers.specification import names, read
 from papers.tasks import needed
 from tests.papers.schema import check

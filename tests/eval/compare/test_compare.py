@@ -8,11 +8,11 @@ from scipy.stats import spearmanr, t
 import eval.compare.__main__ as command
 from common.errors import BadInput
 from eval.compare.intervals import draws_of, percentile, prediction, resampled_figures, welch
+from eval.compare.published import published
 from eval.compare.sides import Score, from_files
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
 from eval.sts import StsTask, correlation
-from papers.published import published
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGE = Key("Avg.", "test", "test", "spearman")

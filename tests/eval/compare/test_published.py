@@ -6,8 +6,8 @@ import pytest
 
 from common.errors import BadInput
 from common.files import read_yaml
+from eval.compare.published import FILE, published, records
 from eval.scores import Key
-from papers.published import FILE, published, records
 from tests.papers.schema import check
 
 CONTENT, RECORDS = read_yaml(FILE), records()

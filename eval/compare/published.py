@@ -1,4 +1,4 @@
-"""Published numbers, read from `published.yaml`, which names the source of every figure; tests/papers checks it."""
+"""Published numbers, read from `published.yaml`, which names the source of every figure; a test checks the file."""
 
 from __future__ import annotations
 
