@@ -18,6 +18,7 @@ from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Share
 from common.views import View
 from models.contrast import info_nce
+from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 
 
@@ -74,20 +75,13 @@ def delete(ids: np.ndarray, starts: None, generator: np.random.Generator, rate: 
     return ids[kept] if kept.any() else ids[:1]
 
 
-class TwoWayInfoNCE(Objective):
+class TwoWayInfoNCE(simcse.Contrastive):
     """The mean of InfoNCE in both directions, with the other documents of the batch as negatives."""
-
-    reads_projection = True
-    compares = True
-
-    def __init__(self, temperature: float) -> None:
-        super().__init__()
-        self.temperature = temperature
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         first, second = encoded.projected
         both = info_nce(first, second, self.temperature) + info_nce(second, first, self.temperature)
-        return {"contrastive": Term(both / 2, 1.0)}
+        return {"contrastive": Term(both / 2, self.weight)}
 
 
 class Spans(Method):
