@@ -127,6 +127,20 @@ class ScoredArguments(DataArguments):
         default=None,
         metadata={"help": "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"},
     )
+    dev_beir: str | None = field(
+        default=None,
+        metadata={"help": "own search set instead, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the "
+                  "best model, qrels/test.tsv, where it is there, judges it against the start"},
+    )  # fmt: skip
+    start_shares: list[Share] = field(
+        default_factory=list,
+        metadata={"help": "shares of the start's weights, such as 0.25 0.5 0.75: at the end the dev score chooses "
+                  "among these mixtures and the trained model (LM-Cocktail, 2311.13534); default: none"},
+    )  # fmt: skip
+    keep_start: bool = field(
+        default=False,
+        metadata={"help": "the start is the result unless the trained model is better beyond chance"},
+    )
     max_rows: Count | None = field(
         default=None,
         metadata={"help": "use so many rows, held-out ones included, drawn by --seed (few-shot studies); default: all"},

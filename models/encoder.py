@@ -123,6 +123,15 @@ class SentenceEncoder(PreTrainedModel):
         pooled = self._encode(input_ids, attention_mask, self._pooling).pooled.float()
         return pooled if self.head is None else self.head(pooled)
 
+    @torch.no_grad()
+    def mixed_with(self, start: SentenceEncoder, share: float) -> SentenceEncoder:
+        """An encoder without a head of weights `share` x start + (1 - `share`) x own (LM-Cocktail, 2311.13534)."""
+        mixed, theirs = copy.deepcopy(self), start.state_dict()
+        for name, weight in mixed.state_dict().items():
+            if weight.is_floating_point():
+                weight.lerp_(theirs[name].to(weight), share)
+        return mixed
+
     def save(self, folder: str, tokenizer) -> None:
         """Write saved format 1: a folder that `AutoModel`, sentence-transformers and this project read alike."""
         dense = self.head.dense_layers() if self.head is not None else []

@@ -1,34 +1,29 @@
-"""The parts of a run on sentences: model, collator, Trainer, tests, and its end."""
+"""The parts of a run on sentences: model, collator, Trainer and tests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
 from common.arguments import ModelArguments, ScoredArguments
 from common.errors import BadInput
-from common.streams import show
 from common.views import View
 from data.collator import Collator
-from eval.contamination import count_seen, describe_seen, with_share_seen
+from eval.dev import DevSet
 from eval.encode import Encode
-from eval.scores import rows_of, tables, write_scores
-from eval.sts import STS_DEV, merged, own_pairs, spearman
-from eval.tasks import Options, score_all, tasks_named
-from models.encoder import SentenceEncoder, load_encoder
+from eval.tasks import Options, tasks_named
+from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
-from models.loading import load_backbone, load_config, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
 from models.objectives.base import Method
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 from models.training import EncoderForTraining
-from training.best import copy_best, read_best
-from training.run import DROPOUT, Run, set_dropout
+from training.run import DROPOUT, set_dropout
 from training.run_arguments import RunArguments
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -43,8 +38,7 @@ def build_model(
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
-    length = usable_length(config, tokenizer)
-    _say_what_is_left_behind(source, config, model_args.pooling)
+    length = min(usable_length(config, tokenizer), _length_of(source, config, model_args.pooling))
     kept = pooling_named(model_args.pooling).keeps_head
     packed = use_packing(config, model_args.packed)
     if kept and model_args.train_pooling:
@@ -64,51 +58,18 @@ def build_model(
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
-def _say_what_is_left_behind(source: str, config, pooling: str) -> None:
-    """A folder that says how it is pooled is trained as `--pooling` says, from its backbone alone."""
+def _length_of(source: str, config, pooling: str) -> int:
+    """The length limit that a folder states of itself; a warning where its pooling or head is left behind."""
     try:
         described = read_modules(source, config) if Path(source).is_dir() else None
     except BadInput as error:
         logger.warning("%s; only its backbone is trained on, with --pooling %s", error, pooling)
-        return
+        return NO_LIMIT
     if described and (described.head or described.pooling != pooling):
         head = f" and a head of {len(described.head)} modules" if described.head else ""
         logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
-
-
-def selection(data_args: ScoredArguments) -> tuple[str, object] | None:
-    """Name of the dev metric and its pairs, or None for `--dev none`."""
-    if data_args.dev == "none":
-        if data_args.dev_file:
-            raise BadInput("--dev none --dev_file: no dev score is taken, so the file would do nothing; leave one out")
-        return None
-    if data_args.dev_file:
-        return "dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir))
-    return "stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir))
-
-
-def finish(run: Run, trainer: EmbeddingTrainer, tokenizer, tests: list, data_dir: str, texts: Iterable[str]) -> None:
-    """Export the chosen model to the run's root, score it there, and close the record; `texts` it was trained on."""
-    folder, facts = Path(run.args.output_dir), {}
-    if trainer.dev is None:
-        logger.info("no dev task: the last model is the result")
-        run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
-    else:
-        facts["best"] = read_best(folder, trainer.run_id)
-        run.export(lambda place: copy_best(folder, place))
-    encoder, tokenizer = load_encoder(str(folder))
-    encode = Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
-    results = score_all(encode, tests, data_dir)
-    seen = count_seen(texts, tests, data_dir) if tests else {}
-    facts["seen_test_texts"] = seen
-    rows = with_share_seen(rows_of(results, run.record["settings"]["method"], folder.name), seen)
-    write_scores(folder / "scores.json", results, rows)
-    if rows:
-        show(tables({folder.name: rows}), folder / "scores.json")
-    if said := describe_seen(seen):
-        logger.warning(said)
-    run.finish(trainer, facts)
+    return described and described.max_length or NO_LIMIT
 
 
 def make_collator(
@@ -134,7 +95,7 @@ def _drops(config) -> bool:
 
 
 def make_trainer(
-    model, args: RunArguments, collator: Collator, tokenizer, dev, chunk_size: int = 0, held_out: int = 0
+    model, args: RunArguments, collator: Collator, tokenizer, dev: DevSet | None, chunk_size: int = 0, held_out: int = 0
 ) -> EmbeddingTrainer:
     """The Trainer with its dev score and what to do when it improves; BadInput for batches that teach nothing."""
     for objective in model.objectives:
@@ -147,10 +108,9 @@ def make_trainer(
         )  # fmt: skip
     score = None
     if dev is not None:
-        name, pairs = dev
         encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
-        score = lambda: (name, spearman(encode, pairs))  # noqa: E731
-    args.metric_for_best_model = dev[0] if dev else None
+        score = lambda: (dev.metric, dev.score(encode))  # noqa: E731
+    args.metric_for_best_model = dev.metric if dev else None
     args.greater_is_better = True if dev else None
     keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
     common = model, args, collator, len(collator.text), score, keep

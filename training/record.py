@@ -26,7 +26,7 @@ MAY_DIFFER = frozenset(
     save_steps save_total_limit save_on_each_node dataloader_num_workers dataloader_prefetch_factor
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
-    include_num_input_tokens_seen skip_memory_metrics train_file dev_file local_rank""".split()
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank""".split()
 )
 # Of those, the ones that all processes of a run must share nonetheless: they decide when processes wait for each other.
 IN_STEP = frozenset(

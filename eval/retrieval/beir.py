@@ -74,7 +74,7 @@ class BeirTask:
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then every part's nDCG@10."""
-        values = {part: self._values(encode, part, one) for part, one in self.load(data_dir).items()}
+        values = {part: self.per_query(encode, part, one) for part, one in self.load(data_dir).items()}
         total = sum(len(one[METRICS[0]]) for one in values.values())
         how = "mean of queries" if len(values) == 1 else "mean of forums"
         means = {metric: np.mean([one[metric].mean() for one in values.values()]) for metric in METRICS}
@@ -87,7 +87,8 @@ class BeirTask:
         weighed = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
         return Result(rows, {"value": np.concatenate(weighed) / 100})
 
-    def _values(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
+    def per_query(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
+        """Every metric x 100 of every query of one part, (Q,)."""
         queries = encode(list(one.queries.values()))
         folder = Path(self.embeddings) / self.name / part if self.embeddings else None
         with embedded(encode, one.corpus, queries.shape[1], folder) as shards:

@@ -215,3 +215,15 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
         assert word in printed
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    ({"dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
+    ({"dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),
+    ({"dev_beir": "somewhere"}, "one of them chooses"),
+    ({"pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
+])  # fmt: skip
+def test_flags_that_exclude_each_other_are_refused(unsup, flags, said):
+    given = unsup(method="simcse", **flags)
+    with pytest.raises(BadInput, match=said):
+        run_unsup.main([word for word in given if flags.get("dev") != "none" or not word.startswith("--dev_file")])

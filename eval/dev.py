@@ -1,0 +1,108 @@
+"""What chooses a run's best model and judges it against its start: STS pairs, a search set, or held-out texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import BadInput
+from eval.compare.intervals import percentile, resampled_figures
+from eval.encode import Encoder, unit
+from eval.metrics.retrieval import METRICS
+from eval.retrieval.beir import WHOLE, BeirTask, read_set
+from eval.sts import Pairs, correlation, similarities
+
+Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value` from 0 to 1, each (n,): see `eval.scores.Result`
+RESAMPLES = 2000
+BETTER, WORSE, ALIKE = "better", "worse", "not told apart"
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Examples that an encoder is scored on.
+
+    Attributes:
+        metric: its name in the log, such as `stsb_spearman`.
+        content: the examples as JSON values; part of what identifies a run.
+        items: encoder -> the figures of every example.
+    """
+
+    metric: str
+    content: Any
+    items: Callable[[Encoder], Items]
+
+    def score(self, encode: Encoder) -> float:
+        """Spearman's correlation of pairs, or the mean of queries, x 100."""
+        return score_of(self.items(encode))
+
+
+def score_of(items: Items) -> float:
+    """The score of an encoder from the figures of every example."""
+    if "gold" in items:
+        return correlation(items["similarity"], items["gold"])
+    return 100 * float(items["value"].mean())
+
+
+def pairs_set(metric: str, pairs: Pairs) -> DevSet:
+    """Graded pairs, scored by Spearman's correlation."""
+    gold = np.array(pairs.gold)
+    return DevSet(metric, vars(pairs), lambda encode: {"similarity": similarities(encode, pairs), "gold": gold})
+
+
+def search_set(folder: str | Path, split: str) -> DevSet:
+    """A folder in BEIR's format, scored by nDCG@10; BadInput with file and line where it is malformed."""
+    one = read_set(Path(folder), split)
+    task = BeirTask(Path(folder).name, split)
+
+    def items(encode: Encoder) -> Items:
+        return {"value": task.per_query(encode, WHOLE, one)[METRICS[0]] / 100}
+
+    return DevSet("search_ndcg", [one.corpus.sha256, one.queries, one.grades], items)
+
+
+def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
+    """A stand-in for search where nothing is judged: the first half of a text asks for its second half.
+
+    Texts of two columns are asked as they are, first column for second. nDCG@10 with one relevant text a query.
+
+    Raises:
+        BadInput: fewer than two texts have two words.
+    """
+    pairs = [pair for row in rows if all(pair := _halves(row))]
+    if len(pairs) < 2:
+        raise BadInput("fewer than two held-out texts have two words, so nothing can be searched in them")
+
+    def items(encode: Encoder) -> Items:
+        vectors = unit(encode([text for side in zip(*pairs, strict=True) for text in side]))
+        cosines = vectors[: len(pairs)] @ vectors[len(pairs) :].T
+        ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # 1 for the best; ties count against it
+        return {"value": np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0.0)}
+
+    return DevSet("halves_ndcg", pairs, items)
+
+
+def _halves(row: Sequence[str]) -> tuple[str, str]:
+    if len(row) > 1:
+        return row[0], row[1]
+    words = row[0].split()
+    middle = len(words) // 2
+    return " ".join(words[:middle]), " ".join(words[middle:])
+
+
+def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
+    """The result against the start on the same examples, by a paired bootstrap of `RESAMPLES` draws.
+
+    Returns:
+        `examples`, `start` and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`: `better` where the
+        interval lies above zero, `worse` where it lies below, else `not told apart`.
+    """
+    draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(seed)) for items in (result, start))
+    low, high = percentile(np.subtract(*draws))
+    before, after = score_of(start), score_of(result)
+    word = BETTER if low > 0 else WORSE if high < 0 else ALIKE
+    return {"examples": len(next(iter(start.values()))), "start": before, "result": after,
+            "difference": after - before, "interval": [low, high], "verdict": word}  # fmt: skip

@@ -1,0 +1,87 @@
+"""`python -m adapt`: text in, verdict out, and a run that ships its start unless the result is better."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+import adapt.__main__ as command
+from common.errors import BadInput
+from tests.cli.folders import record, same_weights
+
+
+@pytest.fixture
+def corpus(sentences, tmp_path):
+    """A BEIR set of 100 documents whose titles are parts of their bodies; every title is a query."""
+    folder = tmp_path / "mine"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{i}", "title": sentences[3 * i][:-1], "text": " ".join(sentences[3 * i : 3 * i + 3])}
+                 for i in range(100)]  # fmt: skip
+    queries = [{"_id": f"q{i}", "text": sentences[3 * i + 1]} for i in range(20)]
+    for name, records in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in range(20)), ""]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def arguments(corpus, tiny_bert, tmp_path):
+    def arguments(name="run", *others):
+        flags = {"text": corpus / "corpus.jsonl", "output": tmp_path / name, "steps": 4, "labels": corpus, "seed": 0,
+                 "cache_dir": tmp_path / "cache", "use_cpu": "true", "per_device_train_batch_size": 16,
+                 "max_length": 32, "disable_tqdm": "true"}  # fmt: skip
+        return [str(tiny_bert), *(f"--{flag}={value}" for flag, value in flags.items()), *others]
+
+    return arguments
+
+
+def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_bert, tmp_path, capsys):
+    found = command.main(arguments("run", "--learning_rate", "1e-9"))
+    assert found["verdict"] == "not told apart" and found["shipped"] == "start"
+    assert found == json.loads((tmp_path / "run" / "adapt.json").read_text())
+    start = load_file(tiny_bert / "model.safetensors")
+    shipped = load_file(tmp_path / "run" / "model.safetensors")
+    assert all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in shipped.items())
+    assert "the start was kept" in capsys.readouterr().out
+    assert found["labels"]["start"] == pytest.approx(found["labels"]["result"], abs=1e-6)
+    assert record(tmp_path / "run")["status"] == "finished"
+
+
+def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):
+    found = command.main(arguments("kept", "--learning_rate", "1e-3", "--keep_start", "false"))
+    scores = {float(share): value for share, value in found["dev_by_start_share"].items()}
+    assert set(scores) == {0.0, 0.25, 0.5, 0.75} and scores[found["start_share"]] == max(scores.values())
+    assert scores[0.0] == pytest.approx(record(tmp_path / "kept")["best"]["value"])
+    start, best, shipped = (load_file(folder / "model.safetensors") for folder in
+                            (tiny_bert, tmp_path / "kept" / "best", tmp_path / "kept"))  # fmt: skip
+    share = found["start_share"]
+    for name, weight in shipped.items():
+        expected = share * start[f"bert.{name}"] + (1 - share) * best[name]
+        np.testing.assert_allclose(weight, expected, atol=1e-6)
+
+
+def test_the_same_command_resumes_and_then_changes_nothing(arguments, tmp_path, monkeypatch):
+    command.main(arguments("whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr("training.result.verdict", lambda *_: 1 / 0)  # the machine dies after the training
+        with pytest.raises(ZeroDivisionError):
+            command.main(arguments("cut"))
+    found = command.main(arguments("cut"))
+    assert same_weights(tmp_path / "whole", tmp_path / "cut")
+    assert found | {"seconds": 0} == command.main(arguments("cut")) | {"seconds": 0}
+
+
+def test_plain_documents_are_adapted_to_as_well(sentences, tiny_bert, tmp_path):
+    text = tmp_path / "documents.txt"
+    text.write_text("".join(" ".join(sentences[i : i + 3]) + "\n" for i in range(0, 300, 3)), encoding="utf-8")
+    found = command.main([str(tiny_bert), "--text", str(text), "--output", str(tmp_path / "run"), "--steps", "1",
+                          "--cache_dir", str(tmp_path / "cache"), "--use_cpu", "true", "--max_length", "32",
+                          "--per_device_train_batch_size", "16", "--disable_tqdm", "true"])  # fmt: skip
+    assert found["verdict"] in ("better", "worse", "not told apart")
+
+
+def test_flags_of_the_training_are_checked_by_it(arguments):
+    with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
+        command.main(arguments("run", "--learning_rat", "1"))

@@ -1,0 +1,65 @@
+"""Held-out documents as a search task: honest pseudo-queries, no copies in the training text."""
+
+import numpy as np
+import pytest
+
+from adapt.held_out import BESIDE, Document, pseudo_query, split, write_task
+from common.errors import BadInput
+from eval.retrieval.beir import read_set
+
+
+def words(rng, count):
+    return " ".join(f"w{number}" for number in rng.integers(0, 5000, size=count))
+
+
+@pytest.fixture
+def documents():
+    rng = np.random.default_rng(1)
+    return [Document(words(rng, 5), words(rng, 30)) for _ in range(150)]
+
+
+def test_queries_come_from_documents_that_are_not_trained_on(documents):
+    found = split(documents, seed=0)
+    assert len(found.queries) == 30 and len(found.training) == 120 and found.copies == 0
+    trained = {document.body for document in found.training}
+    for query, answer in found.queries:
+        assert Document(query, answer) in documents and answer not in trained
+    assert split(documents, seed=0) == found and split(documents, seed=1).queries != found.queries
+
+
+def test_near_copies_of_held_out_documents_are_not_trained_on(documents):
+    copies = [Document(title, f"{body} and a word more") for title, body in documents]
+    found = split([*documents, *copies], seed=0)
+    assert len(found.queries) == 60 and found.copies == 60
+    told = {document.title for document in found.training}
+    assert not told & {query for query, _ in found.queries}
+
+
+@pytest.mark.parametrize("body", [
+    "The first sentence has six words. The second sentence has more words than that. A third one ends the text here.",
+    " ".join(f"word{i}" for i in range(40)),
+])  # fmt: skip
+def test_a_query_without_a_title_is_taken_out_of_its_document(body):
+    query, rest = pseudo_query(Document("", body), np.random.default_rng(3))
+    assert query in body and query not in rest
+    assert sorted([*query.split(), *rest.split()]) == sorted(body.split())
+
+
+def test_too_few_documents_are_refused(documents):
+    with pytest.raises(BadInput, match="10 of 50 documents can be held out"):
+        split(documents[:50], seed=0)
+    with pytest.raises(BadInput, match="0 of 100 documents"):
+        split([Document("", f"short text {i}") for i in range(100)], seed=0)
+
+
+def test_the_task_is_a_beir_set_whose_halves_share_no_query(documents, tmp_path):
+    found = split(documents, seed=0)
+    write_task(tmp_path / "task", found, seed=0)
+    chosen, judged = (read_set(tmp_path / "task", part) for part in ("dev", "test"))
+    assert len(chosen.queries) == len(judged.queries) == 15 and not chosen.queries.keys() & judged.queries.keys()
+    assert len(chosen.corpus) == 30 + min(BESIDE, 120)
+    answers = dict(found.queries)
+    for one in (chosen, judged):
+        for name, query in one.queries.items():
+            [(place, grade)] = one.grades[name].items()
+            assert grade == 1 and one.corpus.texts(place, place + 1) == [answers[query]]

@@ -1,0 +1,74 @@
+"""Dev sets: what they score, and the verdict of a result against its start."""
+
+import json
+
+import numpy as np
+import pytest
+
+from common.errors import BadInput
+from eval.dev import halves_set, pairs_set, score_of, search_set, verdict
+from eval.retrieval.beir import BeirTask
+from eval.sts import Pairs, spearman
+
+
+@pytest.fixture
+def encode():
+    """Every text gets a vector of its own, the same each time."""
+
+    def encode(texts):
+        return np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
+
+    return encode
+
+
+def test_pairs_are_scored_as_the_sts_tasks_are(encode):
+    pairs = Pairs(list("abcdef"), list("ghijkl"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert pairs_set("dev_spearman", pairs).score(encode) == spearman(encode, pairs)
+
+
+@pytest.fixture
+def search_folder(tmp_path):
+    folder = tmp_path / "beir" / "mine"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{i}", "title": "", "text": f"text {i}"} for i in range(12)]
+    queries = [{"_id": f"q{i}", "text": f"query {i}"} for i in range(4)]
+    for name, records in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in range(4)), ""]
+    (folder / "qrels" / "dev.tsv").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def test_a_search_set_is_scored_as_the_beir_task_is(encode, search_folder):
+    expected = BeirTask("mine", "dev").score(encode, search_folder.parents[1]).rows[0]["value"]
+    assert 0 < search_set(search_folder, "dev").score(encode) == pytest.approx(expected)
+
+
+def test_halves_ask_for_each_other():
+    places = {"one": 0, "two": 0, "three": 1, "four": 1, "five": 2, "six": 3}
+    encode = lambda texts: np.eye(4)[[places[text] for text in texts]]  # noqa: E731
+    found = halves_set([["one two"], ["three four"], ["five six"], ["alone"]]).items(encode)["value"]
+    # The third asks with a vector that is orthogonal to all answers: rank 3, because ties count against it.
+    np.testing.assert_allclose(found, [1.0, 1.0, 1 / np.log2(4)])
+    title_first = halves_set([["one", "two"], ["five", "six"]]).items(encode)["value"]
+    np.testing.assert_allclose(title_first, [1.0, 1 / np.log2(3)])
+    with pytest.raises(BadInput, match="fewer than two"):
+        halves_set([["alone"], ["two words"]])
+
+
+@pytest.mark.parametrize(("shift", "word"), [(0.1, "better"), (-0.1, "worse"), (0.0, "not told apart")])
+def test_a_verdict_needs_an_interval_beside_zero(shift, word):
+    rng = np.random.default_rng(0)
+    before = rng.uniform(0.2, 0.8, size=200)
+    after = before + shift + rng.normal(scale=0.2, size=200)
+    after += shift - (after - before).mean()  # the difference is exactly the shift
+    found = verdict({"value": before}, {"value": after})
+    assert found["verdict"] == word and found["examples"] == 200
+    assert found["difference"] == pytest.approx(100 * shift, abs=1e-9)
+    low, high = found["interval"]
+    error = 100 * (after - before).std() / np.sqrt(200)  # of the mean of paired differences, in closed form
+    assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)
+
+
+def test_the_score_of_pairs_is_spearmans():
+    assert score_of({"similarity": np.array([0.1, 0.3, 0.2]), "gold": np.array([1.0, 3.0, 2.0])}) == pytest.approx(100)

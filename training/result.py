@@ -1,0 +1,170 @@
+"""The end of a run: the choice between start and trained weights, the verdict, the export, the scores."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.arguments import ScoredArguments
+from common.errors import BadInput
+from common.streams import show
+from eval.contamination import count_seen, describe_seen, with_share_seen
+from eval.dev import ALIKE, BETTER, WORSE, DevSet, halves_set, pairs_set, search_set, verdict
+from eval.encode import Encode
+from eval.scores import rows_of, tables, write_scores
+from eval.sts import STS_DEV, merged, own_pairs
+from eval.tasks import score_all
+from models.encoder import SentenceEncoder, load_encoder
+from models.pooling import pooling_named
+from training.best import BEST, copy_best, read_best
+from training.run import Run
+from training.trainer import EmbeddingTrainer
+
+logger = logging.getLogger(__name__)
+_HALVES = 128  # held-out texts that judge a run without a dev task
+_LONGEST = 512  # tokens of each
+
+
+def dev_sets(data_args: ScoredArguments, pooling: str) -> list[DevSet]:
+    """What chooses the best model and, last, what judges the result; empty for `--dev none`.
+
+    A search set with `qrels/test.tsv` beside `qrels/dev.tsv` chooses by the one and judges by the other; elsewhere the
+    same examples do both.
+
+    Raises:
+        BadInput: flags that exclude each other; a file that is missing or malformed.
+    """
+    shares, given = data_args.start_shares, [name for name in ("dev_file", "dev_beir") if getattr(data_args, name)]
+    if len(given) > 1:
+        raise BadInput("--dev_file and --dev_beir: one of them chooses the best model; leave the other out")
+    if data_args.dev == "none" and (given or shares or data_args.keep_start):
+        unused = given[0] if given else "start_shares" if shares else "keep_start"
+        raise BadInput(f"--dev none --{unused}: no dev score is taken, so it would do nothing; leave one out")
+    if shares and pooling_named(pooling).keeps_head:
+        raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}")
+    if data_args.dev == "none":
+        return []
+    if data_args.dev_beir:
+        folder = Path(data_args.dev_beir)
+        return [search_set(folder, split) for split in ("dev", "test") if (folder / f"qrels/{split}.tsv").exists()]
+    if data_args.dev_file:
+        return [pairs_set("dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir)))]
+    return [pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))]
+
+
+def finish(
+    run: Run,
+    trainer: EmbeddingTrainer,
+    tokenizer,
+    dev: Sequence[DevSet],
+    tests: list,
+    data_args: ScoredArguments,
+    texts: Iterable[str],
+) -> None:
+    """Choose and judge the result, export it to the run's root, score it there, and close the record.
+
+    Args:
+        run: the run.
+        trainer: has trained.
+        tokenizer: of the encoder.
+        dev: what chose the best model, and what judges it: the last one; empty for `--dev none`.
+        tests: the tasks of `--test_tasks`.
+        data_args: options.
+        texts: what it was trained on.
+    """
+    folder, facts = Path(run.args.output_dir), {}
+    if dev:
+        facts["best"] = read_best(folder, trainer.run_id)
+    encoder, facts["verdict"] = _choose(run, trainer, tokenizer, dev, data_args)
+    if encoder is not None:
+        run.export(lambda place: encoder.save(place, tokenizer))
+    elif dev:
+        run.export(lambda place: copy_best(folder, place))
+    else:
+        logger.info("no dev task: the last model is the result")
+        run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
+    facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
+    run.finish(trainer, facts)
+    if facts["verdict"]:
+        logger.info(in_words(facts["verdict"]))
+
+
+def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Write `scores.json` of the exported model; returns how many test sentences the training text holds."""
+    folder = Path(run.args.output_dir)
+    encoder, tokenizer = load_encoder(str(folder))
+    results = score_all(_encode(run, encoder, tokenizer), tests, data_dir)
+    seen = count_seen(texts, tests, data_dir) if tests else {}
+    rows = with_share_seen(rows_of(results, run.record["settings"]["method"], folder.name), seen)
+    write_scores(folder / "scores.json", results, rows)
+    if rows:
+        show(tables({folder.name: rows}), folder / "scores.json")
+    if said := describe_seen(seen):
+        logger.warning(said)
+    return seen
+
+
+def _choose(
+    run: Run, trainer: EmbeddingTrainer, tokenizer, dev: Sequence[DevSet], data_args: ScoredArguments
+) -> tuple[SentenceEncoder | None, dict[str, Any] | None]:
+    """The encoder to export, None for the trained one as it is, and the verdict against the start."""
+    judge = dev[-1] if dev else _halves(trainer, tokenizer)
+    if judge is None:
+        return None, None
+    start, trained = _start(run), trainer.model.encoder
+    if dev:
+        trained, _ = load_encoder(str(Path(run.args.output_dir) / BEST))
+    start.max_length = trained.max_length  # so that both read the same tokens
+    mixed, shares = _mixed(run, tokenizer, start, trained, dev, data_args.start_shares)
+    items = [judge.items(_encode(run, encoder, tokenizer)) for encoder in (start, mixed)]
+    found = {"metric": judge.metric, **verdict(*items), **shares, "shipped": "result"}
+    if data_args.keep_start and found["verdict"] != BETTER:
+        return start, found | {"shipped": "start"}
+    return (None if mixed is trained else mixed), found
+
+
+def _mixed(
+    run: Run, tokenizer, start: SentenceEncoder, trained: SentenceEncoder, dev: Sequence[DevSet], shares: list[float]
+) -> tuple[SentenceEncoder, dict[str, Any]]:
+    """The best of the trained model and its means with the start by dev score, and what every share scored."""
+    if not shares:
+        return trained, {}
+    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(shares))}
+    scores = {share: dev[0].score(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
+    best = max(scores, key=scores.__getitem__)
+    return models[best], {"start_share": best, "dev_by_start_share": {str(share): v for share, v in scores.items()}}
+
+
+def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
+    """The held-out texts as a search task; None where there are too few."""
+    text, held = trainer.data_collator.text, trainer.sampler.held[:_HALVES]
+    columns = range(text.columns)
+    rows = [[tokenizer.decode(text.sentences([row], column, _LONGEST)[0]) for column in columns] for row in held]
+    return halves_set(rows) if len(rows) > 1 else None
+
+
+def _start(run: Run) -> SentenceEncoder:
+    """The encoder that the run began with, without a head."""
+    settings = run.record["settings"]
+    pooling = settings["pooling"]
+    if pooling_named(pooling).keeps_head:
+        pooling = "cls_before_pooler"
+    return load_encoder(settings["model_name_or_path"], pooling)[0]
+
+
+def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:
+    return Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """A verdict as one line."""
+    low, high = found["interval"]
+    numbers = f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f} ({low:+.2f} to {high:+.2f}, 95 %)"
+    said = {
+        BETTER: "the result is better than its start",
+        WORSE: "the result is worse than its start",
+        ALIKE: "the result cannot be told apart from its start",
+    }[found["verdict"]]
+    return f"{said}: {numbers}" + ("; the start was kept" if found["shipped"] == "start" else "")
