@@ -110,7 +110,7 @@ def flags(args: argparse.Namespace, others: Sequence[str], folder: Path) -> list
     if titled:
         own["title_share"] = 0.5
     if args.steps:
-        own |= {"max_steps": args.steps, "eval_steps": max(1, args.steps // 4), "save_steps": max(1, args.steps // 4)}
+        own |= {"max_steps": args.steps, "eval_steps": max(1, args.steps // 2), "save_steps": max(1, args.steps // 2)}
     given = {word[2:].split("=")[0] for word in others if word.startswith("--")}
     return [f"--{name}={value}" for name, value in own.items() if name not in given] + [*others]
 
