@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from common.errors import run_command
 import run_unsup
 from adapt.documents import read_documents
 from adapt.held_out import Document, split, write_task
+from common.command_line import peek
 from common.files import digest, write_json, writing_folder
 from common.flags import Parser, positive
 from common.streams import show
@@ -29,6 +31,7 @@ from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
 from training.record import read_run
+from training.registry import load_method
 from training.result import in_words
 
 logger = logging.getLogger(__name__)
@@ -60,7 +63,7 @@ def parser() -> Parser:
 
 
 def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
-    """A folder with the search task and `documents.tsv` (title, body) or `documents.txt`; made once a text and seed.
+    """A folder with the search task, `documents.txt` and, for titled ones, `documents.tsv`; made once a text and seed.
 
     Raises:
         BadInput: too few documents, see `adapt.held_out.split`.
@@ -72,46 +75,43 @@ def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     titled = 2 * sum(bool(document.title) for document in found.training) > len(found.training)
     with writing_folder(folder) as part:
-        name, lines = (
-            ("documents.tsv", map(_titled, found.training))
-            if titled
-            else ("documents.txt", map(_plain, found.training))
-        )
-        (part / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        _write(part / "documents.txt", (document.text for document in found.training))
+        if titled:
+            _write(part / "documents.tsv", map(_columns, found.training))
         write_task(part / "task", found, seed)
     logger.info("%d documents to train on, %d held out, %d near-copies of those left out", len(found.training),
                 len(found.queries), found.copies)  # fmt: skip
     return folder
 
 
-def _titled(document: Document) -> str:
+def _columns(document: Document) -> str:
     """Title and body; a document that has only one of them has it as both."""
     return f"{document.title or document.body}\t{document.body or document.title}"
 
 
-def _plain(document: Document) -> str:
-    return document.text
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
 def flags(args: argparse.Namespace, others: Sequence[str], folder: Path) -> list[str]:
     """The command line of run_unsup.py."""
-    titled = (folder / "documents.tsv").exists()
     own: dict[str, Any] = {
         "config": CONFIG,
         "model_name_or_path": args.model,
-        "train_file": folder / ("documents.tsv" if titled else "documents.txt"),
-        "columns": 2 if titled else 1,
+        "train_file": folder / "documents.txt",
         "dev_beir": folder / "task",
         "output_dir": args.output,
         "cache_dir": args.cache_dir,
         "seed": args.seed,
         "pooling": _pooling(args.model),
     }
-    if titled:
-        own["title_share"] = 0.5
+    given = {word[2:].split("=")[0] for word in others if word.startswith("--")}
+    config = [] if "config" in given else [f"--config={CONFIG}"]
+    method = load_method(peek([*config, *others], "method"))
+    if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "documents.tsv").exists():
+        own |= {"train_file": folder / "documents.tsv", "columns": 2, "title_share": 0.5}
     if args.steps:
         own |= {"max_steps": args.steps, "eval_steps": max(1, args.steps // 2), "save_steps": max(1, args.steps // 2)}
-    given = {word[2:].split("=")[0] for word in others if word.startswith("--")}
     return [f"--{name}={value}" for name, value in own.items() if name not in given] + [*others]
 
 

@@ -69,7 +69,7 @@ def _length_of(source: str, config, pooling: str) -> int:
         head = f" and a head of {len(described.head)} modules" if described.head else ""
         logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
-    return described and described.max_length or NO_LIMIT
+    return (described and described.max_length) or NO_LIMIT
 
 
 def make_collator(
