@@ -24,12 +24,18 @@ SUBJECTS = {
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
     "memory": "peak memory of a training step against the published computation",
+    "own_text": "adaptation to a set's documents by every method: search on its judged queries (hours; goes on)",
     "text": "training text beyond memory: tokenising and batches, time and peak memory",
     "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",
 }
-STUDIES = {"methods": "papers.search", "factorial": "papers.factorial", "gap": "papers.gap"}  # not in this folder
+STUDIES = {
+    "methods": "papers.search",
+    "factorial": "papers.factorial",
+    "gap": "papers.gap",
+    "own_text": "papers.own_text",
+}  # not in this folder
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 

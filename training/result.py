@@ -128,10 +128,10 @@ def _choose(
 def _mixed(
     run: Run, tokenizer, start: SentenceEncoder, trained: SentenceEncoder, dev: Sequence[DevSet], shares: list[float]
 ) -> tuple[SentenceEncoder, dict[str, Any]]:
-    """The best of the trained model and its means with the start by dev score, and what every share scored."""
+    """The best of trained model, start and their mixtures by dev score, and what every share of the start scored."""
     if not shares:
         return trained, {}
-    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(shares))}
+    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(shares))} | {1.0: start}
     scores = {share: dev[0].score(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
     best = max(scores, key=scores.__getitem__)
     return models[best], {"start_share": best, "dev_by_start_share": {str(share): v for share, v in scores.items()}}

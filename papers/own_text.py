@@ -1,0 +1,170 @@
+"""`python -m bench own_text`: does training on documents without labels make search in them better?
+
+Every start is adapted to every set's documents by every method with `python -m adapt`, over seeds. Steps, mixture and
+verdict come from pseudo-queries; the judged queries of the set only say afterwards what was gained. Finished runs are
+kept: the command may be stopped and typed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from scipy.stats import spearmanr
+
+from common.errors import ProjectError
+from common.files import read_json, writing
+from eval.dev import BETTER
+from eval.scores import markdown
+from papers.page import mean_and_std
+from papers.runs import as_words, facts_of
+from training.faults import run_to_its_end
+from training.record import RUN_FILE, read_run
+
+LOGGED = "eval_search_ndcg"
+READ = {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1"}
+METHODS: dict[str, dict[str, str]] = {
+    "spans": {},
+    "simcse": {"method": "simcse"},
+    "tsdae": {"method": "tsdae"},
+    "spans, words": {"bow_weight": "0.1"},
+    "infocse": READ,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of this subject."""
+    parser.add_argument("--models", nargs="+", required=True, help="starts: encoders with or without a pooling")
+    parser.add_argument("--names", nargs="+", help="what the table calls them (default: their folders)")
+    parser.add_argument("--data_dir", default="corpora", help="with the sets in DATA_DIR/beir")
+    parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--folder", default="runs/own_text", help="where the runs go")
+    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
+    parser.add_argument("--known", help="rows of an earlier --output whose runs are gone: they are not trained again")
+    parser.add_argument("--figure", help="draw the gain on pseudo-queries against steps into this PNG file")
+
+
+def rows(args: argparse.Namespace) -> list[dict]:
+    """One row a finished run."""
+    names = args.names or [Path(model).name for model in args.models]
+    earlier = read_json(Path(args.known), "rows of this study", "give an earlier --output", list) if args.known else []
+    known = {row["name"]: row for row in earlier}
+    for seed, (name, model), method, corpus in product(
+        args.seeds, zip(names, args.models, strict=True), args.methods, args.sets
+    ):
+        run = f"{name}_{method}_{corpus}_seed-{seed}".replace(", ", "-")
+        if run not in known and (row := _row(args, Path(args.folder) / run, model, method, corpus, seed)):
+            known[run] = {"name": run, "start": name, "method": method, "set": corpus, "seed": seed, **row}
+    if args.figure:
+        draw(list(known.values()), Path(args.figure))
+    return list(known.values())
+
+
+def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus: str, seed: int) -> dict | None:
+    if not args.collect:
+        beir = Path(args.data_dir) / "beir" / corpus
+        flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "use_cpu": "true",
+                 "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
+                 "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
+        code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_words(flags)], stdout=sys.stderr)
+        if code:
+            raise ProjectError(f"adapt to {corpus} with {method} stopped with {code}; the same command goes on there")
+    if not (folder / "adapt.json").is_file() or not (folder / RUN_FILE).is_file():
+        return None
+    found, record = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run"), read_run(folder)
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {
+        "pseudo": {name: found[name] for name in ("start", "result", "interval", "verdict")},
+        "real": {name: found["labels"][name] for name in ("start", "result", "interval", "verdict")},
+        "start_share": found["start_share"],
+        "curve": [[0, found["dev_by_start_share"]["1.0"]]]
+        + [[line["step"], line[LOGGED]] for line in lines if LOGGED in line],
+        "facts": facts_of(record),
+    }
+
+
+def table(rows: list[dict]) -> str:
+    """nDCG@10 on judged queries by start and method, the verdicts run by run, and how far pseudo-queries are right."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    body = [["start", "method", *sets, "mean gain", "n"]]
+    for start in dict.fromkeys(row["start"] for row in rows):
+        own = [row for row in rows if row["start"] == start]
+        before = {row["set"]: row["real"]["start"] for row in own}
+        body.append([start, "as it is", *(f"{before[name]:.2f}" if name in before else "-" for name in sets), "", ""])
+        for method in dict.fromkeys(row["method"] for row in own):
+            body.append(_line([row for row in own if row["method"] == method], start, method, sets))
+    return "\n\n".join([markdown(body), markdown(verdicts(rows)), agreement(rows)])
+
+
+def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[str]:
+    results = {name: [row["real"]["result"] for row in rows if row["set"] == name] for name in sets}
+    gains = [row["real"]["result"] - row["real"]["start"] for row in rows]
+    cells = [mean_and_std(values, "-") for values in results.values()]
+    return [start, method, *cells, f"{fmean(gains):+.2f}", str(len({row["seed"] for row in rows}))]
+
+
+def verdicts(rows: list[dict]) -> list[list[str]]:
+    """A line for each run: gain and 95 % interval on pseudo-queries and on judged ones, and what `adapt` would ship."""
+    body = [["start", "method", "set", "seed", "pseudo-queries", "judged queries", "share of the start", "shipped"]]
+    for row in rows:
+        gains = [
+            f"{one['result'] - one['start']:+.2f} ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f})"
+            for one in (row["pseudo"], row["real"])
+        ]
+        shipped = "result" if row["pseudo"]["verdict"] == BETTER else "start"
+        body.append(
+            [row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), shipped]
+        )
+    return body
+
+
+def agreement(rows: list[dict]) -> str:
+    """How often the start was shipped, the largest loss of what was shipped, and the rank correlation of candidates."""
+    shipped = [row for row in rows if row["pseudo"]["verdict"] == BETTER]
+    worst = min((row["real"]["result"] - row["real"]["start"] for row in shipped), default=0.0)
+    ranks = []
+    for place in dict.fromkeys((row["start"], row["set"], row["seed"]) for row in rows):
+        own = [row for row in rows if (row["start"], row["set"], row["seed"]) == place]
+        pairs = [(own[0]["pseudo"]["start"], own[0]["real"]["start"])]
+        pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in own]
+        if len(pairs) > 2:
+            ranks.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
+    mean = f"{fmean(ranks):.2f} over {len(ranks)} sets" if ranks else "not measured: fewer than three candidates a set"
+    return (
+        f"The start was shipped {len(rows) - len(shipped)} of {len(rows)} times; the least gain of a shipped result on "
+        f"judged queries is {worst:+.2f}. Rank correlation of pseudo-queries and judged ones over the candidates of a "
+        f"set: {mean}."
+    )
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    """The gain on pseudo-queries against steps: a panel a start, a line a run."""
+    starts = list(dict.fromkeys(row["start"] for row in rows))
+    figure, panels = plt.subplots(1, len(starts), figsize=(5 * len(starts), 3.6), squeeze=False, sharey=True)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    for panel, start in zip(panels[0], starts, strict=True):
+        for row in rows:
+            if row["start"] == start:
+                steps, values = zip(*row["curve"], strict=True)
+                panel.plot(
+                    steps, [value - values[0] for value in values], color=f"C{methods.index(row['method'])}", alpha=0.7
+                )
+        panel.set(title=start, xlabel="steps", ylabel="nDCG@10 gained on pseudo-queries")
+        panel.grid(alpha=0.3)
+    for number, method in enumerate(methods):
+        panels[0][0].plot([], [], color=f"C{number}", label=method)
+    panels[0][0].legend()
+    with writing(path) as part:
+        figure.savefig(part, dpi=110, format="png", bbox_inches="tight")
+    plt.close(figure)
