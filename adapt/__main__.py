@@ -25,7 +25,7 @@ from common.command_line import peek
 from common.files import digest, write_json, writing_folder
 from common.flags import Parser, positive
 from common.streams import show
-from eval.dev import search_set, verdict
+from eval.dev import search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_config
@@ -123,13 +123,13 @@ def _pooling(model: str) -> str:
 
 def on_labels(args: argparse.Namespace) -> dict[str, Any]:
     """Start against result on real queries, with the metric's name and the set's."""
-    found = search_set(args.labels, "test")
+    found = search_set(args.labels, ["test"])
     settings = read_run(Path(args.output))["settings"]
     start, tokenizer = load_encoder(args.model, settings["pooling"])
     result, _ = load_encoder(args.output)
     start.max_length = result.max_length
     items = [found.items(Encode(one, tokenizer, one.max_length, settings["bf16"])) for one in (start, result)]
-    return {"metric": found.metric, "set": Path(args.labels).name, **verdict(*items)}
+    return {"metric": found.metric, "set": Path(args.labels).name, **found.verdict(*items)}
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:

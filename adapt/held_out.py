@@ -22,7 +22,7 @@ from data.draws import permutation
 
 SHARE, MOST = 0.2, 400  # of the documents that are held out
 FEWEST = 20  # queries; fewer could not tell two models apart
-BESIDE = 500  # training documents among which an answer is looked for
+BESIDE = 250  # training documents among which an answer is looked for
 COPY = 0.5  # a document that holds this share of another's shingles is its near-copy
 _SHINGLE = 8  # words
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

@@ -13,7 +13,7 @@ from common.errors import BadInput
 from eval.compare.intervals import percentile, resampled_figures
 from eval.encode import Encoder, unit
 from eval.metrics.retrieval import METRICS
-from eval.retrieval.beir import WHOLE, BeirTask, read_set
+from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, read_set
 from eval.sts import Pairs, correlation, similarities
 
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value` from 0 to 1, each (n,): see `eval.scores.Result`
@@ -29,15 +29,31 @@ class DevSet:
         metric: its name in the log, such as `stsb_spearman`.
         content: the examples as JSON values; part of what identifies a run.
         items: encoder -> the figures of every example.
+        choosing: the examples whose score chooses the best model; None: all.
+        judging: those that judge the result; None: all.
     """
 
     metric: str
     content: Any
     items: Callable[[Encoder], Items]
+    choosing: Sequence[int] | None = None
+    judging: Sequence[int] | None = None
 
     def score(self, encode: Encoder) -> float:
-        """Spearman's correlation of pairs, or the mean of queries, x 100."""
-        return score_of(self.items(encode))
+        """What chooses the best model: Spearman's correlation of pairs or the mean of queries, x 100."""
+        return self.score_of(self.items(encode))
+
+    def score_of(self, items: Items) -> float:
+        """The same from the figures of every example."""
+        return score_of(_part(items, self.choosing))
+
+    def verdict(self, start: Items, result: Items) -> dict[str, Any]:
+        """The result against the start on the examples that judge, see `verdict`."""
+        return verdict(_part(start, self.judging), _part(result, self.judging))
+
+
+def _part(items: Items, chosen: Sequence[int] | None) -> Items:
+    return items if chosen is None else {name: values[np.asarray(chosen)] for name, values in items.items()}
 
 
 def score_of(items: Items) -> float:
@@ -53,15 +69,23 @@ def pairs_set(metric: str, pairs: Pairs) -> DevSet:
     return DevSet(metric, vars(pairs), lambda encode: {"similarity": similarities(encode, pairs), "gold": gold})
 
 
-def search_set(folder: str | Path, split: str) -> DevSet:
-    """A folder in BEIR's format, scored by nDCG@10; BadInput with file and line where it is malformed."""
-    one = read_set(Path(folder), split)
-    task = BeirTask(Path(folder).name, split)
+def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
+    """A folder in BEIR's format, scored by nDCG@10: the queries of the first split choose, those of the last one judge.
+
+    Raises:
+        BadInput: with file and line where the folder is malformed.
+    """
+    parts = [read_set(Path(folder), split) for split in splits]
+    queries = {name: text for part in parts for name, text in part.queries.items()}
+    grades = {name: graded for part in parts for name, graded in part.grades.items()}
+    whole, places = BeirSet(parts[0].corpus, queries, grades), {name: place for place, name in enumerate(queries)}
+    chosen, judged = ([places[name] for name in part.queries] for part in (parts[0], parts[-1]))
+    task = BeirTask(Path(folder).name)
 
     def items(encode: Encoder) -> Items:
-        return {"value": task.per_query(encode, WHOLE, one)[METRICS[0]] / 100}
+        return {"value": task.per_query(encode, WHOLE, whole)[METRICS[0]] / 100}
 
-    return DevSet("search_ndcg", [one.corpus.sha256, one.queries, one.grades], items)
+    return DevSet("search_ndcg", [whole.corpus.sha256, queries, grades], items, chosen, judged)
 
 
 def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:

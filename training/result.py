@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from common.arguments import ScoredArguments
 from common.errors import BadInput
 from common.streams import show
 from eval.contamination import count_seen, describe_seen, with_share_seen
-from eval.dev import ALIKE, BETTER, WORSE, DevSet, halves_set, pairs_set, search_set, verdict
+from eval.dev import ALIKE, BETTER, WORSE, DevSet, halves_set, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
@@ -27,8 +27,8 @@ _HALVES = 128  # held-out texts that judge a run without a dev task
 _LONGEST = 512  # tokens of each
 
 
-def dev_sets(data_args: ScoredArguments, pooling: str) -> list[DevSet]:
-    """What chooses the best model and, last, what judges the result; empty for `--dev none`.
+def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
+    """What chooses the best model and judges the result; None for `--dev none`.
 
     A search set with `qrels/test.tsv` beside `qrels/dev.tsv` chooses by the one and judges by the other; elsewhere the
     same examples do both.
@@ -45,20 +45,20 @@ def dev_sets(data_args: ScoredArguments, pooling: str) -> list[DevSet]:
     if shares and pooling_named(pooling).keeps_head:
         raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}")
     if data_args.dev == "none":
-        return []
+        return None
     if data_args.dev_beir:
-        folder = Path(data_args.dev_beir)
-        return [search_set(folder, split) for split in ("dev", "test") if (folder / f"qrels/{split}.tsv").exists()]
+        judged = (Path(data_args.dev_beir) / "qrels/test.tsv").exists()
+        return search_set(data_args.dev_beir, ["dev", "test"] if judged else ["dev"])
     if data_args.dev_file:
-        return [pairs_set("dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir)))]
-    return [pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))]
+        return pairs_set("dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir)))
+    return pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))
 
 
 def finish(
     run: Run,
     trainer: EmbeddingTrainer,
     tokenizer,
-    dev: Sequence[DevSet],
+    dev: DevSet | None,
     tests: list,
     data_args: ScoredArguments,
     texts: Iterable[str],
@@ -69,7 +69,7 @@ def finish(
         run: the run.
         trainer: has trained.
         tokenizer: of the encoder.
-        dev: what chose the best model, and what judges it: the last one; empty for `--dev none`.
+        dev: what chose the best model, and judges it; None for `--dev none`.
         tests: the tasks of `--test_tasks`.
         data_args: options.
         texts: what it was trained on.
@@ -107,34 +107,27 @@ def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[s
 
 
 def _choose(
-    run: Run, trainer: EmbeddingTrainer, tokenizer, dev: Sequence[DevSet], data_args: ScoredArguments
+    run: Run, trainer: EmbeddingTrainer, tokenizer, dev: DevSet | None, data_args: ScoredArguments
 ) -> tuple[SentenceEncoder | None, dict[str, Any] | None]:
     """The encoder to export, None for the trained one as it is, and the verdict against the start."""
-    judge = dev[-1] if dev else _halves(trainer, tokenizer)
+    judge = dev or _halves(trainer, tokenizer)
     if judge is None:
         return None, None
     start, trained = _start(run), trainer.model.encoder
-    if dev:
+    if dev is not None:
         trained, _ = load_encoder(str(Path(run.args.output_dir) / BEST))
     start.max_length = trained.max_length  # so that both read the same tokens
-    mixed, shares = _mixed(run, tokenizer, start, trained, dev, data_args.start_shares)
-    items = [judge.items(_encode(run, encoder, tokenizer)) for encoder in (start, mixed)]
-    found = {"metric": judge.metric, **verdict(*items), **shares, "shipped": "result"}
+    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(data_args.start_shares))}
+    models[1.0] = start
+    items = {share: judge.items(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
+    scores = {share: judge.score_of(one) for share, one in items.items()}
+    best = max(scores, key=scores.__getitem__) if data_args.start_shares else 0.0
+    found = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}
+    if data_args.start_shares:
+        found |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
     if data_args.keep_start and found["verdict"] != BETTER:
         return start, found | {"shipped": "start"}
-    return (None if mixed is trained else mixed), found
-
-
-def _mixed(
-    run: Run, tokenizer, start: SentenceEncoder, trained: SentenceEncoder, dev: Sequence[DevSet], shares: list[float]
-) -> tuple[SentenceEncoder, dict[str, Any]]:
-    """The best of trained model, start and their mixtures by dev score, and what every share of the start scored."""
-    if not shares:
-        return trained, {}
-    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(shares))} | {1.0: start}
-    scores = {share: dev[0].score(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
-    best = max(scores, key=scores.__getitem__)
-    return models[best], {"start_share": best, "dev_by_start_share": {str(share): v for share, v in scores.items()}}
+    return (models[best] if best else None), found
 
 
 def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:

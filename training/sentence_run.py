@@ -21,7 +21,7 @@ from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
 from training.provenance import contents, weights_hash
 from training.registry import SCRIPTS, argument_groups, hint, load_method
-from training.result import dev_sets, finish
+from training.result import dev_set, finish
 from training.run import Run, dry_run, plan
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
@@ -53,17 +53,17 @@ def train(argv: Sequence[str], description: str, labels: bool, default: str) -> 
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
         corpus = load_tokenised(files, tokenizer, columns, data_args.cache_dir, sample)
-    dev, tests = dev_sets(data_args, model_args.pooling), load_tests(data_args)
+    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args)
     identity = {
         "text": corpus.facts,
         "start": weights_hash(model_args.model_name_or_path),
-        "dev_pairs": digest([part for one in dev for part in (one.metric, one.content)]) if dev else None,
+        "dev_pairs": dev and digest([dev.metric, dev.content]),
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
     run = Run(SCRIPTS[labels], argv, groups, identity, files)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
-            trainer, description = build(method, groups, tokenizer, corpus, dev[0] if dev else None)
+            trainer, description = build(method, groups, tokenizer, corpus, dev)
             if data_args.dry_run:
                 dry_run(trainer, description)
                 return

@@ -41,7 +41,19 @@ def search_folder(tmp_path):
 
 def test_a_search_set_is_scored_as_the_beir_task_is(encode, search_folder):
     expected = BeirTask("mine", "dev").score(encode, search_folder.parents[1]).rows[0]["value"]
-    assert 0 < search_set(search_folder, "dev").score(encode) == pytest.approx(expected)
+    assert 0 < search_set(search_folder, ["dev"]).score(encode) == pytest.approx(expected)
+
+
+def test_one_split_chooses_and_the_other_judges(encode, search_folder):
+    lines = ["query-id\tcorpus-id\tscore", "q2\td2\t1", "q3\td3\t1", ""]
+    (search_folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
+    (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq0\td0\t1\n")
+    found = search_set(search_folder, ["dev", "test"])
+    items = {"value": np.array([0.5, 1.0, 0.25, 0.5])}
+    assert found.score_of(items) == 75.0
+    judged = found.verdict({"value": np.zeros(4)}, items)
+    assert (judged["examples"], judged["result"]) == (2, 37.5)
+    assert found.items(encode)["value"].shape == (4,)
 
 
 def test_halves_ask_for_each_other():
