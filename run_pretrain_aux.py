@@ -32,8 +32,9 @@ from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.faults import stoppable
+from training.plan import dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
-from training.run import Run, dry_run, plan, set_dropout
+from training.run import Run, set_dropout
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -123,7 +124,7 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking, aux_masking, clean, words)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
-        "masking": ", ".join(f"{one.name} {one.rate:.0%}" for one in (masking, aux_masking) if one),
+        "masking": masking_in_words([one for one in (masking, aux_masking) if one]),
         "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
         "packed": model.packed,
     }

@@ -19,10 +19,11 @@ from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenise
 from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
+from training.plan import cut_in_words, dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
 from training.registry import SCRIPTS, argument_groups, hint, load_method
 from training.result import dev_set, finish
-from training.run import Run, dry_run, plan
+from training.run import Run
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -89,14 +90,13 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
-    longer = np.diff(corpus.offsets[:_LOOKED_AT]) > data_args.max_length - collator.special.added
     facts = {
         "method": model_args.method,
-        "cut": f"{longer.mean():.1%} of the sentences, at --max_length {data_args.max_length} tokens",
+        "cut": cut_in_words(np.diff(corpus.offsets[:_LOOKED_AT]), data_args.max_length, collator.special.added),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
         "packed": model.encoder.packed,
         "views": len(collator.views),
-        "masking": collator.masking,
+        "masking": masking_in_words(collator.masking),
         "pooling": model_args.pooling,
     }
     equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length)

@@ -1,5 +1,6 @@
 """What the training scripts refuse, or say, before the first step; nothing here trains."""
 
+import numpy as np
 import pytest
 from transformers import DistilBertConfig, DistilBertModel
 
@@ -8,6 +9,7 @@ import run_unsup
 from common.errors import BadInput
 from models.encoder import load_encoder
 from tests.sources import ROOT
+from training.plan import cut_in_words
 from training.registry import OLD_NAMES, method_names
 from training.run import Run
 from training.run_arguments import RunArguments
@@ -211,10 +213,20 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     run_unsup.main([*unsup(), "--dry_run"])
     printed = capsys.readouterr().out
-    for word in ("masked_input_ids (2, 8,", "contrastive", "aux_mlm", "6 steps of 8", "hidden_dropout_prob 0.1"):
+    for word in ("masked_input_ids (2, 8,", "contrastive", "aux_mlm", "6 steps of 8 (0.16 epochs)",
+                 "hidden_dropout_prob 0.1", "masked 40% (bert)", "min of training", "GB"):  # fmt: skip
         assert word in printed
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
+
+
+def test_a_length_that_cuts_few_texts_is_named(caplog):
+    lengths = np.arange(1, 101)
+    assert cut_in_words(lengths, 102, 2) == "0.0% of the texts, at --max_length 102 tokens"
+    said = cut_in_words(lengths, 32, 2)
+    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would cut under 5 %"
+    assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
+    assert "cuts 70 % of the texts" in caplog.text
 
 
 @pytest.mark.parametrize(("flags", "said"), [

@@ -1,0 +1,121 @@
+"""What is about to run, in words: sizes, steps, what `--max_length` cuts, and, in a dry run, the time and memory."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import TrainingArguments
+
+from common.streams import show
+from common.views import Masking
+from data.draws import KeyedSampler
+from eval.encode import warn_of_slow_bf16
+from training.run import DROPOUT
+from training.run_arguments import steps_of
+from training.trainer import CachedTrainer, EmbeddingTrainer
+
+logger = logging.getLogger(__name__)
+_CUT, _MUCH_CUT = 0.05, 0.2  # shares of the texts
+_TIMED = 3  # batches of a dry run, of which the first one warms up
+
+
+def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts: dict[str, Any]) -> str:
+    """What is about to run, as lines of text."""
+    size = {True: 0, False: 0}
+    for parameter in model.parameters():
+        size[parameter.requires_grad] += parameter.numel()
+    rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
+    held_out = f", {len(sampler.held)} held out" if sampler.held else ""
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
+    if args.bf16:
+        warn_of_slow_bf16(args.device.type)
+    lines = {
+        "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
+        "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
+        "text": f"{sampler.count:,} examples{held_out}, {_steps(args, sampler.count)}",
+        "processes": f"{args.world_size} on {args.device.type}, {precision}",
+        **facts,
+    }
+    return _lines(lines)
+
+
+def _steps(args: TrainingArguments, count: int) -> str:
+    steps = steps_of(args, count)
+    batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+    epochs = steps * batch / count
+    first = args.eval_steps if args.eval_steps >= 1 else args.eval_steps * steps
+    return (
+        f"{steps:,} steps of {batch} ({epochs:.2g} epochs), evaluated every {min(steps, round(first)):,} steps and at "
+        "the end"
+    )
+
+
+def _lines(facts: dict[str, Any]) -> str:
+    return "\n".join(f"{name:>10}: {value}" for name, value in facts.items())
+
+
+def masking_in_words(masking: Sequence[Masking]) -> str:
+    """Which twins get which masks."""
+    told = [f"{one.name} {one.rate:.0%} ({'whole words, ' * one.whole_words}{one.recipe})" for one in masking]
+    return ", ".join(told) or "none"
+
+
+def cut_in_words(lengths: np.ndarray, max_length: int, special: int) -> str:
+    """How many texts `--max_length` cuts, and which value would cut few; many log a warning.
+
+    Args:
+        lengths: tokens of texts, without special ones.
+        max_length: the flag.
+        special: special tokens of a text.
+    """
+    share = float((lengths > max_length - special).mean())
+    said = f"{share:.1%} of the texts, at --max_length {max_length} tokens"
+    if share <= _CUT:
+        return said
+    enough = int(-(-(np.quantile(lengths, 1 - _CUT) + special) // 8) * 8)
+    if share > _MUCH_CUT:
+        logger.warning("--max_length %d cuts %.0f %% of the texts; %d would cut under 5 %%", max_length, 100 * share,
+                       enough)  # fmt: skip
+    return f"{said}; {enough} would cut under 5 %"
+
+
+def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
+    """Some batches through model, losses and gradients; prints the plan, the raw terms, minutes and memory."""
+    args = trainer.args
+    size = args.per_device_train_batch_size
+    batch = trainer.data_collator([(0, i, 0) for i in range(size)])
+    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
+    trainer.model.to(args.device).train()
+    batch = {name: value.to(args.device) for name, value in batch.items()}
+    seconds = []
+    timed = not isinstance(trainer, CachedTrainer)  # the whole batch's graph is what --chunk_size avoids
+    for _ in range(_TIMED if timed else 1):
+        start = time.perf_counter()
+        with trainer.accelerator.autocast(), torch.set_grad_enabled(timed):
+            output = trainer.model(**batch)
+        terms = {name: value.item() for name, value in output.terms.items()} | {"loss": output.loss.item()}
+        if timed:
+            output.loss.backward()
+            trainer.model.zero_grad()
+        seconds.append(time.perf_counter() - start)
+    found = {"batch": shapes, "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items())}
+    if timed:
+        found["time"] = _time(args, trainer.sampler.count, min(seconds[1:]))
+    show(f"{description}\n{_lines(found)}")
+
+
+def _time(args: TrainingArguments, count: int, seconds: float) -> str:
+    steps = steps_of(args, count) * args.gradient_accumulation_steps
+    on_gpu = args.device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated() if on_gpu else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (
+        f"about {steps * seconds / 60:.0f} min of training ({seconds:.2g} s a batch), evaluations not counted; memory "
+        f"so far {peak / 1e9:.1f} GB, to which the optimizer adds two numbers a trainable parameter"
+    )
