@@ -25,14 +25,13 @@ from common.command_line import peek
 from common.files import digest, write_json, writing_folder
 from common.flags import Parser, positive
 from common.streams import show
-from eval.dev import search_set
+from eval.dev import in_words, search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
 from training.record import read_run
 from training.registry import load_method
-from training.result import in_words
 
 logger = logging.getLogger(__name__)
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"

@@ -130,3 +130,17 @@ def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
     word = BETTER if low > 0 else WORSE if high < 0 else ALIKE
     return {"examples": len(next(iter(start.values()))), "start": before, "result": after,
             "difference": after - before, "interval": [low, high], "verdict": word}  # fmt: skip
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """A verdict as one line."""
+    said = {
+        BETTER: "the result is better than its start",
+        WORSE: "the result is worse than its start",
+        ALIKE: "the result cannot be told apart from its start",
+    }[found["verdict"]]
+    low, high = found["interval"]
+    numbers = (
+        f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
+    )
+    return f"{said} ({numbers})" + ("; the start was kept" if found.get("shipped") == "start" else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from common.arguments import ScoredArguments
 from common.errors import BadInput
 from common.streams import show
 from eval.contamination import count_seen, describe_seen, with_share_seen
-from eval.dev import ALIKE, BETTER, WORSE, DevSet, halves_set, pairs_set, search_set
+from eval.dev import BETTER, DevSet, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
@@ -89,6 +90,9 @@ def finish(
     run.finish(trainer, facts)
     if facts["verdict"]:
         logger.info(in_words(facts["verdict"]))
+    name = shlex.quote(str(folder))
+    logger.info("next: python -m eval %s --tasks sts; python -m report %s --output report.html; python -m export %s "
+                "--output exports/%s", name, name, name, shlex.quote(folder.name))  # fmt: skip
 
 
 def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -149,15 +153,3 @@ def _start(run: Run) -> SentenceEncoder:
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:
     return Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
-
-
-def in_words(found: dict[str, Any]) -> str:
-    """A verdict as one line."""
-    low, high = found["interval"]
-    numbers = f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f} ({low:+.2f} to {high:+.2f}, 95 %)"
-    said = {
-        BETTER: "the result is better than its start",
-        WORSE: "the result is worse than its start",
-        ALIKE: "the result cannot be told apart from its start",
-    }[found["verdict"]]
-    return f"{said}: {numbers}" + ("; the start was kept" if found["shipped"] == "start" else "")
