@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformers import Trainer, TrainerCallback, TrainerState
+from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerState
 
 from common.errors import CheckpointRefused, ProjectError
 from data.draws import KeyedSampler
@@ -102,6 +102,17 @@ class Steps(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_log = True
         return control
+
+
+class ResumedProgress(ProgressCallback):
+    """The stock progress bar, which counts a resumed run's earlier steps as done and not as done in no time."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        super().on_train_begin(args, state, control, **kwargs)
+        self.current_step = state.global_step
+        if self.training_bar is not None:
+            self.training_bar.initial = self.training_bar.n = state.global_step
+            self.training_bar.refresh()
 
 
 class StopWhenAsked(TrainerCallback):

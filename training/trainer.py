@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, set_seed
+from transformers import ProgressCallback
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
@@ -20,7 +21,7 @@ from training.adamw import chosen_optimizer
 from training.best import keep_if_best, no_checkpoint_is_best
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
-from training.resuming import ResumingTrainer, Steps, StopWhenAsked
+from training.resuming import ResumedProgress, ResumingTrainer, Steps, StopWhenAsked
 from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ class EmbeddingTrainer(ResumingTrainer):
             raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
         self.add_callback(Steps(self.sampler, model))
+        if self.pop_callback(ProgressCallback) is not None:  # there is one unless --disable_tqdm
+            self.add_callback(ResumedProgress())
         self.add_callback(StopWhenAsked())
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
         set_seed(args.seed, device_specific=True)

@@ -17,6 +17,7 @@ import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused, NonFinite
 from tests.cli.folders import change_record, history, record, reseal, rewind, same_weights, times
+from training.resuming import ResumedProgress
 from training.trainer import EmbeddingTrainer
 
 FINISHED = {"method": "simcse", "max_steps": 2}
@@ -357,3 +358,13 @@ def test_collapse_is_noticed_and_said(unsup, tmp_path, stage_one_folder, caplog)
     flat = _changed(stage_one_folder, tmp_path / "flat", flatten)
     run_unsup.main(unsup(model_name_or_path=flat, max_steps=1, learning_rate="1e-9", method="simcse"))
     assert "collapsed" in caplog.text
+
+
+def test_the_progress_bar_of_a_resumed_run_does_not_count_earlier_steps_as_fast_ones(unsup, tmp_path, monkeypatch):
+    run_unsup.main(unsup(method="simcse"))
+    rewind(tmp_path / "run", 3)
+    bars = []
+    monkeypatch.setattr(ResumedProgress, "on_train_end", lambda self, *_, **__: bars.append(self.training_bar))
+    run_unsup.main([*(word for word in unsup(method="simcse") if "tqdm" not in word), "--disable_tqdm=false"])
+    [bar] = bars
+    assert (bar.initial, bar.n, bar.total) == (3, 6, 6)
