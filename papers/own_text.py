@@ -34,8 +34,6 @@ READ = {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_w
 METHODS: dict[str, dict[str, str]] = {
     "spans": {},
     "simcse": {"method": "simcse"},
-    "tsdae": {"method": "tsdae"},
-    "spans, words": {"bow_weight": "0.1"},
     "infocse": READ,
 }
 

@@ -1,0 +1,62 @@
+"""`python -m bench own_text`: what its table says of made runs."""
+
+import json
+from argparse import Namespace
+
+import pytest
+from scipy.stats import spearmanr
+
+from papers import own_text
+from training.registry import load_method
+
+
+def made(method, corpus, pseudo, real, verdict, seed=0):
+    gains = {name: {"start": start, "result": result, "interval": [result - start - 1, result - start + 1],
+                    "verdict": verdict} for name, (start, result) in (("pseudo", pseudo), ("real", real))}  # fmt: skip
+    name = f"mini_{method}_{corpus}_seed-{seed}"
+    return {"name": name, "start": "mini", "method": method, "set": corpus, "seed": seed, **gains, "start_share": 0.0,
+            "curve": [[0, 1.0], [30, 2.0]], "facts": {}}  # fmt: skip
+
+
+ROWS = [
+    made("spans", "med", (30, 40), (41, 58), "better"),
+    made("spans", "npl", (20, 20.5), (22, 21), "not told apart"),
+    made("simcse", "med", (30, 32), (41, 40.5), "better"),
+    made("simcse", "npl", (20, 20.2), (22, 23), "not told apart"),
+]
+
+
+def test_gains_verdicts_and_agreement():
+    table = own_text.table(ROWS)
+    assert "| mini  | as it is | 41.00 | 22.00 |" in table
+    assert "| +8.00     |" in table and "| +0.25     |" in table  # means of +17 and -1, of -0.5 and +1
+    lines = own_text.verdicts(ROWS)
+    assert [line[-1] for line in lines[1:]] == ["result", "start", "result", "start"]
+    assert lines[1][4:6] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
+    said = own_text.agreement(ROWS)
+    assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
+    med = spearmanr([30, 40, 32], [41, 58, 40.5]).statistic
+    npl = spearmanr([20, 20.5, 20.2], [22, 21, 23]).statistic
+    assert f"{(med + npl) / 2:.2f} over 2 sets" in said
+
+
+def test_runs_are_gathered_from_their_folders(tmp_path):
+    folder = tmp_path / "mini_spans_med_seed-0"
+    folder.mkdir()
+    score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
+    verdict = score | {"labels": score, "start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
+    (folder / "adapt.json").write_text(json.dumps(verdict))
+    (folder / "run.json").write_text(json.dumps({"format": 1, "status": "finished", "trajectory": {"start": "s"}}))
+    (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
+    args = Namespace(models=["mini"], names=None, methods=["spans", "simcse"], sets=["med"], seeds=[0], known=None,
+                     folder=str(tmp_path), collect=True, figure=str(tmp_path / "gain.png"))  # fmt: skip
+    [row] = own_text.rows(args)
+    assert row["curve"] == [[0, 1.0], [30, 2.0]] and row["facts"]["start"] == "s" and row["real"] == score
+    assert (tmp_path / "gain.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("method", own_text.METHODS)
+def test_every_method_is_one_that_trains_here(method):
+    flags = own_text.METHODS[method]
+    known = set(load_method(flags.get("method", "spans")).arguments.__dataclass_fields__)
+    assert set(flags) - {"method", "bow_weight"} <= known
