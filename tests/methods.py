@@ -42,7 +42,7 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
-WORDS = {"simcse, words": "simcse"}  # with a bag of words: name of the case, method
+WORDS = {"simcse, words": "simcse", "tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
 EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
 
@@ -104,6 +104,10 @@ def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor 
         batch["positions"] = torch.where(changed, straight.flip(2) % mask.sum(2, keepdim=True), straight)
         kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
         batch["kept"] = kept | ~changed.unsqueeze(-1)
+    if any(view.target for view in views):
+        whole = mask.flip(1)  # other lengths than those of what the encoder reads
+        ids = torch.randint(10, 90, mask.shape, generator=generator).where(whole == 1, config.pad_token_id)
+        batch |= {"target_input_ids": ids, "target_attention_mask": whole}
     if case in WORDS:
         batch["words"] = torch.where(drawn, ids, -100)
     if method.labels:
