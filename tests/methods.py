@@ -42,7 +42,7 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
-WORDS = {"simcse, words": "simcse", "tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
+WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
 EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
 

@@ -58,7 +58,8 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
     config.tie_word_embeddings = tied
     lm = AutoModelForMaskedLM.from_config(config).eval()
     lm.save_pretrained(tmp_path / "lm")
-    model = build_model("simcse, words", str(tmp_path / "lm"), pooling=pooling)
+    model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
+    model.objectives.append(BagOfWords.of(str(tmp_path / "lm"), 0.7))
     output = model(**batch)
     head, total, count = lm.get_submodule(family_of(lm.config).output), 0.0, 0
     for ids, mask, words in zip(
