@@ -37,6 +37,14 @@ class ModelArguments:
     dropout: Rate | None = field(
         default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
     )
+    train_last_layers: Count | None = field(
+        default=None, metadata={"help": "freeze the embeddings and all layers but the last so many; default: none"}
+    )
+    bow_weight: Weight | None = field(
+        default=None,
+        metadata={"help": "weight of a further term: the text's words, predicted from the pooled vector by the "
+                  "checkpoint's own MLM head (2401.11248); default: no such term"},
+    )  # fmt: skip
     packed: bool = field(
         default=True,
         metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so)"},

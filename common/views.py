@@ -57,6 +57,7 @@ class View:
         perturb: a pure function (number of tokens with special ones, width of an embedding, generator) -> Perturbed,
             called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
+        target: the objective also gets the text as it was before `edit`, which the encoder never reads.
     """
 
     edit: Callable[[np.ndarray, np.ndarray | None, np.random.Generator], np.ndarray] | None = None
@@ -64,6 +65,7 @@ class View:
     dropout: Rates | None = None
     words: bool = False
     cut: Callable[[list[np.ndarray], np.random.Generator], np.ndarray] | None = None
+    target: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from data.masking import choose_tokens, choose_words, corrupt
 from data.tokenised import TokenisedText
 from data.tokenizer import SpecialTokens, word_starts
 
+Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the number of each text's
+
 
 class Collator:
     """Make a batch of V views of B sentences.
@@ -29,6 +31,7 @@ class Collator:
         width: of the embeddings, if a view perturbs them.
         operations: O, the dropout operations of the network, for views that draw a rate for each.
         longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
+        words: also return the words of the texts.
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
@@ -36,6 +39,10 @@ class Collator:
         dropout_rates: only if a view draws its dropout; (V, B, O) if one draws a rate for each operation, otherwise
             (V, B, 1); NaN for a view that keeps the backbone's;
         positions (V, B, L) and kept (V, B, L, width), only if a view perturbs embeddings;
+        target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L'), only
+            if there are such;
+        words: only if asked for; each distinct token of a view before its edit where it first occurs, IGNORED
+            elsewhere, (V, B, L'), special tokens left out;
         labels: classes of the rows, (1, B), only if the text has them.
     """
 
@@ -50,6 +57,7 @@ class Collator:
         width: int = 0,
         operations: int = 1,
         longest: int | None = None,
+        words: bool = False,
     ) -> None:
         self.text = text
         self.special = SpecialTokens.of(tokenizer)
@@ -63,38 +71,40 @@ class Collator:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.width = width
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
-        self._starts = word_starts(tokenizer) if words else None
+        self.words = words
+        whole = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
+        self._starts = word_starts(tokenizer) if whole else None
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
-        ids, mask = self._with_special_tokens(*self._sentences(epochs, indices))
-        shape = (len(self.views), len(indices), ids.shape[1])
-        made = {"input_ids": ids.reshape(shape), "attention_mask": mask.astype(np.int64).reshape(shape)}
+        shown = self._shown(epochs, indices)
+        ids, mask = self._padded([self._edited(number, *each, epochs, indices) for number, each in enumerate(shown)])
+        made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
-            made |= self._masked(masking, made["input_ids"], mask.reshape(shape), epochs, indices)
+            made |= self._masked(masking, ids, mask, epochs, indices)
         if any(view.dropout for view in self.views):
             made["dropout_rates"] = self._rates(epochs, indices, steps)
         if any(view.perturb for view in self.views):
-            made |= self._perturbed(mask.reshape(shape), epochs, indices)
+            made |= self._perturbed(mask, epochs, indices)
+        if any(view.target for view in self.views):
+            ids, mask = self._padded([each for each, view in zip(shown, self.views, strict=True) if view.target])
+            made |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
+        if self.words:
+            made["words"] = self._words(*self._padded(shown))
         if self.text.labels is not None:
             made["labels"] = self.text.labels[indices][None]
         return {name: torch.from_numpy(value) for name, value in made.items()}
 
-    def _sentences(self, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The concatenated ids of all views without special tokens, view by view, and the T sentences' lengths."""
+    def _shown(self, epochs: np.ndarray, indices: np.ndarray) -> list[Texts]:
+        """What each view shows before its edit."""
         room = self.max_length - self.special.added
         read = [self.text.sentences(indices, column, room) for column in range(self.text.columns)]
-        parts = []
-        for number, view in enumerate(self.views):
-            # Of one column every view shows the same.
-            shown = read[number % len(read)] if view.cut is None else self._cut(view, epochs, indices)
-            parts.append(shown if view.edit is None else self._edited(number, *shown, epochs, indices))
-        flat, lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return flat, lengths
+        # Of one column every view shows the same.
+        return [read[number % len(read)] if view.cut is None else self._cut(view, epochs, indices)
+                for number, view in enumerate(self.views)]  # fmt: skip
 
-    def _cut(self, view: View, epochs: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The parts of whole documents that a view shows, concatenated, and their lengths."""
+    def _cut(self, view: View, epochs: np.ndarray, indices: np.ndarray) -> Texts:
+        """The parts of whole documents that a view shows."""
         texts = zip(*(self._documents(indices, column) for column in range(self.text.columns)), strict=True)
         keyed = draws.keys(self.seed, epochs, indices, "cut")
         room = self.max_length - self.special.added
@@ -107,9 +117,11 @@ class Collator:
 
     def _edited(
         self, number: int, flat: np.ndarray, lengths: np.ndarray, epochs: np.ndarray, indices: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What a view's edit makes of its texts, concatenated, and their lengths."""
+    ) -> Texts:
+        """What a view's edit makes of its texts."""
         view, longest = self.views[number], self.longest - self.special.added
+        if view.edit is None:
+            return flat, lengths
         keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
         pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
         edited = [view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
@@ -123,8 +135,9 @@ class Collator:
             raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
         return np.where(hidden, self.special.mask, ids) if hidden.any() else ids
 
-    def _with_special_tokens(self, flat: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Padded ids with special tokens, (T, L), and the attention mask."""
+    def _padded(self, views: Sequence[Texts]) -> tuple[np.ndarray, np.ndarray]:
+        """Padded ids with special tokens, (V, B, L), and the attention mask."""
+        flat, lengths = (np.concatenate(each) for each in zip(*views, strict=True))
         start = len(self.special.prefix)
         position = np.arange(lengths.max() + self.special.added)
         ids = np.full((len(lengths), len(position)), self.special.pad, dtype=np.int64)
@@ -132,7 +145,18 @@ class Collator:
         ids[:, :start] = self.special.prefix
         for offset, token in enumerate(self.special.suffix):
             ids[np.arange(len(lengths)), start + lengths + offset] = token
-        return ids, position < lengths[:, None] + self.special.added
+        mask = position < lengths[:, None] + self.special.added
+        return ids.reshape(len(views), -1, ids.shape[1]), mask.reshape(len(views), -1, ids.shape[1])
+
+    def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Each distinct token of a text where it first occurs, IGNORED elsewhere, (V, B, L)."""
+        found = np.full_like(ids, IGNORED)
+        known = self.is_text(mask) & ~np.isin(ids, self.special.ids)
+        for place in np.ndindex(ids.shape[:2]):
+            positions = np.flatnonzero(known[place])
+            values, first = np.unique(ids[place][positions], return_index=True)
+            found[place][positions[first]] = values
+        return found
 
     def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Dropout rates of every view, sentence and operation, (V, B, 1 or O) float32."""
@@ -181,10 +205,10 @@ class Collator:
         return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
     def is_text(self, mask: np.ndarray) -> np.ndarray:
-        """Whether a token is neither padding nor added by the tokenizer: (B, L) attention mask -> (B, L) bool."""
-        position = np.arange(mask.shape[1])
-        end = mask.sum(1) - len(self.special.suffix)
-        return (position >= len(self.special.prefix)) & (position < end[:, None])
+        """Whether a token is neither padding nor added by the tokenizer: (..., L) attention mask -> (..., L) bool."""
+        position = np.arange(mask.shape[-1])
+        end = mask.sum(-1, keepdims=True) - len(self.special.suffix)
+        return (position >= len(self.special.prefix)) & (position < end)
 
 
 class MaskedCollator:
@@ -204,24 +228,10 @@ class MaskedCollator:
         self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
         self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
         self._names |= {"input_ids": "clean_input_ids"} if clean else {}
-        self._words = words
-        self._collate = Collator(text, tokenizer, [View()], max_length, seed, [masking, *filter(None, [aux_masking])])
+        self._names |= {"words": "words"} if words else {}
+        maskings = [masking, *filter(None, [aux_masking])]
+        self._collate = Collator(text, tokenizer, [View()], max_length, seed, maskings, words=words)
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         made = self._collate(batch)
-        found = {name: made[source][0] for source, name in self._names.items()}
-        if self._words:
-            ids, mask = made["input_ids"][0].numpy(), made["attention_mask"][0].numpy()
-            known = self._collate.is_text(mask) & ~np.isin(ids, self._collate.special.ids)
-            found["words"] = torch.from_numpy(first_occurrences(ids, known))
-        return found
-
-
-def first_occurrences(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Ids (B, L) where a chosen one first occurs in its row, IGNORED elsewhere."""
-    found = np.full_like(ids, IGNORED)
-    for row, (each, keep) in enumerate(zip(ids, chosen, strict=True)):
-        places = np.flatnonzero(keep)
-        values, first = np.unique(each[places], return_index=True)
-        found[row, places[first]] = values
-    return found
+        return {name: made[source][0] for source, name in self._names.items()}

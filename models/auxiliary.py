@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
-from models.families import family_of, output_of
+from models.families import backbone_of, family_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.runner import Runner
@@ -75,6 +77,35 @@ class VocabularyHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         return self.decoder(self.transform(states))
+
+
+class Words(NamedTuple):
+    """The last step to logits, (..., H) -> (..., vocabulary)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, states: Tensor) -> Tensor:
+        return F.linear(states, self.weight, self.bias)
+
+
+class TiedHead(nn.Module):
+    """A model's own way from hidden states to logits, whose matrix is the encoder's word embeddings, not a copy.
+
+    Only a checkpoint whose matrix is another one brings it along.
+    """
+
+    def __init__(self, lm: PreTrainedModel) -> None:
+        super().__init__()
+        self.transform, decoder = output_of(lm)
+        self.bias = decoder.bias
+        tied = decoder.weight is backbone_of(lm).embeddings.word_embeddings.weight
+        self.weight = None if tied else decoder.weight
+
+    def words(self, backbone: PreTrainedModel) -> Words:
+        """What follows the transform, with the embeddings of the encoder's backbone."""
+        weight = backbone.embeddings.word_embeddings.weight if self.weight is None else self.weight
+        return Words(weight, self.bias)
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:

@@ -111,6 +111,17 @@ class SentenceEncoder(PreTrainedModel):
             known, found = ", ".join(FAMILIES), self.config.model_type
             raise BadInput(f"--view_1, --view_2: can change the embeddings of {known}, not of '{found}'")
 
+    def train_last(self, count: int) -> None:
+        """Freeze all but the last `count` layers; BadInput for more than there are, or an unknown backbone."""
+        if self.config.model_type not in FAMILIES:
+            known, found = ", ".join(FAMILIES), self.config.model_type
+            raise BadInput(f"--train_last_layers: knows the layers of {known}, not of '{found}'")
+        layers = self.backbone.encoder.layer
+        if not 1 <= count <= len(layers):
+            raise BadInput(f"--train_last_layers {count}: from 1 to {len(layers)}, which the backbone has")
+        self.backbone.requires_grad_(False)
+        layers[-count:].requires_grad_(True)
+
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
         if self.config.model_type not in FAMILIES:

@@ -13,13 +13,13 @@ from transformers import PreTrainedModel
 
 from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
+from models.bag_of_words import bag_of_words
 from models.collectives import mean_over_tokens
 from models.families import backbone_of, output_of
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
 from models.packed import Packed
-from models.precision import at_least_float32
 from models.runner import Runner
 from models.training import TrainingOutput
 
@@ -164,21 +164,6 @@ class AuxiliaryMaskedLM(PreTrainedModel):
             return
         tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
         save_file(tensors, Path(folder) / HEAD_FILE)
-
-
-def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
-
-    No decoder stands between the vector and the words, so none can learn to do without the vector (Ma et al. 2024,
-    arXiv 2401.11248).
-
-    Args:
-        logits: (B, vocabulary), from each text's vector.
-        words: (B, L) ids, each word of a text once; IGNORED elsewhere.
-    """
-    real = words != IGNORED
-    log_p = torch.log_softmax(at_least_float32(logits), dim=-1).gather(1, words.clamp(min=0))
-    return -torch.where(real, log_p, 0.0).sum(), real.sum()
 
 
 def _means(sums: dict[str, Sums]) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from models.kernels.dropout import attend, backward_is_slow, rates_of, running_r
 from models.kernels.rows import collect, rounded, spread
 from models.kernels.vocabulary_loss import vocabulary_loss
 from models.perturb import Perturbation
-from models.runner import LOGITS, Labelled, Read, Runner
+from models.runner import LOGITS, Labelled, Read, Runner, earlier
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
@@ -46,7 +46,7 @@ class Packed(Runner):
         slots: the place of each token in the flattened grid, rising, (N,).
         queries: the same of the tokens that attend; `slots`, or a part of them.
         first: the index of each sentence's first token among the N, (B,).
-        keys: which places are attended to, (B, 1, 1, length), or None where all are.
+        keys: which places are attended to, (B or 1, 1, 1 or length, length), or None where all are.
         rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' own.
     """
 
@@ -81,6 +81,9 @@ class Packed(Runner):
     def fitting(cls, config) -> type[Runner]:
         return cls if use_packing(config, True) else Runner
 
+    def causal(self) -> Packed:
+        return replace(self, keys=earlier(self.length, self.slots.device))
+
     @property
     def row(self) -> Tensor:
         """The sentence of each token, (N,)."""
@@ -90,6 +93,9 @@ class Packed(Runner):
     def position(self) -> Tensor:
         """Its column in the padded batch, (N,); filled-in columns count as the last one."""
         return (self.slots % self.length).clamp(max=self.columns - 1)
+
+    def per_token(self, vectors: Tensor) -> Tensor:
+        return vectors.index_select(0, self.row).unsqueeze(0)
 
     def pack(self, padded: Tensor) -> Tensor:
         """Integers of the padded batch, (B, L) -> (N,)."""

@@ -32,6 +32,11 @@ class Labelled(NamedTuple):
     labels: Tensor
 
 
+def earlier(length: int, device: torch.device) -> Tensor:
+    """A mask that is True from each token to itself and to earlier ones, (1, 1, length, length)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
+
+
 class Runner:
     """Layers on the padded batch, as the library runs them: the oracle of `Packed`, and the way of unknown families."""
 
@@ -51,6 +56,10 @@ class Runner:
     def fitting(cls, config) -> type[Runner]:
         """This runner, or the padded one for a model of an unknown family."""
         return cls
+
+    def causal(self) -> Runner:
+        """The same batch, whose tokens attend to themselves and earlier ones only; its padding is on the right."""
+        return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates)
 
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
@@ -108,6 +117,10 @@ class Runner:
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         """[h ; M > 0]: the states with vectors (B, H) in the place of the first tokens."""
         return torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
+
+    def per_token(self, vectors: Tensor) -> Tensor:
+        """Vectors of the sentences, (B, H), that broadcast to states."""
+        return vectors.unsqueeze(1)
 
     def align(self, labels: Tensor) -> Tensor:
         """Labels (B, L) in the order of states; IGNORED where a state stands for no token."""

@@ -10,6 +10,7 @@ from dataclasses import fields
 
 import torch
 
+from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config
@@ -41,6 +42,8 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
+WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
+EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
 
 
@@ -63,7 +66,10 @@ def build_model(
     torch.manual_seed(1)
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
     projection = projection_named(head if method.takes_projection else "none", config.hidden_size, spread)
-    return EncoderForTraining(encoder, projection, method.build(args, encoder, projection, folder)).train()
+    objectives = method.build(args, encoder, projection, folder)
+    if case in WORDS:
+        objectives.append(BagOfWords.of(folder, 0.7))
+    return EncoderForTraining(encoder, projection, objectives).train()
 
 
 def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3):
@@ -98,6 +104,12 @@ def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor 
         batch["positions"] = torch.where(changed, straight.flip(2) % mask.sum(2, keepdim=True), straight)
         kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
         batch["kept"] = kept | ~changed.unsqueeze(-1)
+    if any(view.target for view in views):
+        whole = mask.flip(1)  # other lengths than those of what the encoder reads
+        ids = torch.randint(10, 90, mask.shape, generator=generator).where(whole == 1, config.pad_token_id)
+        batch |= {"target_input_ids": ids, "target_attention_mask": whole}
+    if case in WORDS:
+        batch["words"] = torch.where(drawn, ids, -100)
     if method.labels:
         batch["labels"] = torch.arange(mask.shape[1]).view(1, -1) % 3
     return batch

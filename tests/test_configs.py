@@ -39,6 +39,7 @@ EXPECTED = {
         "num_train_epochs": 25,
     },
     "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
+    "tsdae-bert-base": {"learning_rate": 3e-5, "delete_rate": 0.6, "per_device_train_batch_size": 8, "max_length": 75},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
 }
 

@@ -14,6 +14,7 @@ from data.collator import Collator
 from eval.dev import DevSet
 from eval.encode import Encode
 from eval.tasks import Options, tasks_named
+from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
@@ -44,12 +45,16 @@ def build_model(
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the head that was trained on its vector; leave --train_pooling out")
     encoder = SentenceEncoder(backbone, model_args.pooling, None, length, packed, model_args.train_pooling)
+    if model_args.train_last_layers is not None:
+        encoder.train_last(model_args.train_last_layers)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
     if projection is not None and not method.takes_projection:
         raise BadInput(f"--method {method.name} reads no projection head: give --projection none")
     objectives = method.build(method_args, encoder, projection, source)
+    if model_args.bow_weight:
+        objectives.append(BagOfWords.of(source, model_args.bow_weight))
     for objective in objectives if bf16 else []:
         objective.cast_frozen(torch.bfloat16)
     if kept and not any(objective.reads_projection for objective in objectives):
@@ -85,7 +90,8 @@ def make_collator(
     if corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest)
+    words = any(objective.reads_words for objective in model.objectives)
+    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest, words)
 
 
 def _drops(config) -> bool:

@@ -49,6 +49,9 @@ class Batch:
         dropout_rates: (V, B, 1), or one for each of the backbone's O dropout operations, (V, B, O); NaN keeps its own.
         positions, kept: changed embeddings, (V, B, L) and (V, B, L, H), see `views.Perturbed`.
         labels: classes of the rows, (1, B).
+        target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
+            B, L'), see `View.target`.
+        words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
     """
 
     input_ids: Tensor
@@ -58,6 +61,9 @@ class Batch:
     positions: Tensor | None = None
     kept: Tensor | None = None
     labels: Tensor | None = None
+    target_input_ids: Tensor | None = None
+    target_attention_mask: Tensor | None = None
+    words: Tensor | None = None
 
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
@@ -117,11 +123,13 @@ class Objective(nn.Module):
 
     Attributes:
         reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
+        reads_words: whether it reads the words of `Batch`.
         compares: whether it tells a batch's sentences from each other, so that one alone teaches nothing.
     """
 
     reads_projection = False
     reads_tokens = False
+    reads_words = False
     compares = False
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:

@@ -69,10 +69,11 @@ def show(texts: list[np.ndarray], generator: np.random.Generator, args: Argument
     return body[start:end]
 
 
-def delete(ids: np.ndarray, starts: None, generator: np.random.Generator, rate: float) -> np.ndarray:
-    """The tokens without a share `rate` of them; one that is left over stays."""
-    kept = generator.random(len(ids)) >= rate
-    return ids[kept] if kept.any() else ids[:1]
+def delete(ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Generator, rate: float) -> np.ndarray:
+    """The text without a share `rate` of its words, of its tokens where `starts` is None; one of them always stays."""
+    word = np.arange(len(ids)) if starts is None else np.cumsum(starts) - starts[:1].sum()
+    drawn = generator.random(len(ids))[word]
+    return ids[drawn >= min(rate, drawn.max(initial=0.0))]
 
 
 class TwoWayInfoNCE(simcse.Contrastive):

@@ -24,6 +24,7 @@ UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
+CASES += [("simcse", {"train_last_layers": 2, "bow_weight": 0.5})]
 TWO_VIEWS = [name for name in UNLABELLED if len(load_method(name).views(load_method(name).arguments())) == 2]
 QUEUED = [method for method in METHODS if "queue_size" in {f.name for f in fields(load_method(method).arguments)}]
 
@@ -74,6 +75,8 @@ def test_a_method_trains_resumes_and_is_exported(whole, stage_one_folder, tmp_pa
     for name, trained in learns.items():
         moved = not torch.equal(before[name], after[name])
         assert moved == (trained or name.startswith(followers(model))), name
+    state = torch.load(folder / "checkpoint-4" / "optimizer.pt", weights_only=True)["state"]
+    assert len(state) == sum(learns.values()), "what is frozen has none"
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert all(line["contrastive"] > 0 for line in lines if "contrastive" in line)
     _, info = AutoModel.from_pretrained(folder, add_pooling_layer=False, output_loading_info=True)
@@ -109,6 +112,25 @@ def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, metho
         if not name.startswith("objectives."):
             frozen = getattr(method_args, "freeze_embeddings", False) and ".embeddings." in name
             assert p.requires_grad != frozen, name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_any_method_predicts_the_words_and_trains_its_last_layers_alone(unsup, method):
+    model, batch = model_of(unsup(method=method, bow_weight=0.5, train_last_layers=1), method)
+    output = model.train()(**batch)
+    output.loss.backward()
+    rest = sum(output.terms[name] for name in output.terms if name != "bow")
+    assert output.terms["bow"] > 0 and rest != 0
+    for name, p in model.encoder.backbone.named_parameters():
+        learns = name.startswith("encoder.layer.3.")
+        assert p.requires_grad == learns, name
+        assert p.grad.abs().max() > 0 if learns else p.grad is None, name
+
+
+@pytest.mark.parametrize(("count", "message"), [(5, "5: from 1 to 4, which the backbone has"), (0, "0: must be 1")])
+def test_more_layers_than_there_are_is_refused(unsup, count, message):
+    with pytest.raises(BadInput, match=f"--train_last_layers {message}"):
+        run_unsup.main(unsup(method="simcse", train_last_layers=count))
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).takes_projection])

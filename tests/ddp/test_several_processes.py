@@ -38,7 +38,7 @@ def stage_one(folder, packed=False):
 
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
-CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert"]
+CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
 STAGE_ONE = {"stage 1": False, "stage 1, packed": True}
 CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE]
 

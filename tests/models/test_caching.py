@@ -79,7 +79,7 @@ def test_other_pooled_vectors_and_cls_are_two_boundaries(folder, pooling):
     assert_equal(plain(models[0], batch), cached(models[1], batch, 3))
 
 
-@pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse", "is_bert"])
+@pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words"])
 def test_packed_too(folder, case):
     batch = batch_of(case, folder)
     assert_equal(plain(build(folder, case, packed=True), batch), cached(build(folder, case, packed=True), batch, 3))

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from common.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head, top_layers
 from models.families import backbone_of
-from models.masked_lm import AuxiliaryMaskedLM, bag_of_words
+from models.masked_lm import AuxiliaryMaskedLM
 
 LENGTHS = (9, 4, 7)
 OPTIONS = {
@@ -129,12 +129,3 @@ def test_a_head_from_the_encoders_top_is_a_copy_that_learns_on_its_own(lm):
     theirs = backbone.encoder.layer[-1].state_dict()
     assert all(torch.equal(value, theirs[name]) for name, value in head[0].state_dict().items())
     assert not {id(p) for p in head.parameters()} & {id(p) for p in backbone.parameters()}
-
-
-def test_bag_of_words_by_hand():
-    logits = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
-    words = torch.tensor([[2, IGNORED, 1], [IGNORED, IGNORED, 0]])
-    total, count = bag_of_words(logits, words)
-    p = torch.softmax(logits, dim=-1)
-    assert count == 3
-    assert total.item() == pytest.approx(-(p[0, 2].log() + p[0, 1].log() + p[1, 0].log()).item(), rel=1e-6)

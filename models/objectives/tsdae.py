@@ -1,0 +1,136 @@
+"""TSDAE: a sentence is written again from the vector of its damaged copy (Wang et al. 2021, 2104.06979, section 3).
+
+Words are deleted, the encoder reads what is left, and a decoder writes the undamaged sentence, one token after another.
+Its cross-attention sees the sentence vector and nothing else. Its other weights are the encoder's own, so
+only the cross-attention and the head of the masked language model come with it; none of it is saved in the result.
+
+Different from the paper: words are those of the tokenizer's pre-tokenisation, not of NLTK's.
+
+    python run_unsup.py --config configs/tsdae-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from common.errors import BadInput
+from common.ranges import Rate
+from common.views import IGNORED, View
+from models.auxiliary import TiedHead, load_masked_lm
+from models.collectives import mean_over_tokens
+from models.families import family_of
+from models.loading import load_config
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.spans import delete
+from models.runner import Labelled, Runner
+
+
+@dataclass
+class Arguments:
+    """Options of the damage and the decoder."""
+
+    _argument_group_name = "method"
+
+    delete_rate: Rate = field(default=0.6, metadata={"help": "share of the words that is deleted (paper and script)"})
+    output_init: Literal["checkpoint", "new"] = field(
+        default="checkpoint",
+        metadata={"help": "the decoder's way from states to words: the checkpoint's own, or new, for one without"},
+    )
+
+
+class VectorAttention(nn.Module):
+    """Attention to one vector, with dropout, projection, residual and norm of the backbone's kind.
+
+    Over one key the soft-max is 1, so queries and keys would change nothing and never get a gradient: they are not
+    built. What is left is the value, which dropout drops for a head and a token.
+    """
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        super().__init__()
+        config = backbone.config
+        self.heads = config.num_attention_heads
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.output = type(backbone.encoder.layer[0].attention.output)(config)
+        self.apply(backbone._init_weights)
+
+    def forward(self, states: Tensor, vectors: Tensor, tokens: Runner) -> Tensor:
+        """States of tokens, and a vector for each sentence, (B, H) -> states."""
+        values = tokens.per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
+        weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
+        return self.output((weights * values).flatten(-2), states)
+
+
+class DecoderLayer(NamedTuple):
+    """A layer of the encoder with attention to the sentence vectors behind its attention to the tokens."""
+
+    layer: nn.Module
+    cross: VectorAttention
+    vectors: Tensor
+    tokens: Runner
+
+    @property
+    def attention(self) -> nn.Module:
+        return self.layer.attention
+
+    def __call__(self, states: Tensor, mask) -> Tensor:
+        states, _ = self.layer.attention(states, mask)
+        return self.layer.feed_forward_chunk(self.cross(states, self.vectors, self.tokens))
+
+
+class Reconstruction(Objective):
+    """Cross entropy of every token of the undamaged sentence, given those before it and the vector."""
+
+    def __init__(self, backbone: PreTrainedModel, output: TiedHead) -> None:
+        super().__init__()
+        self.cross = nn.ModuleList(VectorAttention(backbone) for _ in backbone.encoder.layer)
+        self.output = output
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
+        ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_attention_mask.flatten(0, 1)[:, 1:]  # (T, L - 1)
+        tokens = encoded.encoder.runner.of(mask).causal()  # a token that another one follows
+        layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(backbone.encoder.layer, self.cross, strict=True)]
+        states = tokens.run(layers, tokens.embed(backbone.embeddings, ids[:, :-1]))
+        following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
+        found = Labelled(states, tokens.align(following))
+        total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), found)
+        return {"reconstruction": Term(mean_over_tokens(total, count), 1.0)}
+
+    def tokens(self, batch: Batch) -> Tensor:
+        return batch.target_attention_mask[..., 1:].sum()
+
+
+class TSDAE(Method):
+    """Reconstruction of a sentence from the vector of its damaged copy; no projection head."""
+
+    arguments = Arguments
+    takes_projection = False
+
+    def views(self, args: Arguments) -> list[View]:
+        """The damaged sentence; the objective reads the whole one."""
+        return [View(partial(delete, rate=args.delete_rate), words=True, target=True)]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """The loss with its decoder.
+
+        Raises:
+            BadInput: a backbone of an unknown family, or a checkpoint without a head for words.
+        """
+        config = load_config(source)
+        family_of(config)
+        try:
+            new = args.output_init == "new"
+            lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if new else load_masked_lm(source)
+        except BadInput as error:
+            raise BadInput(f"--output_init checkpoint: {error}; or give --output_init new") from error
+        return [Reconstruction(encoder.backbone, TiedHead(lm))]
+
+
+METHOD = TSDAE()

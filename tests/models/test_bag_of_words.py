@@ -1,0 +1,85 @@
+"""The bag of words: by hand, and as a term of a method, against the masked language model word by word."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from common.errors import BadInput
+from common.views import IGNORED, View
+from data.collator import Collator
+from data.tokenised import load_tokenised
+from data.tokenizer import SpecialTokens
+from models.bag_of_words import BagOfWords, bag_of_words
+from models.families import family_of
+from models.loading import load_config, load_tokenizer
+from models.objectives.base import Batch
+from tests.methods import build_model
+
+
+def test_bag_of_words_by_hand():
+    logits = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
+    words = torch.tensor([[2, IGNORED, 1], [IGNORED, IGNORED, 0]])
+    total, count = bag_of_words(logits, words)
+    p = torch.softmax(logits, dim=-1)
+    assert count == 3
+    assert total.item() == pytest.approx(-(p[0, 2].log() + p[0, 1].log() + p[1, 0].log()).item(), rel=1e-6)
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def folder(request):
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def batch(folder, text_file, tmp_path):
+    tokenizer = load_tokenizer(folder)
+    text = load_tokenised([text_file], tokenizer, 1, tmp_path)
+    shorter = View(lambda ids, starts, generator: np.repeat(ids[::2], 2))
+    return Collator(text, tokenizer, [View(), shorter], 64, 5, words=True)([(0, index, 0) for index in range(6)])
+
+
+def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentences):
+    tokenizer = load_tokenizer(folder)
+    special = set(SpecialTokens.of(tokenizer).ids)
+    for view in batch["words"]:
+        for row, words in enumerate(view):
+            found = words[words != IGNORED].tolist()
+            assert len(found) == len(set(found))
+            assert set(found) == set(tokenizer(sentences[row])["input_ids"]) - special
+    assert (batch["words"][0] != IGNORED).sum() < (batch["attention_mask"][0] == 1).sum(), "some words are repeated"
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler"])
+def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, pooling, tied, tmp_path):
+    config = load_config(folder)
+    config.tie_word_embeddings = tied
+    lm = AutoModelForMaskedLM.from_config(config).eval()
+    lm.save_pretrained(tmp_path / "lm")
+    model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
+    model.objectives.append(BagOfWords.of(str(tmp_path / "lm"), 0.7))
+    output = model(**batch)
+    head, total, count = lm.get_submodule(family_of(lm.config).output), 0.0, 0
+    for ids, mask, words in zip(
+        *(batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words")), strict=True
+    ):
+        states = lm(input_ids=ids[mask == 1][None], output_hidden_states=True).hidden_states[-1][0]
+        vector = states.mean(0) if pooling == "avg" else states[0]
+        log_p = F.log_softmax(head(vector), dim=-1)
+        for word in words[words != IGNORED].tolist():
+            total, count = total - log_p[word].item(), count + 1
+    assert output.terms["bow"].item() == pytest.approx(total / count, rel=1e-4)
+    assert output.loss.item() == pytest.approx(output.terms["contrastive"].item() + 0.7 * total / count, rel=1e-4)
+    objective = model.objectives[-1]
+    assert objective.tokens(Batch.of(**batch)) == count
+    assert (objective.head.weight is None) == tied, "a tied matrix is the encoder's own"
+    output.loss.backward()
+    assert all(p.grad.abs().max() > 0 for p in objective.parameters())
+
+
+def test_a_checkpoint_without_a_masked_language_model_is_refused(folder, tmp_path):
+    AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match=r"--bow_weight: .* masked language model's head; .* does not fill"):
+        BagOfWords.of(str(tmp_path), 1.0)

@@ -1,0 +1,130 @@
+"""TSDAE against sentence-transformers' own loss; what is deleted; what the encoder reads."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import AutoModel
+
+from common.errors import BadInput
+from data.collator import Collator
+from data.tokenised import load_tokenised
+from data.tokenizer import word_starts
+from models.families import backbone_of, output_of
+from models.loading import load_tokenizer
+from models.objectives import tsdae
+from models.objectives.spans import delete
+from tests.methods import build_model
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def folder(request):
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def batch(folder, text_file, tmp_path):
+    tokenizer = load_tokenizer(folder)
+    text = load_tokenised([text_file], tokenizer, 1, tmp_path)
+    views = tsdae.METHOD.views(tsdae.Arguments())
+    return Collator(text, tokenizer, views, 64, 5)([(0, index, 0) for index in range(12)])
+
+
+def parts(model, loss):
+    """The same modules of our model and of their decoder, to which their encoder is tied."""
+    theirs, ours = backbone_of(loss.decoder), model.objectives[0]
+    yield model.encoder.backbone.embeddings, theirs.embeddings
+    yield ours.output.transform, output_of(loss.decoder)[0]
+    for layer, cross, their in zip(model.encoder.backbone.encoder.layer, ours.cross, theirs.encoder.layer, strict=True):
+        for name in ("attention", "intermediate", "output"):
+            yield layer.get_submodule(name), their.get_submodule(name)
+        yield cross.value, their.crossattention.self.value
+        yield cross.output, their.crossattention.output
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, packed, pooling):
+    theirs = SentenceTransformer(modules=[Transformer(folder), Pooling(32, pooling)], device="cpu")
+    loss = DenoisingAutoEncoderLoss(theirs, tie_encoder_decoder=True).eval()
+    ours = {"cls": "cls_before_pooler", "mean": "avg"}[pooling]
+    model = build_model("tsdae", folder, packed=packed, pooling=ours)
+    for own, their in parts(model, loss):
+        own.load_state_dict(their.state_dict())  # their cross-attention is new
+    features = [{name.removeprefix(view): batch[name][0] for name in (f"{view}input_ids", f"{view}attention_mask")}
+                for view in ("", "target_")]  # fmt: skip
+    expected = loss(features, None)
+    expected.backward()
+    found = model(**batch).loss
+    found.backward()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    compared = 0
+    for own, their in parts(model, loss):
+        for name, p in own.named_parameters():
+            want = their.get_parameter(name).grad
+            assert want.norm() > 0
+            assert (p.grad - want).norm() <= 1e-4 * want.norm() + 1e-6, name
+            compared += 1
+    decoder = output_of(loss.decoder)[1]
+    assert torch.allclose(model.objectives[0].output.bias.grad, decoder.bias.grad, atol=1e-6)
+    assert compared + 1 == sum(1 for _ in model.parameters()), "the tied matrix is one"
+    for layer in backbone_of(loss.decoder).encoder.layer:
+        for unused in (layer.crossattention.self.query, layer.crossattention.self.key):
+            assert unused.weight.grad.abs().max() < 1e-6, "over one key, which we do not build"
+
+
+def test_the_encoder_reads_the_damaged_sentence_alone(folder, batch):
+    model, seen = build_model("tsdae", folder), []
+    model.encoder.register_forward_hook(lambda module, given, made: seen.append((given[0], made.pooled)))
+    first = model(**batch).loss
+    changed = batch["target_input_ids"].clone()
+    changed[0, :, 1] = 11
+    second = model(**batch | {"target_input_ids": changed}).loss
+    assert first != second
+    assert torch.equal(seen[0][1], seen[1][1])
+    assert all(torch.equal(ids, batch["input_ids"][0]) for ids, _ in seen) and len(seen) == 2
+
+
+def test_a_target_is_the_whole_sentence_and_the_view_what_is_left_of_it(folder, batch, sentences):
+    tokenizer, shares = load_tokenizer(folder), []
+    starts = word_starts(tokenizer)
+    for row in range(12):
+        left, whole = (batch[f"{name}input_ids"][0, row][batch[f"{name}attention_mask"][0, row] == 1].tolist()
+                       for name in ("", "target_"))  # fmt: skip
+        assert whole == tokenizer(sentences[row])["input_ids"]
+        words = np.split(whole[1:-1], np.flatnonzero(starts[whole[2:-1]]) + 1)
+        rest = iter([tuple(word) for word in words])
+        kept, at = 0, left[1:-1]
+        while at:  # words in order, each with all of its pieces
+            word = next(word for word in rest if tuple(at[: len(word)]) == word)
+            at, kept = at[len(word) :], kept + 1
+        assert kept >= 1
+        shares.append(kept / len(words))
+    assert 0.25 < np.mean(shares) < 0.55
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_words_are_deleted_with_all_their_pieces_and_one_stays(first):
+    """A byte-level tokenizer does not mark the first word of a text."""
+    ids, starts = np.arange(9), np.array([first, 0, 1, 1, 0, 0, 1, 0, 1], dtype=bool)
+    generator = np.random.default_rng(0)
+    made = [tuple(delete(ids, starts, generator, 0.6)) for _ in range(2000)]
+    words = [(0, 1), (2,), (3, 4, 5), (6, 7), (8,)]
+    for word in words:
+        assert all(set(word) <= set(kept) or not set(word) & set(kept) for kept in made)
+    counts = [sum(word[0] in kept for word in words) for kept in made]
+    assert min(counts) == 1
+    assert np.mean(counts) == pytest.approx(5 * 0.4 + 0.6**5, abs=0.08)
+    alone = [kept for kept, count in zip(made, counts, strict=True) if count == 1]
+    assert set(alone) == set(words)
+
+
+def test_a_checkpoint_without_a_head_for_words_is_refused_and_may_get_a_new_one(folder, tmp_path):
+    AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(tmp_path)
+    encoder = build_model("tsdae", folder).encoder
+    with pytest.raises(BadInput, match=r"--output_init checkpoint: .* does not fill .*; or give --output_init new"):
+        tsdae.METHOD.build(tsdae.Arguments(), encoder, None, str(tmp_path))
+    [objective] = tsdae.METHOD.build(tsdae.Arguments(output_init="new"), encoder, None, str(tmp_path))
+    assert objective.output.bias.abs().max() == 0 and objective.output.weight is None
