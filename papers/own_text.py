@@ -33,6 +33,8 @@ LOGGED = "eval_search_ndcg"
 READ = {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1"}
 METHODS: dict[str, dict[str, str]] = {
     "spans": {},
+    "spans, words": {"bow_weight": "0.1"},
+    "tsdae": {"method": "tsdae"},
     "simcse": {"method": "simcse"},
     "infocse": READ,
 }
