@@ -3,143 +3,39 @@
     python run_pretrain_aux.py --config configs/aux-bert-base.yaml [--any_flag value ...]
 
 From a checkpoint, or from scratch with --config_name. The result is an ordinary masked language model plus
-`aux_head.safetensors`; stage 2 (run_unsup.py) starts from its folder. The same command resumes.
+`aux_head.safetensors`; stage 2 (run_unsup.py) starts from its folder. The same command resumes. From Python: `train`.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any
 
-from common.errors import BadInput, run_command
-
-# isort: split
-
-from torch import nn
-from transformers import AutoModelForMaskedLM, set_seed
-
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse
-from common.files import find_files
-from common.views import Masking
-from data.collator import MaskedCollator
-from data.tokenised import in_blocks, load_tokenised
-from data.tokenizer import SpecialTokens, train_tokenizer, word_starts
-from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
-from models.families import backbone_of, family_of
-from models.loading import load_config, load_tokenizer, usable_length
-from models.masked_lm import AuxiliaryMaskedLM
-from training.faults import stoppable
-from training.plan import dry_run, masking_in_words, plan
-from training.provenance import contents, weights_hash
-from training.run import Run, set_dropout
-from training.run_arguments import RunArguments
-from training.trainer import EmbeddingTrainer
-
-logger = logging.getLogger(__name__)
+from common.errors import run_command
+from training.flags import declared, look_over
+from training.given import as_flags
 
 
-def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
-    """Masked language model and head, each from the checkpoint or new; new parts are logged."""
-    source = model_args.model_name_or_path
-    config = load_config(source or model_args.config_name)
-    family_of(config)
-    set_dropout(config, model_args.dropout)
-    if source:
-        lm = load_masked_lm(source, config)
-    else:
-        config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
-        lm = AutoModelForMaskedLM.from_config(config)
-    head = build_head(model_args, backbone_of(lm))
-    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed, model_args.bow_weight)
-
-
-def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
-    """The auxiliary layers: the checkpoint's own, copies of its top layers, or new ones, which is logged."""
-    source, count = model_args.model_name_or_path, model_args.head_layers
-    if count == 0:
-        return nn.ModuleList()
-    if model_args.head_init == "encoder_top":
-        return top_layers(backbone, count)
-    head = load_head(source, backbone, count) if source else None
-    if head is None:
-        logger.info("the %d layers of the auxiliary head are new", count)
-        head = new_head(backbone, count)
-    return head
-
-
-def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments, files: Sequence[Path]):
-    """The tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
-    if bool(model_args.model_name_or_path) == bool(model_args.config_name):
-        raise BadInput("give one of --model_name_or_path (a checkpoint) and --config_name (from scratch)")
-    with args.main_process_first(desc="tokenise"):
-        if model_args.model_name_or_path:
-            tokenizer = load_tokenizer(model_args.model_name_or_path)
-        else:
-            tokenizer = train_tokenizer(files, model_args.vocabulary_size, data_args.cache_dir)
-        text = load_tokenised(files, tokenizer, 1, data_args.cache_dir)
-    room = data_args.max_length - SpecialTokens.of(tokenizer).added
-    return tokenizer, in_blocks(text, room, word_starts(tokenizer))
-
-
-@stoppable
-def main(argv: list[str] | None = None) -> None:
-    """Parse, build, train, save."""
+def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
+    """Parse, build, train, save; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), __doc__)
-    model_args, data_args, args = groups
-    files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
-    tokenizer, blocks = load_text(model_args, data_args, args, files)
-    identity = {
-        "text": blocks.facts,
-        "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
-        "contents": contents(vars(model_args)),
-    }
-    run = Run("run_pretrain_aux.py", argv, groups, identity, files)
-    with run.open(data_args.dry_run) as start:
-        if not start.finished:
-            trainer, description = build(groups, tokenizer, blocks)
-            if data_args.dry_run:
-                dry_run(trainer, description)
-                return
-            run.train(trainer, start, description)
-            if trainer.is_world_process_zero():
-                run.export(lambda folder: trainer.model.save(folder, tokenizer))
-                run.finish(trainer, {})
-            trainer.accelerator.wait_for_everyone()
+    look_over(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
+    from training.pretrain_run import pretrain  # here: it imports torch, and the flags are looked over first
+
+    return pretrain(argv, callbacks)
 
 
-def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
-    """Model, collator and Trainer, and the plan in words."""
-    model_args, data_args, args = groups
-    set_seed(args.seed)
-    masking, aux_masking = maskings(model_args)
-    model = build_model(model_args, tokenizer)
-    longest = usable_length(model.config, tokenizer)
-    if data_args.max_length > longest:
-        raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
-    clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0
-    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking, aux_masking, clean, words)
-    trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
-    facts = {
-        "masking": masking_in_words([one for one in (masking, aux_masking) if one]),
-        "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
-        "packed": model.packed,
-    }
-    return trainer, plan(model, args, trainer.sampler, facts)
-
-
-def maskings(model_args: PretrainArguments) -> tuple[Masking, Masking | None]:
-    """The masks of the encoder's text, and the head's own where it has some."""
-    if model_args.head_layers == 0 and model_args.aux_mask_rate:
-        raise BadInput("--aux_mask_rate: with --head_layers 0 there is no head to mask for; leave one out")
-    if model_args.aux_cls == "clean" and not (model_args.head_layers or model_args.bow_weight):
-        raise BadInput("--aux_cls clean: with --head_layers 0 and no --bow_weight nothing reads [CLS]; leave it out")
-    words = model_args.whole_words
-    own = model_args.aux_mask_rate and Masking(model_args.aux_mask_rate, whole_words=words, name="aux")
-    return Masking(model_args.mask_rate, whole_words=words), own
+def train(
+    text: str | PathLike | Iterable[str] | None = None,
+    model: str | PathLike | None = None,
+    output_dir: str | PathLike | None = None,
+    callbacks: Sequence[Any] = (),
+    **settings: Any,
+) -> str:
+    """What the command does, from Python; arguments as in `run_unsup.train`, `text` being running text."""
+    return main(as_flags(text, {"model_name_or_path": model, "output_dir": output_dir} | settings), callbacks)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,19 @@ is as in run_unsup.py, whose runs can start from one of these: --model_name_or_p
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from common.errors import run_command
-from training.faults import stoppable
-from training.sentence_run import train
+from training.flags import look_over_sentences
 
 
-@stoppable
-def main(argv: list[str] | None = None) -> None:
-    """Parse, build, train, export, score."""
+def main(argv: Sequence[str] | None = None) -> str:
+    """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    train(argv, __doc__, labels=True, default="nli")
+    look_over_sentences(argv, __doc__, labels=True)
+    from training.sentence_run import train_sentences  # here: it imports torch, and the flags are looked over first
+
+    return train_sentences(argv, labels=True)
 
 
 if __name__ == "__main__":

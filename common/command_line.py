@@ -10,59 +10,82 @@ import argparse
 import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
-
-from transformers import HfArgumentParser
 
 from common.errors import BadInput, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser, underscored
 from common.ranges import ranges_of
 
-
-class _Parser(Parser, HfArgumentParser):
-    """A flag for every field of dataclasses."""
+Hint = Callable[[str, Iterable[str]], str]
 
 
-def parse(
-    argv: Sequence[str], types: Iterable[type], description: str, hint: Callable[[str], str] = lambda name: ""
-) -> tuple[Any, ...]:
+def _no_hint(name: str, known: Iterable[str]) -> str:
+    return ""
+
+
+def parse(argv: Sequence[str], types: Sequence[type], description: str = "") -> tuple[Any, ...]:
     """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
 
     Args:
         argv: the arguments.
         types: the dataclasses.
         description: the text of --help.
-        hint: gives advice for the name of an unknown flag, or an empty string.
 
     Raises:
         BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
             mapping.
     """
-    parser = _Parser(types, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
-    _refuse_repeated(argv)
-    config, flags = split_config(argv)
+    from transformers import HfArgumentParser  # here: a flag's name is checked in less time than this takes
+
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
-    defaults = config_flags(config, known) if config else []
-    refuse_tokens([*defaults, *flags])
+    words = check_words(argv, known)
+    parser = type("_Parser", (Parser, HfArgumentParser), {})(
+        types, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
     try:
         *parsed, _, unknown = parser.parse_args_into_dataclasses(
-            [*defaults, *flags], look_for_args_file=False, return_remaining_strings=True
+            words, look_for_args_file=False, return_remaining_strings=True
         )
     except (ValueError, ImportError) as error:  # TrainingArguments checks its own values
         raise BadInput(str(error)) from error
     if unknown:
-        name = unknown[0].lstrip("-").split("=")[0]
-        near = difflib.get_close_matches(name, known, n=1)
-        said = hint(name) or (f"did you mean '--{near[0]}'?" if near else "--help lists all flags")
-        raise BadInput(f"unknown argument '{unknown[0]}'; {said}")
+        raise BadInput(f"unknown argument '{unknown[0]}'; --help lists the flags")
     for group in parsed:
         _refuse_values(group)
     return tuple(parsed)
+
+
+def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
+    """The flags of a command line behind those of its configuration file, every name a known one.
+
+    Args:
+        argv: the arguments.
+        known: the type of every flag, as written in its dataclass.
+        hint: gives advice for the name of an unknown flag, or an empty string.
+
+    Raises:
+        BadInput: a flag or key that is unknown or given twice, or a file that is not a flat YAML mapping.
+    """
+    _refuse_repeated(argv)
+    config, flags = split_config(argv)
+    defaults = config_flags(config, known, hint) if config else []
+    refuse_tokens([*defaults, *flags])
+    switches = {f"no_{name}" for name, kind in known.items() if kind in ("bool", "<class 'bool'>")}
+    for word in underscored(flags):
+        name = word[2:].split("=")[0]
+        if word.startswith("--") and name and name not in {"help", *known, *switches}:
+            raise BadInput(f"unknown argument '{word}'; {_advice(name, known, hint) or '--help lists the flags'}")
+    return [*defaults, *flags]
+
+
+def _advice(name: str, known: Mapping[str, str], hint: Hint) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return hint(name, known) or (f"did you mean '--{near[0]}'?" if near else "")
 
 
 def _refuse_values(group: Any) -> None:
@@ -106,18 +129,13 @@ def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     return vars(found)[name], rest
 
 
-def config_flags(path: str, known: dict[str, str]) -> list[str]:
-    """A configuration file as flags; BadInput for a key that is no flag, with the nearest known one.
-
-    Args:
-        path: the file.
-        known: the type of every flag, as written in its dataclass.
-    """
+def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
+    """A configuration file as flags; BadInput for a key that is no flag, with advice; arguments as in `check_words`."""
     flags: list[str] = []
     for key, value in read_config(path).items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            raise BadInput(f"{path}: unknown key '{key}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+            advice = _advice(key, known, hint).replace("--", "")
+            raise BadInput(f"{path}: unknown key '{key}'" + (f"; {advice}" if advice else ""))
         if isinstance(value, list) and ("list" not in known[key] or any(part.startswith("--") for part in value)):
             raise BadInput(f"{path}: '{key}' takes {'words' if 'list' in known[key] else 'one value'}, not {value}")
         flags += [f"--{key}", *value] if isinstance(value, list) else [f"--{key}={value}"]

@@ -250,8 +250,8 @@ def _signals_to(receive: Callable[[int, object], object]) -> Iterator[None]:
 STOPPING = Stopping()  # signals belong to the process
 
 
-def stoppable(main: Callable[..., None]) -> Callable[..., None]:
-    """A command's `main` that handles signals and disk errors.
+def stoppable(main: Callable[..., str]) -> Callable[..., str]:
+    """A command that handles signals and disk errors.
 
     Raises:
         Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; another one over two seconds later ends the process at once.
@@ -259,9 +259,9 @@ def stoppable(main: Callable[..., None]) -> Callable[..., None]:
     """
 
     @wraps(main)
-    def run(*args, **named) -> None:
+    def run(*args, **named) -> str:
         with STOPPING.handled(), storage_errors("."):
-            main(*args, **named)
+            return main(*args, **named)
 
     return run
 

@@ -133,7 +133,9 @@ class Run:
             self.record["earlier_starts"] = earlier_starts(read_run(root), self.record)
         return start
 
-    def train(self, trainer: EmbeddingTrainer, start: Start, description: str) -> None:
+    def train(
+        self, trainer: EmbeddingTrainer, start: Start, description: str, callbacks: Sequence[TrainerCallback] = ()
+    ) -> None:
         """Run the Trainer from its start or checkpoint, with the record written before the first step.
 
         Raises:
@@ -148,7 +150,8 @@ class Run:
             write_run(folder, self.record | {"status": "running"})
         trainer.accelerator.wait_for_everyone()
         trainer.run_id = self.record["run_id"]
-        trainer.add_callback(RunLog(folder))
+        for callback in (RunLog(folder), *callbacks):
+            trainer.add_callback(callback)
         if start.checkpoint:
             logger.info("resuming from %s", start.checkpoint)
             state = state_of(start.checkpoint)

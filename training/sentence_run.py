@@ -19,9 +19,11 @@ from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenise
 from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
+from training.faults import stoppable
+from training.flags import SCRIPTS
 from training.plan import cut_in_words, dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
-from training.registry import SCRIPTS, argument_groups, hint, load_method
+from training.registry import argument_groups, load_method
 from training.result import dev_set, finish
 from training.run import Run
 from training.run_arguments import RunArguments
@@ -33,18 +35,20 @@ _LOOKED_AT = 100_000  # rows whose lengths the plan counts
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
-def train(argv: Sequence[str], description: str, labels: bool, default: str) -> None:
+@stoppable
+def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = ()) -> str:
     """The command of a training script: parse the flags of its method, build, train, export, score.
 
     Args:
         argv: the script's arguments.
-        description: what --help says of the script.
         labels: whether it trains the methods that need labelled pairs, or the others.
-        default: the method whose flags --help shows where none is named.
+        callbacks: `transformers.TrainerCallback`s.
+
+    Returns:
+        The run's folder.
     """
-    name = peek(argv, "method") or (default if {"-h", "--help"} & {*argv} else None)
-    method = load_method(name, labels)
-    groups = parse(argv, argument_groups(method), description, hint)
+    method = load_method(peek(argv, "method"), labels)
+    groups = parse(argv, argument_groups(method))
     model_args, _, data_args, args = groups
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
@@ -67,13 +71,14 @@ def train(argv: Sequence[str], description: str, labels: bool, default: str) -> 
             trainer, description = build(method, groups, tokenizer, corpus, dev)
             if data_args.dry_run:
                 dry_run(trainer, description)
-                return
-            run.train(trainer, start, description)
+                return args.output_dir
+            run.train(trainer, start, description, callbacks)
             chosen = repeat(1) if sample is None else sample.mask(corpus.facts["rows"])
             texts = (text for row in compress(reader_of(files, columns), chosen) for text in row)
             if trainer.is_world_process_zero():
                 finish(run, trainer, tokenizer, dev, tests, data_args, texts)
             trainer.accelerator.wait_for_everyone()
+    return args.output_dir
 
 
 def sentences_a_row(data_args: SentenceArguments) -> int:

@@ -9,8 +9,8 @@ import run_unsup
 from common.errors import BadInput
 from models.encoder import load_encoder
 from tests.sources import ROOT
+from training.flags import OLD_NAMES, method_names
 from training.plan import cut_in_words
-from training.registry import OLD_NAMES, method_names
 from training.run import Run
 from training.run_arguments import RunArguments
 
@@ -151,13 +151,13 @@ def test_a_folder_of_somebody_else_is_not_touched(unsup, tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize(("argv", "flag"), [(["--method", "esimcse"], "--repeat_unit"), ([], "--aux_weight")])
+@pytest.mark.parametrize(("argv", "flags"), [(["--method", "esimcse"], ["--repeat_unit"]), ([], [])])
 @pytest.mark.parametrize("ask", ["-h", "--help"])
-def test_help_shows_the_flags_of_the_method_that_is_named(argv, flag, ask, capsys):
+def test_help_shows_the_flags_of_the_method_that_is_named(argv, flags, ask, capsys):
     with pytest.raises(SystemExit):
         run_unsup.main([*argv, ask])
     said = capsys.readouterr().out
-    assert [name for name in ("--repeat_unit", "--aux_weight") if name in said] == [flag]
+    assert [name for name in ("--repeat_unit", "--aux_weight") if name in said] == flags
 
 
 def test_a_method_that_is_not_named_is_asked_for():

@@ -27,6 +27,7 @@ import run_pretrain_aux
 import run_unsup
 from common.errors import run_command
 from models.training import EncoderForTraining
+from training import pretrain_run, sentence_run  # noqa: F401  imported now, not in every child
 from training import run as run_of_training
 from training.trainer import EmbeddingTrainer
 

@@ -1,0 +1,72 @@
+"""The flags that are read from the source are those that the dataclasses have; and nothing large is imported for it."""
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from common.arguments import DataArguments, PretrainArguments
+from common.errors import BadInput
+from tests.sources import ROOT
+from training import flags
+from training.registry import argument_groups, load_method
+from training.run_arguments import RunArguments
+
+
+def real(kinds):
+    """Name and help of every flag, as the classes say."""
+    return {f.name: f.metadata.get("help", "") for kind in kinds for f in fields(kind) if f.init}
+
+
+def read(found):
+    return {name: flag.help for name, flag in found.items()}
+
+
+@pytest.mark.parametrize("name", flags.method_names())
+def test_flags_read_from_the_source_are_the_classes_own(name):
+    method = load_method(name)
+    assert flags.method_names(method.labels).count(name) == 1 and name not in flags.method_names(not method.labels)
+    data = "ScoredArguments" if method.labels else "SentenceArguments"
+    assert read(flags.declared("ModelArguments", data, method=name)) == real(argument_groups(method))
+
+
+def test_those_of_stage_one_too():
+    kinds = (PretrainArguments, DataArguments, RunArguments)
+    assert read(flags.declared("PretrainArguments", "DataArguments")) == real(kinds)
+
+
+@pytest.mark.parametrize("script", ["run_unsup", "run_sup", "run_pretrain_aux"])
+@pytest.mark.parametrize(
+    ("argv", "said"), [(["--help"], "--max_steps"), (["--help_all"], "--adam_beta1"), (["--config=nothing"], "nothing")]
+)
+def test_help_and_mistakes_are_answered_without_the_large_libraries(script, argv, said):
+    code = (
+        f"import sys, {script}\nfrom common.errors import BadInput\n"
+        f"try:\n    {script}.main({argv})\nexcept (SystemExit, BadInput) as error:\n    print(error)\n"
+        "sys.exit(bool({'torch', 'transformers', 'numpy'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("batch_size", "per_device_train_batch_size"), ("epochs", "num_train_epochs"), ("lr", "learning_rate"),
+     ("dataset", "train_file"), ("max_seq_len", "max_length"), ("output", "output_dir"),
+     ("model", "model_name_or_path"), ("temprature", "temperature")],
+)  # fmt: skip
+def test_what_people_type_is_understood_on_the_command_line_and_in_a_file(typed, meant, tmp_path):
+    with pytest.raises(BadInput, match=f"unknown argument '--{typed}'; did you mean '--{meant}'"):
+        flags.look_over_sentences(["--method=simcse", f"--{typed}", "1"], "", False)
+    (tmp_path / "x.yaml").write_text(f"{typed}: 1\n")
+    with pytest.raises(BadInput, match=f"x.yaml: unknown key '{typed}'; did you mean '{meant}'"):
+        flags.look_over_sentences(["--method=simcse", f"--config={tmp_path / 'x.yaml'}"], "", False)
+
+
+def test_every_meant_flag_is_one():
+    known = {name for method in flags.method_names() for name in flags.declared("SentenceArguments", "ModelArguments",
+                                                                                method=method)}  # fmt: skip
+    assert {*flags._OTHER_WORDS} < known
+    assert {*flags._OFTEN} <= known | {"config_name"}

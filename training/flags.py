@@ -1,0 +1,147 @@
+"""What the training scripts know of their flags before they import torch: methods, names, mistakes, and --help."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import models.objectives
+from common.command_line import check_words, peek
+from common.declared import ROOT, Flag, attribute, called, fields_of
+from common.errors import BadInput
+from common.flags import Parser
+from common.streams import show
+
+SCRIPTS = {False: "run_unsup.py", True: "run_sup.py"}  # by whether the method needs labels
+OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_repositories.md has them
+    "temp": "--temperature",
+    "pooler_type": "--pooling",
+    "max_seq_length": "--max_length",
+    "mlm_probability": "--mask_rate",
+    "n_head_layers": "--head_layers",
+    "batchnorm": "--projection batch_norm",
+    "do_mlm": "--method simcse_mlm",
+    "lambda_weight": "--rtd_weight",
+    "masking_ratio": "--rtd_mask_rate",
+    "evaluation_strategy": "--eval_strategy",
+}
+_OTHER_WORDS = {  # what people type for a flag
+    "train_file": "dataset_name dataset data train_data train_dataset text corpus input",
+    "dev_file": "eval_file dev_data valid_file validation_file eval_data",
+    "model_name_or_path": "model model_name base_model checkpoint pretrained",
+    "output_dir": "output out save_dir output_path",
+    "per_device_train_batch_size": "batch_size bs train_batch_size",
+    "num_train_epochs": "epochs epoch num_epochs n_epochs",
+    "max_steps": "steps num_steps train_steps",
+    "learning_rate": "lr",
+    "max_length": "max_len seq_length max_seq_len max_tokens",
+    "warmup_steps": "warmup warmup_ratio",
+    "gradient_accumulation_steps": "grad_accum accumulation_steps",
+    "dataloader_num_workers": "num_workers workers",
+    "use_cpu": "cpu no_cuda device",
+    "temperature": "tau",
+    "aux_weight": "lambda",
+    "report_to": "wandb tensorboard",
+    "dry_run": "plan",
+}
+_OFTEN = """method model_name_or_path config_name train_file columns max_length dev_file test_tasks output_dir
+    per_device_train_batch_size learning_rate num_train_epochs max_steps mask_rate skip_from bf16 seed
+    dry_run""".split()
+_HELP = {"-h", "--help", "--help_all"}
+_LIBRARY = Path(find_spec("transformers").origin).with_name("training_args.py")
+
+
+def method_files() -> dict[str, Path]:
+    """The file of every method, by the method's name."""
+    found = [(file.module_finder.path, file.name) for file in pkgutil.iter_modules(models.objectives.__path__)]
+    return {name: Path(folder, f"{name}.py") for folder, name in found if name != "base"}
+
+
+def method_names(labels: bool | None = None) -> list[str]:
+    """All methods; with `labels`, only those that train on labelled pairs, or only those that do not."""
+    return [name for name, file in method_files().items() if labels in (None, _takes_labels(file))]
+
+
+def method_file(name: str | None, labels: bool | None = None) -> Path:
+    """A method's file; BadInput for no or an unknown name and, with `labels`, for a method of the other script."""
+    known, files = ", ".join(method_names(labels)), method_files()
+    if name is None:
+        raise BadInput(f"--method is missing: choose one of {known}, or a --config that names one")
+    if name not in files:
+        raise BadInput(f"--method {name}: choose one of {known} (or a --config that names one)")
+    if labels not in (None, found := _takes_labels(files[name])):
+        raise BadInput(f"--method {name}: {SCRIPTS[found]} trains it; here choose one of {known}")
+    return files[name]
+
+
+def _takes_labels(file: Path) -> bool:
+    return bool(attribute(file, called(file, "METHOD"), "labels"))
+
+
+def hint(flag: str, known: Collection[str]) -> str:
+    """What is known of a flag that is not among the `known` ones: another name, or that other methods have it."""
+    if flag in OLD_NAMES:
+        return f"here it is {OLD_NAMES[flag]} (docs/from_the_old_repositories.md)"
+    meant = [name for name, words in _OTHER_WORDS.items() if flag in words.split() and name in known]
+    if meant:
+        return f"did you mean '--{meant[0]}'?"
+    having = [name for name, file in method_files().items() if flag in fields_of(file, "Arguments")]
+    return f"a flag of --method {', '.join(having)}" if having else ""
+
+
+def declared(*groups: str, method: str | None = None) -> dict[str, Flag]:
+    """The flags of a script: the dataclasses of `common.arguments` with these names, the method's and the Trainer's."""
+    own = [fields_of(ROOT / "common" / "arguments.py", group) for group in groups]
+    own += [fields_of(method_files()[method], "Arguments")] if method else []
+    own += [fields_of(_LIBRARY, "TrainingArguments"), fields_of(ROOT / "training" / "run_arguments.py", "RunArguments")]
+    return {name: flag for group in own for name, flag in group.items()}
+
+
+def look_over_sentences(argv: Sequence[str], description: str, labels: bool) -> None:
+    """`look_over` for run_unsup.py and run_sup.py, whose flags depend on the method."""
+    method = peek(argv, "method")
+    if method or not _HELP & {*argv}:
+        method_file(method, labels)
+    flags = declared("ModelArguments", "ScoredArguments" if labels else "SentenceArguments", method=method)
+    own = fields_of(method_files()[method], "Arguments") if method else {}
+    names = f"methods: {', '.join(method_names(labels))}; --method NAME --help shows the flags of one"
+    look_over(argv, f"{description}\n{names}", SCRIPTS[labels], flags, own)
+
+
+def look_over(
+    argv: Sequence[str], description: str, script: str, flags: Mapping[str, Flag], own: Collection[str] = ()
+) -> None:
+    """Answer --help, and refuse what is wrong with the names of flags, before anything large is imported.
+
+    Args:
+        argv: the command line.
+        description: of the script.
+        script: its name.
+        flags: all that it has.
+        own: the flags of its method, which --help shows beside the most used ones.
+
+    Raises:
+        BadInput: an unknown or repeated flag or key of the configuration.
+        SystemExit: --help has been answered.
+    """
+    if asked := _HELP & {*argv}:
+        often = flags if "--help_all" in asked else {*_OFTEN, *own}
+        show(_help(script, description, {name: flag for name, flag in flags.items() if name in often}, own))
+        raise SystemExit(0)
+    check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
+
+
+def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:
+    usage, kind = f"python {script} --config FILE [--flag value ...]", argparse.RawDescriptionHelpFormatter
+    parser = Parser(usage=usage, description=description, formatter_class=kind, add_help=False)
+    general, method = parser.add_argument_group("flags"), parser.add_argument_group("flags of the method")
+    general.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
+    for name, flag in flags.items():
+        default = f" (default: {flag.default})" if flag.default not in ("", "None") else ""
+        text = f"{flag.help}{default}".replace("%", "%%")
+        (method if name in own else general).add_argument(f"--{name}", metavar=flag.words, help=text)
+    general.add_argument("--help_all", action="store_true", help="every flag, those of transformers' Trainer too")
+    return parser.format_help().rstrip()
