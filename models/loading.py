@@ -14,7 +14,7 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput
-from models.folder import check_weights, conversion, settle
+from models.folder import check_weights, conversion, refuse_lost, settle
 
 # Families whose positions start behind the padding index.
 _BEHIND_PADDING = """camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta
@@ -105,6 +105,7 @@ def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
 
 def load_config(path: str):
     """The configuration of a folder or hub id; BadInput when there is none."""
+    refuse_lost(path)
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
@@ -115,6 +116,7 @@ def load_config(path: str):
 
 def load_tokenizer(path: str):
     """The fast tokenizer of a folder or hub id; BadInput when there is none, or none that its model can read."""
+    refuse_lost(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without an unknown token fails only here
