@@ -134,6 +134,12 @@ def sync_folder(folder: Path) -> None:
         sync(path)
 
 
+def share_weights(folder: Path) -> None:
+    """Give weights the mode of the config.json beside them: safetensors makes files that only their owner can read."""
+    for path in folder.rglob("*.safetensors"):
+        shutil.copymode(folder / "config.json", path)
+
+
 def remove(folder: Path) -> None:
     """Delete a folder that this project has written, if it is there."""
     if folder.is_dir() and not folder.is_symlink():

@@ -61,7 +61,8 @@ def main(argv: list[str] | None = None) -> None:
         if args.onnx:
             write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
-        model = Model(name, args.push_to_hub, encoder, (folder / PLACE).exists())
+        place = "" if output.is_absolute() or ".." in output.parts else str(output)
+        model = Model(name, args.push_to_hub, encoder, (folder / PLACE).exists(), place)
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
     if args.push_to_hub:

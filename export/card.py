@@ -5,6 +5,7 @@ Everything that comes from files, flags or names goes through `export.text`; no 
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import TrainingArguments
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
 from export.model import Model
+from export.mteb_meta import mteb
 from export.published import Citation, citations, comparison
 from export.text import command_line, escape, fenced, plain, short
 
@@ -22,6 +24,7 @@ _TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classificati
 _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
+_TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
 _ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 
 
@@ -33,6 +36,7 @@ def card(model: Model, facts: Facts) -> str:
         f"# {escape(model.name)}",
         _summary(model, facts, citation),
         model.usage(),
+        mteb(model, facts),
         _scores(facts, citation, model),
         _training(facts),
         _limits(model, facts),
@@ -212,8 +216,21 @@ def _environment(facts: Facts) -> str:
     return "### Environment\n\n" + "\n".join(lines)
 
 
+def _cautions(facts: Facts) -> list[str]:
+    """What a reader must know first: too little training to mean anything, and no score."""
+    lines, steps = [], facts.record.get("steps")
+    batch = [facts.trajectory.get(name) for name in
+             ("per_device_train_batch_size", "gradient_accumulation_steps", "world_size")]  # fmt: skip
+    read = math.prod(n if isinstance(n, int) else 1 for n in (steps, *batch))
+    if isinstance(steps, int) and read < _TRIAL:
+        lines.append(f"**A trial, not a model to use:** it was trained for {steps} steps, on {read:,} examples.")
+    if facts.record and not facts.rows and not facts.record.get("best"):
+        lines.append("**Nothing was scored:** whether it is better than the model it began from is not known.")
+    return lines
+
+
 def _limits(model: Model, facts: Facts) -> str:
-    lines = []
+    lines = _cautions(facts)
     seen = facts.trajectory.get("max_length")
     if seen and seen != model.encoder.max_length:
         lines.append(f"Training saw at most {escape(seen)} tokens of a sentence; beyond that nothing is known.")

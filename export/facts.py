@@ -61,6 +61,12 @@ class Facts:
         return start if _SHA256.fullmatch(start) else None
 
     @property
+    def result_hash(self) -> str | None:
+        """sha256 of the run's own weights."""
+        result = self.record.get("result")
+        return result.get("model.safetensors") if isinstance(result, dict) else None
+
+    @property
     def base_model(self) -> str | None:
         """The public name of the model that training began from; None for a local folder."""
         name, local = str(self.trajectory.get("start") or ""), self.trajectory.get("contents")

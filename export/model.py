@@ -1,4 +1,4 @@
-"""The card's section on using the exported model: three snippets, which a test runs."""
+"""The card's section on using the exported model: snippets, which a test runs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ _TOKENS = {  # the token vectors that are averaged, in terms of a transformers o
     "avg_first_last": "(output.hidden_states[1] + output.hidden_states[-1]) / 2",
     "avg_embedding_last": "(output.hidden_states[0] + output.hidden_states[-1]) / 2",
 }
+_ONNX = """\
+{imports}
+from transformers import AutoTokenizer
+
+{sentences}
+tokenizer = AutoTokenizer.from_pretrained("{address}")
+session = onnxruntime.InferenceSession({file}, providers=["CPUExecutionProvider"])
+inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="np")
+given = {{name: inputs[name] for name in ("input_ids", "attention_mask")}}
+[embeddings] = session.run(["sentence_embedding"], given)"""
 _HEAD = """\
 weights = load_file({file})
 embeddings = torch.nn.functional.linear(embeddings, weights["linear.weight"], weights.get("linear.bias"))
@@ -33,12 +43,14 @@ class Model:
         repo: its name on the hub, None when it is not pushed.
         encoder: the model.
         onnx: whether the folder has `onnx/model.onnx`.
+        place: the folder as it was given, where that shows no more than the command did.
     """
 
     name: str
     repo: str | None
     encoder: SentenceEncoder
     onnx: bool = False
+    place: str = ""
 
     @property
     def layers(self) -> list[Dense]:
@@ -69,8 +81,8 @@ class Model:
 
     @property
     def address(self) -> str:
-        """What the snippets load: the name on the hub, else the folder's."""
-        return plain(self.repo or self.name)
+        """What the snippets load: the name on the hub, else the folder as it was named."""
+        return plain(self.repo or self.place or self.name)
 
     def usage(self) -> str:
         """The section on how to use it."""
@@ -84,13 +96,24 @@ class Model:
         if not self.only_here:
             parts += ["With transformers alone:", fenced(self._transformers(), "python")]
         parts += ["In the repository that trained it, from its root:", fenced(self._repository(), "python")]
-        parts += ["Compare vectors by their cosine."]
         if self.onnx:
-            parts[-1] += (
-                " `onnx/model.onnx` computes the same vectors: inputs `input_ids` and `attention_mask`, both int64 of"
-                f" (batch, length), output `sentence_embedding`, float32 of (batch, {self.dimension})."
-            )
-        return "\n\n".join(parts)
+            parts += [
+                "With onnxruntime:",
+                fenced(self._onnxruntime(), "python"),
+                '`backend="onnx"` of sentence-transformers does not read this file: it wants the vectors of the tokens '
+                "and pools them itself, and `onnx/model.onnx` gives the vector of the sentence.",
+            ]
+        if not self.repo:
+            parts += [f"`{self.address}` is the folder, seen from where it was written."]
+        return "\n\n".join([*parts, "Compare vectors by their cosine."])
+
+    def _onnxruntime(self) -> str:
+        imports = "from huggingface_hub import hf_hub_download\n" * bool(self.repo)
+        return _ONNX.format(imports=f"import onnxruntime\n{imports}".rstrip(), sentences=_SENTENCES,
+                            address=self.address, file=self._file("onnx/model.onnx"))  # fmt: skip
+
+    def _file(self, name: str) -> str:
+        return f'hf_hub_download("{self.address}", "{name}")' if self.repo else f'"{self.address}/{name}"'
 
     def _sentence_transformers(self) -> str:
         return (
@@ -118,8 +141,7 @@ class Model:
             self._pooling(),
         ]
         for i, layer in enumerate(self.layers, start=2):
-            place = f"{i}_Dense/model.safetensors"
-            file = f'hf_hub_download("{self.repo}", "{place}")' if self.repo else f'"{self.address}/{place}"'
+            file = self._file(f"{i}_Dense/model.safetensors")
             lines.append(_HEAD.format(file=file, activation=layer.activation).rstrip())
         return "\n".join(lines)
 

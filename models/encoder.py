@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -10,10 +11,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.errors import BadInput
+from common.files import share_weights
 from models.families import FAMILIES
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
-from models.loading import NO_LIMIT, load_backbone, load_config, load_tokenizer, quiet, usable_length
+from models.loading import (
+    NO_LIMIT,
+    load_backbone,
+    load_config,
+    load_tokenizer,
+    quiet,
+    usable_length,
+    without_pooler,
+)
 from models.packed import Packed, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
@@ -162,8 +172,9 @@ class SentenceEncoder(PreTrainedModel):
         saved.save_pretrained(folder)
         write_head(folder, dense, flow)
         if self.has_modules:
-            width = self.config.hidden_size
-            write_modules(folder, self._pooling.module, len(dense), self.max_length, width)
+            width, bare = self.config.hidden_size, without_pooler(type(self.backbone))
+            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare)
+        share_weights(Path(folder))
 
     @property
     def has_modules(self) -> bool:

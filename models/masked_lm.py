@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from common.files import share_weights
 from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
@@ -160,10 +161,10 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         with quiet():
             lm.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        if not self.c_head:
-            return
-        tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
-        save_file(tensors, Path(folder) / HEAD_FILE)
+        if self.c_head:
+            tensors = {PREFIX + name: value.contiguous() for name, value in self.c_head.state_dict().items()}
+            save_file(tensors, Path(folder) / HEAD_FILE)
+        share_weights(Path(folder))
 
 
 def _means(sums: dict[str, Sums]) -> dict[str, Tensor]:

@@ -207,8 +207,17 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
         save_file({name: value.contiguous() for name, value in flow.state_dict().items()}, Path(folder) / FLOW)
 
 
-def write_modules(folder: str, pooling: str, dense: int, max_length: int, width: int) -> None:
-    """Write modules.json and what it names besides the head; `pooling` is sentence-transformers' name."""
+def write_modules(folder: str, pooling: str, dense: int, max_length: int, width: int, bare: dict[str, bool]) -> None:
+    """Write modules.json and what it names besides the head.
+
+    Args:
+        folder: the model's.
+        pooling: sentence-transformers' name.
+        dense: layers of the head.
+        max_length: tokens of a text.
+        width: entries of a pooled vector.
+        bare: how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
+    """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
@@ -216,7 +225,8 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
         root / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
     )
-    _write_json(root / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    described = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": bare} if bare else {})
+    _write_json(root / "sentence_bert_config.json", described)
     _write_json(
         root / "config_sentence_transformers.json",
         {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "cosine"},
@@ -224,8 +234,7 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
     _write_json(
         root / "1_Pooling" / "config.json",
         {
-            "word_embedding_dimension": width,
-            "embedding_dimension": width,
+            "word_embedding_dimension": width,  # the old name alone: with the new one beside it, a warning is printed
             "pooling_mode": pooling,
             "pooling_mode_cls_token": pooling == "cls",
             "pooling_mode_mean_tokens": pooling == "mean",

@@ -103,6 +103,17 @@ def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
     assert words in card_of(record() | {"seen_test_texts": seen})
 
 
+@pytest.mark.parametrize(
+    ("steps", "scores", "best", "said"),
+    [(20, SCORES, True, ["A trial"]), (125, None, False, ["Nothing was scored"]), (125, None, True, []),
+     (124, None, False, ["A trial", "Nothing was scored"])],
+)  # fmt: skip
+def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, scores, best, said):
+    run = record() | {"steps": steps}
+    card = card_of(run if best else {name: value for name, value in run.items() if name != "best"}, scores)
+    assert [words for words in ("A trial", "Nothing was scored") if f"- **{words}" in card] == said
+
+
 def test_values_of_the_wrong_kind_are_left_out(card_of):
     run = record()
     run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}

@@ -1,31 +1,47 @@
 """The card's snippets, run as a reader would run them, give our vectors."""
 
+import logging
 import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
 
 from baselines.__main__ import main as baseline
 from eval.encode import Encode
 from export.__main__ import main
 from export.model import Model
+from export.onnx_file import INPUTS, OUTPUT, PLACE
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
+from .conftest import record
+
 KINDS = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]
+SNIPPET = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
+
+
+def run_snippet(snippet):
+    names = {}
+    exec(compile(snippet, "snippet", "exec"), names)
+    return names
 
 
 @pytest.mark.parametrize(("pooling", "head"), KINDS)
 def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, pooling, head):
     run = make_run(pooling, head, scores=None)
     main([str(run), "--output", str(tmp_path / "a-model")])
-    snippets = re.findall(r"```python\n(.*?)\n```", (tmp_path / "a-model" / "README.md").read_text(), re.DOTALL)
+    snippets = SNIPPET.findall((tmp_path / "a-model" / "README.md").read_text())
+    snippets = [snippet for snippet in snippets if "mteb" not in snippet]
     assert len(snippets) == (3 if POOLINGS[pooling].module else 2)
     monkeypatch.chdir(tmp_path)
     encoder, tokenizer = load_encoder(str(run))
     for snippet in snippets:
-        names = {}
-        exec(compile(snippet, "snippet", "exec"), names)
+        names = run_snippet(snippet)
         expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
         found = np.asarray(names["embeddings"])
         assert found.shape == expected.shape == (3, 32)
@@ -44,10 +60,9 @@ def test_what_no_other_library_computes_is_shown_in_the_repository_s_terms_alone
     part = "the flow" if kind == "flow" else "the splitting"
     assert f"Neither sentence-transformers nor transformers has {part}" in card
     assert "library_name" not in card and "- transformers" not in card.split("---")[1]
-    [snippet] = re.findall(r"```python\n(.*?)\n```", card, re.DOTALL)
+    [snippet] = SNIPPET.findall(card)
     monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(compile(snippet, "snippet", "exec"), names)
+    names = run_snippet(snippet)
     encoder, tokenizer = load_encoder(str(tmp_path / "made"))
     expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
     assert np.array_equal(names["embeddings"], expected) and np.abs(expected).max() > 0.1
@@ -56,3 +71,66 @@ def test_what_no_other_library_computes_is_shown_in_the_repository_s_terms_alone
 def test_a_pushed_head_is_fetched_from_the_hub(make_run):
     encoder, _ = load_encoder(str(make_run("cls", "linear_tanh")))
     assert 'hf_hub_download("me/x", "2_Dense/model.safetensors")' in Model("x", "me/x", encoder).usage()
+
+
+def test_the_onnx_snippet_asks_the_file_for_our_vectors(make_run, tmp_path, monkeypatch):
+    """The session is a stand-in that computes with our encoder; tests/export/test_command.py runs the real one."""
+    encoder, tokenizer = load_encoder(str(make_run(name="a-model")))
+    loaded = []
+
+    class Session:
+        def __init__(self, file, providers):
+            loaded.append(file)
+
+        def run(self, outputs, given):
+            assert outputs == [OUTPUT] and {value.dtype for value in given.values()} == {np.dtype("int64")}
+            with torch.no_grad():
+                return [encoder.eval().embed(*(torch.from_numpy(given[name]) for name in INPUTS)).numpy()]
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
+    monkeypatch.chdir(tmp_path)
+    usage = Model("a-model", None, encoder, onnx=True).usage()
+    [snippet] = [one for one in SNIPPET.findall(usage) if "onnxruntime" in one]
+    names = run_snippet(snippet)
+    expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
+    assert np.abs(names["embeddings"] - expected).max() < 1e-5
+    assert loaded == [f"a-model/{PLACE}"]
+    assert 'hf_hub_download("me/x", "onnx/model.onnx")' in Model("x", "me/x", encoder, onnx=True).usage()
+
+
+def test_the_mteb_snippet_states_every_field_that_has_to_be(make_run, tmp_path, monkeypatch):
+    needed = """loader name revision release_date languages n_parameters memory_usage_mb max_tokens embed_dim license
+        open_weights public_training_code public_training_data framework similarity_fn_name use_instructions
+        training_datasets""".split()  # of mteb.models.ModelMeta, 2.x
+    stand_in = SimpleNamespace(ModelMeta=dict, SentenceTransformerEncoderWrapper="loader")
+    monkeypatch.setitem(sys.modules, "mteb", SimpleNamespace(models=stand_in))
+    monkeypatch.setitem(sys.modules, "mteb.models", stand_in)
+    monkeypatch.chdir(tmp_path)
+    seen = {"STS12": {"seen": 3, "sentences": 9}, "STS-B": {"seen": 1, "sentences": 2}, "MR": {"seen": 0}}
+    run = make_run(run=record() | {"seen_test_texts": seen, "result": {"model.safetensors": "12" * 32}})
+    main([str(run), "--output", "deep/a-model"])
+    [snippet] = [one for one in SNIPPET.findall(Path("deep/a-model/README.md").read_text()) if "mteb" in one]
+    meta = run_snippet(snippet)["meta"]
+    assert meta.keys() == {*needed, "adapted_from"}
+    assert meta["training_datasets"] == {"STS12", "STSBenchmark"} and meta["revision"] == "12" * 8
+    assert load_encoder(meta["name"])[0].max_length == meta["max_tokens"] == 64
+    assert meta["n_parameters"] == sum(p.numel() for p in load_encoder(str(run))[0].parameters())
+
+
+def test_a_saved_folder_is_loaded_without_a_warning_and_can_be_read_by_others(make_run):
+    folder = make_run("cls", "linear_tanh")
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda one: said.append(one.getMessage())
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        SentenceTransformer(str(folder), device="cpu")
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert said == []
+    umask = (folder / "config.json").stat().st_mode
+    weights = [*folder.rglob("*.safetensors")]
+    assert len(weights) == 2 and {path.stat().st_mode for path in weights} == {umask}
