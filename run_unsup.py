@@ -47,7 +47,7 @@ def train(
         settings: every flag of the script by its name, `config` among them.
 
     Returns:
-        The run's folder, which AutoModel, SentenceTransformer and `search.Searcher` load.
+        The run's folder, which AutoModel, SentenceTransformer and `embedder.Embedder` load.
 
     Raises:
         ProjectError: what the command would print as one line.

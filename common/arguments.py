@@ -71,7 +71,9 @@ class PretrainArguments:
                   "vocabulary learned from train_file"},
     )  # fmt: skip
     vocabulary_size: Count = field(default=4000, metadata={"help": "with config_name: word pieces to learn"})
-    skip_from: int = field(default=6, metadata={"help": "layer whose states the head sees (6 of 12: InfoCSE 3.1)"})
+    skip_from: int = field(
+        default=6, metadata={"help": "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: half"}
+    )
     head_layers: CountOrZero = field(
         default=2,
         metadata={"help": "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"},

@@ -27,13 +27,19 @@ def _no_hint(name: str, known: Iterable[str]) -> str:
     return ""
 
 
-def parse(argv: Sequence[str], types: Sequence[type], description: str = "") -> tuple[Any, ...]:
+def parse(
+    argv: Sequence[str],
+    types: Sequence[type],
+    description: str = "",
+    choose: Callable[[list[str]], list[str]] = list,
+) -> tuple[Any, ...]:
     """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
 
     Args:
         argv: the arguments.
         types: the dataclasses.
         description: the text of --help.
+        choose: changes the words of file and command line, see `training.automatic`.
 
     Raises:
         BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
@@ -42,7 +48,7 @@ def parse(argv: Sequence[str], types: Sequence[type], description: str = "") -> 
     from transformers import HfArgumentParser  # here: a flag's name is checked in less time than this takes
 
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
-    words = check_words(argv, known)
+    words = choose(check_words(argv, known))
     parser = type("_Parser", (Parser, HfArgumentParser), {})(
         types, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -224,7 +224,8 @@ def _cautions(facts: Facts) -> list[str]:
     read = math.prod(n if isinstance(n, int) else 1 for n in (steps, *batch))
     if isinstance(steps, int) and read < _TRIAL:
         lines.append(f"**A trial, not a model to use:** it was trained for {steps} steps, on {read:,} examples.")
-    if facts.record and not facts.rows and not facts.record.get("best"):
+    scored = facts.rows or facts.record.get("best") or facts.record.get("verdict")
+    if facts.record and not scored:
         lines.append("**Nothing was scored:** whether it is better than the model it began from is not known.")
     return lines
 

@@ -10,6 +10,7 @@ from common.arguments import (
     PretrainArguments,
 )
 from common.command_line import parse, peek, read_config
+from training.automatic import Automatic
 from training.registry import argument_groups, load_method
 from training.run_arguments import RunArguments
 
@@ -50,7 +51,7 @@ def parsed(name):
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
     else:
         method = load_method(peek(argv, "method"))
-        groups = parse(argv, argument_groups(method), "")
+        groups = parse(argv, argument_groups(method), choose=Automatic())
         method.views(groups[1])
     return {key: value for group in groups for key, value in vars(group).items()}
 

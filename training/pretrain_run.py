@@ -22,6 +22,7 @@ from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
+from training.automatic import Automatic
 from training.faults import stoppable
 from training.plan import dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
@@ -86,7 +87,8 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
     Returns:
         The run's folder.
     """
-    groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
+    automatic = Automatic()
+    groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), choose=automatic)
     model_args, data_args, args = groups
     files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
     tokenizer, blocks = load_text(model_args, data_args, args, files)
@@ -99,6 +101,7 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(groups, tokenizer, blocks)
+            description += str(automatic)
             if data_args.dry_run:
                 dry_run(trainer, description)
                 return args.output_dir

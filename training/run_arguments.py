@@ -26,6 +26,9 @@ class RunArguments(TrainingArguments):
 
     per_device_train_batch_size: int = field(default=64, metadata={"help": "sentences a step and process"})
     learning_rate: float = field(default=3e-5, metadata={"help": "peak learning rate"})
+    bf16: bool = field(default=False, metadata={"help": "bfloat16 autocast; auto: where the machine computes it"})
+    use_cpu: bool = field(default=False, metadata={"help": "leave a GPU unused; auto: without CUDA"})
+    max_steps: int = field(default=-1, metadata={"help": "optimizer steps, instead of num_train_epochs; -1: by those"})
     num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
     eval_strategy: str = field(default="steps", metadata={"help": "always by steps"})
     eval_steps: float = field(default=125, metadata={"help": "evaluate every so many steps, and at the last one"})

@@ -19,6 +19,7 @@ from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenise
 from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
+from training.automatic import Automatic
 from training.faults import stoppable
 from training.flags import SCRIPTS
 from training.plan import cut_in_words, dry_run, masking_in_words, plan
@@ -48,7 +49,8 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         The run's folder.
     """
     method = load_method(peek(argv, "method"), labels)
-    groups = parse(argv, argument_groups(method))
+    automatic = Automatic()
+    groups = parse(argv, argument_groups(method), choose=automatic)
     model_args, _, data_args, args = groups
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
@@ -69,6 +71,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
+            description += str(automatic)
             if data_args.dry_run:
                 dry_run(trainer, description)
                 return args.output_dir

@@ -51,7 +51,9 @@ class Arguments(simcse.Arguments):
         default="checkpoint",
         metadata={"help": "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"},
     )
-    skip_from: int = field(default=6, metadata={"help": "frozen lower layers; the same as in stage 1"})
+    skip_from: int = field(
+        default=6, metadata={"help": "frozen lower layers, as in stage 1; auto: what stage 1 says, else half of them"}
+    )
     head_layers: Count = field(default=2, metadata={"help": "layers of the auxiliary head; the same as in stage 1"})
     aux_detach: bool = field(default=True, metadata={"help": "freeze the lower layers (Table 6: --no_aux_detach)"})
     aux_frozen_eval: bool = field(

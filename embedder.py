@@ -1,0 +1,124 @@
+"""Texts to vectors, and search among them, from Python.
+
+    from embedder import Embedder
+
+    model = Embedder("runs/my-simcse")
+    model.encode(["A sentence.", "Another one."])  # (2, D)
+    model.build_index(documents).search("a question", top_k=5)  # [(text, cosine), ...]
+
+The methods are those of the class in SimCSE's repository (princeton-nlp/SimCSE, simcse/tool.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from os import PathLike, fspath
+
+import numpy as np
+import torch
+
+from common.errors import BadInput
+from eval.encode import Encode, unit
+from eval.retrieval.search import in_blocks, top_k
+from models.encoder import load_encoder
+
+Hit = tuple[str, float]
+
+
+class Embedder:
+    """A model, and the texts it searches in.
+
+    Args:
+        model: a run, an export, a sentence-transformers folder, any Hugging Face encoder, or a hub id.
+        pooling: for an encoder that does not say how it is pooled.
+        max_length: tokens of a text; default: what the model allows.
+        device: default: a GPU where there is one.
+        bf16: compute in bfloat16.
+
+    Attributes:
+        texts: what is searched, after `build_index`.
+        vectors: theirs, of length one, (N, D) float32.
+
+    Raises:
+        BadInput: no such model.
+    """
+
+    def __init__(
+        self,
+        model: str | PathLike,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        device: str | None = None,
+        bf16: bool = False,
+    ) -> None:
+        encoder, tokenizer = load_encoder(fspath(model), pooling, max_length)
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._encode = Encode(encoder.to(self.device), tokenizer, encoder.max_length, bf16)
+        self.texts: list[str] = []
+        self.vectors = np.empty((0, 0), dtype=np.float32)
+        self._faiss = None
+
+    def encode(self, texts: str | Iterable[str]) -> np.ndarray:
+        """The vectors, (N, D) float32; (D,) for a single text."""
+        given = [texts] if isinstance(texts, str) else list(texts)
+        if not given or not all(isinstance(text, str) for text in given):
+            raise BadInput("texts to encode: one or more strings are needed")
+        vectors = self._encode(given)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def similarity(self, one: str | Sequence[str], other: str | Sequence[str]) -> np.ndarray:
+        """Cosines of all pairs, (N, M); a single text on a side leaves that axis out."""
+        left, right = (unit(np.atleast_2d(self.encode(side))) for side in (one, other))
+        axes = tuple(axis for axis, side in enumerate((one, other)) if isinstance(side, str))
+        return (left @ right.T).squeeze(axes)
+
+    def build_index(self, texts: Iterable[str], faiss: bool | None = None) -> Embedder:
+        """Encode the texts to search in; returns the object itself.
+
+        Args:
+            texts: the documents.
+            faiss: search by FAISS's exact index; default: where it is installed. Without it the same is computed here.
+
+        Raises:
+            BadInput: FAISS is asked for and not installed.
+        """
+        if faiss and find_spec("faiss") is None:
+            raise BadInput("faiss=True: it is not installed; pip install faiss-cpu, or leave it out")
+        self.texts = list(texts)
+        self.vectors = unit(self.encode(self.texts)).astype(np.float32)
+        self._faiss = _exact_index(self.vectors) if find_spec("faiss") and faiss is not False else None
+        return self
+
+    def search(
+        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None
+    ) -> list[Hit] | list[list[Hit]]:
+        """The nearest texts by cosine, best first: a list for a single query, else a list of lists.
+
+        Args:
+            queries: what is asked.
+            top_k: texts of an answer, at most.
+            threshold: leave out texts of a lower cosine.
+        """
+        if not self.texts:
+            raise BadInput("search: there is no index yet; call build_index with the texts")
+        asked = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
+        found = [
+            [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)
+             if threshold is None or cosine >= threshold]
+            for row in zip(*self._nearest(asked, min(top_k, len(self.texts))), strict=True)
+        ]  # fmt: skip
+        return found[0] if isinstance(queries, str) else found
+
+    def _nearest(self, asked: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        if self._faiss is not None:
+            return self._faiss.search(asked, count)
+        return top_k(asked, in_blocks(self.vectors), count, self.device)
+
+
+def _exact_index(vectors: np.ndarray):
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index

@@ -1,0 +1,48 @@
+"""The blocks of docs/python.md run in their order, as they stand, and give what the command line gives."""
+
+import json
+import re
+import shutil
+
+import matplotlib
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import run_unsup
+from tests.sources import ROOT
+from training import run as run_of_training
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
+    """The names of the page after all its blocks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_of_training, "draw", lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    matplotlib.use("Agg")
+    shutil.copytree(tiny_bert, "MODEL")
+    for name, file in (("MY_SENTENCES.txt", text_file), ("MY_PARAGRAPHS.txt", text_file), ("MY_PAIRS.tsv", dev_file)):
+        shutil.copy(file, name)
+    names = {}
+    for block in BLOCKS:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    return names
+
+
+def test_the_page_runs_and_is_what_the_command_does(page, tmp_path):
+    assert page["run"] == "runs/from-python" and [step for step, _ in page["losses"].seen] == [5, 10, 15, 20]
+    assert [step for step, _ in page["scores"]] == [20, 40, 60] and (tmp_path / "dev.png").stat().st_size > 5000
+    assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()
+    assert len(page["hits"]) == 3 and page["hits"][0][1] >= page["hits"][-1][1]
+    for folder in ("stage-1", "stage-2"):
+        assert json.loads((tmp_path / "runs" / folder / "run.json").read_text())["settings"]["skip_from"] == 2
+    command = json.loads((tmp_path / "runs/from-python/run.json").read_text())["command"]
+    assert command[:2] == ["python", "run_unsup.py"]
+    run_unsup.main([*command[2:]])  # finished, and changes nothing
+    again = [word.replace("from-python", "again").replace("--train_file=", "--train_file=./") for word in command[2:]]
+    run_unsup.main(again)
+    one, other = (load_file(f"runs/{name}/model.safetensors") for name in ("from-python", "again"))
+    assert all(torch.equal(one[name], other[name]) for name in one)

@@ -1,0 +1,69 @@
+"""Search among texts gives what a slow loop over cosines gives, with FAISS's interface too."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from common.errors import BadInput
+from embedder import Embedder
+from eval.encode import Encode
+from models.encoder import load_encoder
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert):
+    return Embedder(tiny_bert, pooling="avg")
+
+
+class FlatIP:
+    """A stand-in for `faiss.IndexFlatIP`, which is not installed here: inner products, best first."""
+
+    def __init__(self, width):
+        self.rows = np.empty((0, width), np.float32)
+
+    def add(self, rows):
+        assert rows.dtype == np.float32 and rows.flags.c_contiguous
+        self.rows = np.concatenate([self.rows, rows])
+
+    def search(self, asked, count):
+        scores = asked @ self.rows.T
+        order = np.argsort(-scores, kind="stable")[:, :count]
+        return np.take_along_axis(scores, order, 1), order
+
+
+@pytest.mark.parametrize("faiss", [False, True])
+def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences, faiss, monkeypatch):
+    if faiss:
+        monkeypatch.setitem(sys.modules, "faiss", SimpleNamespace(IndexFlatIP=FlatIP, __spec__=True))
+        monkeypatch.setattr("embedder.find_spec", lambda name: name == "faiss")
+    texts, queries = sentences[:50], sentences[50:53]
+    found = model.build_index(texts).search(queries, top_k=4)
+    assert (model._faiss is not None) == faiss
+    for query, hits in zip(queries, found, strict=True):
+        cosines = {text: model.similarity(query, text).item() for text in texts}
+        expected = sorted(texts, key=cosines.get, reverse=True)[:4]
+        assert [text for text, _ in hits] == expected
+        assert [score for _, score in hits] == pytest.approx([cosines[text] for text in expected], abs=1e-5)
+    [(text, score), *rest] = model.search(texts[7], top_k=99, threshold=found[0][0][1])
+    assert text == texts[7] and score == pytest.approx(1) and len(rest) < 49
+
+
+def test_vectors_are_those_of_the_one_encode_loop(model, tiny_bert, sentences):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    expected = Encode(encoder, tokenizer, encoder.max_length)(sentences[:5])
+    assert np.array_equal(model.encode(sentences[:5]), expected)
+    assert np.allclose(model.encode(sentences[0]), expected[0], atol=1e-5)
+    assert model.similarity(sentences[:2], sentences[:3]).shape == (2, 3)
+
+
+def test_what_cannot_be_searched_is_said(tiny_bert):
+    model = Embedder(tiny_bert, pooling="avg")
+    with pytest.raises(BadInput, match="no index yet"):
+        model.search("a")
+    for texts in ([], ["a", None]):
+        with pytest.raises(BadInput, match="one or more strings"):
+            model.build_index(texts)
+    with pytest.raises(BadInput, match="faiss=True: it is not installed"):
+        model.build_index(["a"], faiss=True)

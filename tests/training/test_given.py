@@ -1,0 +1,56 @@
+"""Settings and text from Python as the command line has them."""
+
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import SchedulerType
+
+from common.errors import BadInput
+from training.given import as_flags
+
+ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
+LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda rows: Dataset.from_dict({"text": rows})])
+def test_sentences_become_one_file_named_by_their_content(kind, tmp_path):
+    flags = [as_flags(kind(rows), {"cache_dir": tmp_path / "cache"}) for rows in (ROWS, ROWS, ROWS[:2])]
+    assert flags[0] == flags[1] != flags[2]
+    path = Path(dict(word[2:].split("=") for word in flags[0])["train_file"])
+    assert path.read_text(encoding="utf-8") == LINES
+    assert len([*path.parent.iterdir()]) == 2
+    path.write_text("changed")
+    as_flags(ROWS, {"cache_dir": tmp_path / "cache"})
+    assert path.read_text(encoding="utf-8") == LINES
+
+
+def test_rows_of_sentences_are_columns(tmp_path):
+    *_, file, columns = as_flags([("a", "b c"), ("d", "e")], {"cache_dir": tmp_path})
+    assert columns == "--columns=2" and Path(file.split("=")[1]).read_text() == "a\tb c\nd\te\n"
+
+
+def test_a_column_of_a_dataset_is_named_where_there_are_several(tmp_path):
+    both = Dataset.from_dict({"title": ["x"], "body": ["y"]})
+    *_, file = as_flags(both, {"cache_dir": tmp_path, "text_column": "body"})
+    assert Path(file.split("=")[1]).read_text() == "y\n"
+    with pytest.raises(BadInput, match="text_column: name the column with the text, one of title, body"):
+        as_flags(both, {"cache_dir": tmp_path})
+
+
+@pytest.mark.parametrize("row", [1.5, float("nan"), None, ("a", 2), {"text": "a"}])
+def test_what_is_no_text_is_refused_by_its_row(row, tmp_path):
+    with pytest.raises(BadInput, match="row 1 of the text"):
+        as_flags(["a", row], {"cache_dir": tmp_path})
+    assert not [*tmp_path.iterdir()]
+
+
+def test_values_are_words(tmp_path):
+    given = {"seed": 7, "learning_rate": 3e-5, "bf16": False, "dev_file": None, "test_tasks": ["STS12", "MR"],
+             "lr_scheduler_type": SchedulerType.COSINE, "lr_scheduler_kwargs": {"num_cycles": 2},
+             "output_dir": tmp_path}  # fmt: skip
+    assert as_flags("my.txt", given) == [
+        "--seed=7", "--learning_rate=3e-05", "--bf16=false", "--test_tasks", "STS12", "MR",
+        "--lr_scheduler_type=cosine", '--lr_scheduler_kwargs={"num_cycles": 2}', f"--output_dir={tmp_path}",
+        "--train_file=my.txt",
+    ]  # fmt: skip

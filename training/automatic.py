@@ -1,0 +1,68 @@
+"""What `auto` stands for: `--use_cpu`, `--bf16` and `--skip_from` chosen from the machine and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from common.flags import Parser
+from eval.encode import BF16_INSTRUCTIONS
+from models.loading import load_config
+
+Settings = dict[str, str | None]
+
+
+class Automatic:
+    """Replaces the word `auto`; what is recorded, and compared at a resume, is the value that was chosen.
+
+    Attributes:
+        said: for the plan: what was chosen and why, by flag.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}
+
+    def __call__(self, words: Sequence[str]) -> list[str]:
+        """Flags, the last of equal ones counting, with every `auto` replaced."""
+        if not any(word.rpartition("=")[2] == "auto" for word in words):
+            return list(words)
+        finder = Parser(add_help=False)
+        for name in ("model_name_or_path", "config_name"):
+            finder.add_argument(f"--{name}")
+        for name in _CHOICES:
+            finder.add_argument(f"--{name}", nargs="?", const="true")
+        found, rest = finder.parse_known_args(list(words))
+        settings: Settings = vars(found)
+        for name, choose in _CHOICES.items():
+            if settings[name] == "auto":
+                settings[name], reason = choose(settings)
+                self.said[name] = f"{settings[name]} ({reason})"
+        return [*rest, *(f"--{name}={value}" for name, value in settings.items() if value is not None)]
+
+    def __str__(self) -> str:
+        return "".join(f"\n{name:>10}: {words}, by auto" for name, words in self.said.items())
+
+
+def _use_cpu(settings: Settings) -> tuple[str, str]:
+    return ("false", "there is a GPU") if torch.cuda.is_available() else ("true", "there is no CUDA GPU")
+
+
+def _bf16(settings: Settings) -> tuple[str, str]:
+    if settings["use_cpu"] != "true" and torch.cuda.is_available():
+        able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
+    else:
+        able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
+    return ("true", f"{where} computes it") if able else ("false", f"{where} has no instructions for it")
+
+
+def _skip_from(settings: Settings) -> tuple[str, str]:
+    config = load_config(settings["model_name_or_path"] or settings["config_name"])
+    if hasattr(config, "skip_from"):
+        return str(config.skip_from), "the layer of stage 1"
+    return str(config.num_hidden_layers // 2), f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1"
+
+
+_CHOICES: dict[str, Callable[[Settings], tuple[str, str]]] = {
+    "use_cpu": _use_cpu, "bf16": _bf16, "skip_from": _skip_from,
+}  # in this order: the precision depends on the device  # fmt: skip
