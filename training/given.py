@@ -36,7 +36,7 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
         settings["train_file"] = text
     elif text is not None:
         if hasattr(text, "column_names"):
-            text = text[_column(text.column_names, settings.pop("text_column", None))]
+            text = _rows(text, settings.pop("text_column", None))
         cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
         settings["train_file"], columns = written(text, cache)
         if columns > 1:
@@ -55,12 +55,14 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
 
 
-def _column(names: Sequence[str], wanted: str | None) -> str:
-    if wanted is None and len(names) == 1:
-        return names[0]
-    if wanted not in names:
-        raise BadInput(f"text_column: name the column with the text, one of {', '.join(names)}")
-    return wanted
+def _rows(dataset: Any, wanted: str | Sequence[str] | None) -> Iterable:
+    """The texts of one column of a Dataset, `text` or its only one where none is named, or rows of several."""
+    names = dataset.column_names
+    columns = [wanted] if isinstance(wanted, str) else [*(wanted or ())]
+    columns = columns or (["text"] if "text" in names else names if len(names) == 1 else [])
+    if not columns or {*columns} - {*names}:
+        raise BadInput(f"text_column: name the column with the text, of {', '.join(names)}")
+    return dataset[columns[0]] if len(columns) == 1 else zip(*(dataset[name] for name in columns), strict=True)
 
 
 def written(rows: Iterable[str | Sequence[str]], cache: Path) -> tuple[Path, int]:

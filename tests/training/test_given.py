@@ -34,8 +34,11 @@ def test_a_column_of_a_dataset_is_named_where_there_are_several(tmp_path):
     both = Dataset.from_dict({"title": ["x"], "body": ["y"]})
     *_, file = as_flags(both, {"cache_dir": tmp_path, "text_column": "body"})
     assert Path(file.split("=")[1]).read_text() == "y\n"
-    with pytest.raises(BadInput, match="text_column: name the column with the text, one of title, body"):
-        as_flags(both, {"cache_dir": tmp_path})
+    *_, file, columns = as_flags(both, {"cache_dir": tmp_path, "text_column": ["title", "body"]})
+    assert Path(file.split("=")[1]).read_text() == "x\ty\n" and columns == "--columns=2"
+    for wanted in (None, "boddy"):
+        with pytest.raises(BadInput, match="text_column: name the column with the text, of title, body"):
+            as_flags(both, {"cache_dir": tmp_path, "text_column": wanted})
 
 
 @pytest.mark.parametrize("row", [1.5, float("nan"), None, ("a", 2), {"text": "a"}])
