@@ -16,8 +16,10 @@ from typing import Any
 from common.errors import run_command
 from training.flags import declared, look_over
 from training.given import as_flags
+from training.signals import stoppable
 
 
+@stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv

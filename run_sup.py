@@ -13,8 +13,10 @@ from collections.abc import Sequence
 
 from common.errors import run_command
 from training.flags import look_over_sentences
+from training.signals import stoppable
 
 
+@stoppable
 def main(argv: Sequence[str] | None = None) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv

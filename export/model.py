@@ -157,9 +157,5 @@ class Model:
 
     def _repository(self) -> str:
         return (
-            "from eval.encode import Encode\n"
-            "from models.encoder import load_encoder\n\n"
-            f"{_SENTENCES}\n"
-            f'encoder, tokenizer = load_encoder("{self.address}")\n'
-            "embeddings = Encode(encoder, tokenizer, encoder.max_length)(sentences)"
+            f'from embedder import Embedder\n\n{_SENTENCES}\nembeddings = Embedder("{self.address}").encode(sentences)'
         )

@@ -20,13 +20,13 @@ from eval.encode import Encode
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from models.encoder import load_encoder
-from training.faults import run_to_its_end
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
 from training.registry import argument_groups, load_method, script_of
 from training.run import Run
 from training.run_arguments import RunArguments
 from training.run_folder import discard
+from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]

@@ -23,7 +23,7 @@ from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
-from training.faults import stoppable
+from training.faults import storage_errors
 from training.plan import dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
 from training.run import Run, set_dropout
@@ -76,7 +76,7 @@ def load_text(model_args: PretrainArguments, data_args: DataArguments, args: Run
     return tokenizer, in_blocks(text, room, word_starts(tokenizer))
 
 
-@stoppable
+@storage_errors(".")
 def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save.
 

@@ -16,7 +16,8 @@ from common.errors import CheckpointRefused, ProjectError
 from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
 from training.best import no_checkpoint_is_best
-from training.faults import STOPPING, is_memory_error
+from training.faults import is_memory_error
+from training.signals import STOPPING
 
 
 @contextmanager

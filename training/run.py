@@ -22,7 +22,7 @@ from common.errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw, in_words
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of
-from training.faults import STOPPING, check_space, memory_errors, storage_errors
+from training.faults import check_space, memory_errors, storage_errors
 from training.provenance import earlier_starts, provenance
 from training.record import (
     FORMAT,
@@ -37,6 +37,7 @@ from training.record import (
 )
 from training.run_arguments import saved_at_once, steps_of
 from training.run_folder import Start, clean, locked, open_run, status_of
+from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from models.loading import load_tokenizer
 from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
 from training.automatic import Automatic
-from training.faults import stoppable
+from training.faults import storage_errors
 from training.flags import SCRIPTS
 from training.plan import cut_in_words, dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
@@ -36,7 +36,7 @@ _LOOKED_AT = 100_000  # rows whose lengths the plan counts
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
-@stoppable
+@storage_errors(".")
 def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = ()) -> str:
     """The command of a training script: parse the flags of its method, build, train, export, score.
 

@@ -77,7 +77,7 @@ import os, sys
 sys.path.insert(0, os.getcwd())
 import run_unsup
 from common.errors import run_command
-from training.faults import STOPPING
+from training.signals import STOPPING
 from training.resuming import StopWhenAsked
 before = StopWhenAsked.on_step_end
 def on_step_end(self, args, state, control, **others):

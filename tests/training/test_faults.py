@@ -17,19 +17,17 @@ from torch import nn
 
 from common.errors import StorageError
 from data.draws import KeyedSampler
-from training import faults
+from training import faults, signals
 from training.faults import (
-    SIGNALS,
     FirstBad,
     NonFiniteStep,
-    Stopping,
     check_space,
     memory_errors,
     not_finite,
-    run_to_its_end,
     storage_errors,
 )
 from training.run_arguments import saved_at_once
+from training.signals import SIGNALS, Stopping, run_to_its_end
 from training.trainer import EmbeddingTrainer
 
 
@@ -203,13 +201,13 @@ def test_the_exit_code_is_the_childs():
 
 def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monkeypatch):
     ended = []
-    monkeypatch.setattr(faults.os, "_exit", ended.append)
+    monkeypatch.setattr(signals.os, "_exit", ended.append)
     asked = Stopping()
     with asked.handled(), asked.held():
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
         assert (asked.name, ended) == ("SIGTERM", [])
-        monkeypatch.setattr(faults, "ONE_REQUEST", 0.0)
+        monkeypatch.setattr(signals, "ONE_REQUEST", 0.0)
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
