@@ -26,8 +26,8 @@ from eval.dev import BETTER
 from eval.scores import markdown
 from papers.page import mean_and_std
 from papers.runs import as_words, facts_of
-from training.faults import run_to_its_end
 from training.record import RUN_FILE, read_run
+from training.signals import run_to_its_end
 
 LOGGED = "eval_search_ndcg"
 READ = {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1"}
