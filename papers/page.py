@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from common.files import writing
-from eval.analyse.pictures import looks
+from eval.analyse.pictures import frame, looks
 from eval.scores import markdown
 from papers.plans import Choice
 from papers.runs import FACTS
@@ -101,10 +101,7 @@ def _escaped(text: str) -> str:
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
     """Write the picture of a table that has a `figure`; points that are neither printed nor run are left out."""
-    figure, axes = plt.subplots(figsize=(7.5, 5.4), layout="constrained")
-    axes.set_title(f"{table.title}\n{table.paper}, {table.place}", fontsize=11, parse_math=False)
-    axes.set_xlabel(table.figure.x, fontsize=11)
-    axes.set_ylabel(table.figure.y, fontsize=11)
+    figure, axes = frame(f"{table.title}\n{table.paper}, {table.place}", table.figure.x, table.figure.y)
     draw_on = _heat_map if table.figure.kind == "heat map" else _curve
     draw_on(axes, table, rows)
     with writing(path) as part:

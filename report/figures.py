@@ -8,9 +8,8 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 from markupsafe import Markup
@@ -19,8 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
+from eval.analyse.analysis import Material
+from eval.analyse.pictures import CHARTS, Chart, Series
 from report.curves import History, logged
-from report.measures import ABOVE, Texts
+from report.measures import ANALYSES
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
 MARKERS = ("o", "s", "^", "D")  # `.mark-0` to `.mark-3`
@@ -38,180 +39,116 @@ STYLE = {
     "lines.markeredgecolor": THEME["card"], "svg.fonttype": "none", "text.parse_math": False,
 }  # fmt: skip
 
-Point = tuple[float, float]
 
-
-class Chart(NamedTuple):
-    """A chart with its caption: a title, and what is shown."""
-
-    title: str
-    about: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
-class Series:
-    """One run in one chart: points, and vertical bars (x, low, high) where there are any."""
-
-    run: int
-    label: str
-    points: Sequence[Point]
-    bars: Sequence[tuple[float, float, float]] = field(default=())
-
-
-def curves(labels: Sequence[str], histories: Sequence[History]) -> list[Chart]:
+def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Chart, Markup]]:
     """A chart for every logged quantity with all runs in it, the dev score first."""
-    found = [logged(history) for history in histories]
+    found = dict(zip(labels, map(logged, histories), strict=True))
     charts = []
-    for name in sorted({name for one in found for name in one}, key=lambda name: (not _is_score(name), name)):
-        lines = [Series(i, labels[i], finite(list(zip(*one[name], strict=True))))
-                 for i, one in enumerate(found) if name in one]  # fmt: skip
+    for name in sorted({name for one in found.values() for name in one}, key=lambda name: (not _is_score(name), name)):
+        lines = [Series(label, finite(zip(*one[name], strict=True))) for label, one in found.items() if name in one]
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not _is_score(name)
-        svg = chart(name, "optimizer step", "Spearman x 100" if _is_score(name) else "value", lines, log)
-        charts.append(Chart(name, "(dev score)" if _is_score(name) else "", svg))
-    return charts
+        about, y = ("(dev score)", "Spearman x 100") if _is_score(name) else ("", "value")
+        charts.append(Chart(name, about, "optimizer step", y, lines, log=log))
+    return [(one, svg(one, labels)) for one in charts]
 
 
 def _is_score(name: str) -> bool:
     return name.endswith("_spearman")
 
 
-def finite(points: Sequence[Point]) -> list[Point]:
+def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points that can be drawn; a loss that was not a number has no place in a chart."""
     return [point for point in points if all(math.isfinite(value) and abs(value) < 1e300 for value in point)]
 
 
-def geometry(labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], texts: Texts) -> list[Chart]:
-    """A chart for every analysis that was made.
+def geometry(
+    labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], material: Material
+) -> list[tuple[Chart, Markup]]:
+    """The chart of every analysis that was made.
 
     Args:
         labels: of the runs.
         results: analysis -> {run number: its result}, see `report.measures.Measured`.
-        texts: what was encoded.
+        material: what was measured on.
     """
-    drawn = {"alignment_uniformity": _alignment, "anisotropy": _spectrum, "cosine_by_gold": _by_gold}
-    return [drawn[name](labels, found, texts) for name, found in results.items()]
+    charts = [CHARTS[name]({labels[run]: one for run, one in found.items()}, material.read_by(ANALYSES[name]))
+              for name, found in results.items()]  # fmt: skip
+    return [(one, svg(one, labels)) for one in charts]
 
 
-def _alignment(labels: Sequence[str], found: Mapping[int, dict[str, Any]], texts: Texts) -> Chart:
-    one = next(iter(found.values()))
-    about = f"{texts.material.name}: {one['positives']:,} pairs with gold > {ABOVE:g}, {one['sentences']:,} sentences"
-    points = [Series(i, labels[i], [(each["uniformity"], each["alignment"])]) for i, each in found.items()]
-    x, y = "uniformity (lower is better)", "alignment (lower is better)"
-    return Chart("Alignment against uniformity", about, chart("alignment", x, y, points, join=False))
-
-
-def _spectrum(labels: Sequence[str], found: Mapping[int, dict[str, Any]], texts: Texts) -> Chart:
-    spectra = {i: each["spectrum"] for i, each in found.items()}
-    # the last few values are often rounding and would stretch the axis; a collapsed model has none above zero
-    floor = max(min(values[int(0.98 * len(values))] for values in spectra.values()), 1e-6) / 2
-    lines = [Series(i, labels[i], [(n, value) for n, value in enumerate(values, 1) if value > floor])
-             for i, values in spectra.items()]  # fmt: skip
-    about = f"centred unit vectors of {next(iter(found.values()))['sentences']:,} sentences: {texts.material.source}"
-    x, y = "number of the singular value", "singular value / largest"
-    return Chart("Singular value spectrum", about, chart("spectrum", x, y, lines, log=True))
-
-
-def _by_gold(labels: Sequence[str], found: Mapping[int, dict[str, Any]], texts: Texts) -> Chart:
-    bins = next(iter(found.values()))["bins"]
-    lines = []
-    for place, (i, each) in enumerate(found.items()):
-        shift = 0.5 * ((place + 0.5) / len(found) - 0.5)  # side by side, so that no bar hides another
-        filled = [(number + shift, one) for number, one in enumerate(each["bins"]) if one["pairs"]]
-        bars = [(spot, one["lower_quartile"], one["upper_quartile"]) for spot, one in filled]
-        lines.append(Series(i, labels[i], [(spot, one["mean"]) for spot, one in filled], bars))
-    counts = ", ".join(f"{one['pairs']:,}" for one in bins)
-    about = f"{texts.material.name}: mean, and bar from lower to upper quartile; pairs in the bins: {counts}"
-    names = [f"{one['from']} to {one['to']}" for one in bins]
-    return Chart("Cosine by gold score", about, chart("gold", "gold score", "cosine", lines, categories=names))
-
-
-def chart(
-    name: str,
-    x: str,
-    y: str,
-    series: Sequence[Series],
-    log: bool = False,
-    join: bool = True,
-    categories: Sequence[str] = (),
-) -> Markup:
+def svg(chart: Chart, labels: Sequence[str]) -> Markup:
     """An SVG element; empty where no series has a point.
 
     Args:
-        name: of the chart, different from that of every other chart on the page.
-        x: label of the horizontal axis.
-        y: label of the vertical axis.
-        series: one per run; all values finite, and positive where the axis is logarithmic.
-        log: whether the vertical axis is logarithmic.
-        join: connect the points of a series in their order.
-        categories: names of the places 0, 1, ... on the horizontal axis, instead of numbers.
+        chart: all values finite, and positive where the axis is logarithmic.
+        labels: of all runs; a series has the colour and the marker of its run.
     """
-    series = [one for one in series if one.points]
+    series = {labels.index(one.label): one for one in chart.series if one.points}
     if not series:
         return Markup("")
-    with rc_context(STYLE | {"svg.hashsalt": name}):
+    with rc_context(STYLE | {"svg.hashsalt": chart.title}):
         figure = Figure(figsize=SIZE, layout="constrained")
         figure.patch.set_visible(False)
-        axes = figure.add_subplot(xlabel=x, ylabel=f"{y}, log scale" if log else y)
+        axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
         axes.patch.set_visible(False)
-        for one in series:
-            _draw(axes, one, join)
-        axes.xaxis.get_major_locator().set_params(integer=join)  # steps and numbers; points alone may lie anywhere
-        _scale(axes, log, categories)
+        for run, one in series.items():
+            _draw(axes, run, one, chart.join)
+        axes.xaxis.get_major_locator().set_params(integer=chart.join)  # steps and numbers; points may lie anywhere
+        _scale(axes, chart)
         stream = io.BytesIO()
         figure.savefig(stream, format="svg")
     drawn = stream.getvalue().decode()
     root = ElementTree.fromstring(drawn)
-    _add_tips(root, series, categories)
+    _add_tips(root, series, chart.ticks)
     _clean(root, set(re.findall(r'(?:href="|url\()#([^")]+)', drawn)))
-    root.attrib = {"viewBox": root.get("viewBox"), "role": "img",
-                   "aria-label": f"{x} against {y}: {', '.join(one.label for one in series)}"}  # fmt: skip
+    about = f"{chart.x} against {chart.y}: {', '.join(one.label for one in series.values())}"
+    root.attrib = {"viewBox": root.get("viewBox"), "role": "img", "aria-label": about}
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _draw(axes: Axes, series: Series, join: bool) -> None:
-    colour = COLOURS[series.run % len(COLOURS)]
+def _draw(axes: Axes, run: int, series: Series, join: bool) -> None:
+    colour = COLOURS[run % len(COLOURS)]
     for at, low, high in series.bars:
         axes.plot([at, at], [low, high], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
     (line,) = axes.plot(
         *zip(*series.points, strict=True),
         color=colour,
         linestyle="-" if join else "",
-        marker=MARKERS[series.run % len(MARKERS)] if len(series.points) < MANY else "",
+        marker=MARKERS[run % len(MARKERS)] if len(series.points) < MANY else "",
         markersize=7 if join else 11,
     )
-    line.set_gid(_group(series.run))
+    line.set_gid(_group(run))
 
 
 def _group(run: int) -> str:
     return f"points-of-{run}"
 
 
-def _scale(axes: Axes, log: bool, categories: Sequence[str]) -> None:
+def _scale(axes: Axes, chart: Chart) -> None:
     axes.grid(axis="y")
     axes.margins(x=0.05, y=0.1)
-    if log:
+    if chart.log:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
         axes.yaxis.set_major_locator(LogLocator(subs=(1,) if high > 100 * low else (1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-    if categories:
-        axes.set_xticks(range(len(categories)), categories)
-        axes.set_xlim(-0.5, len(categories) - 0.5)
+    if chart.ticks:
+        axes.set_xticks(range(len(chart.ticks)), chart.ticks)
+        axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
 
 
-def _add_tips(root: ElementTree.Element, series: Sequence[Series], categories: Sequence[str]) -> None:
+def _add_tips(root: ElementTree.Element, series: Mapping[int, Series], ticks: Sequence[str]) -> None:
     """Put each point's value into its marker, where browsers show it on pointing."""
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
-    for one in series:
-        group = groups[_group(one.run)]
-        group.attrib = {"class": "points", "data-run": str(one.run)}
+    for run, one in series.items():
+        group = groups[_group(run)]
+        group.attrib = {"class": "points", "data-run": str(run)}
         marks = list(group.iter(f"{SVG}use"))
         for mark, (at, value) in zip(marks, one.points if marks else (), strict=True):
-            place = categories[round(at)] if categories else f"{at:,.7g}"
+            place = ticks[round(at)].splitlines()[0] if ticks else f"{at:,.7g}"
             ElementTree.SubElement(mark, f"{SVG}title").text = f"{one.label}: {value:.5g} at {place}"
 
 

@@ -59,7 +59,7 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
             "encoder": _without_encoder(labels, measured),
         },
         above=ABOVE,
-        charts=figures.geometry(labels, measured.results, texts),
+        charts=figures.geometry(labels, measured.results, texts.material),
         numbers=_numbers(len(runs), measured),
         texts=texts,
         measured=measured,

@@ -22,7 +22,7 @@ from common.flags import Parser
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled, named
 from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
-from eval.analyse.pictures import PICTURES
+from eval.analyse.pictures import draw_analysis
 from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode
@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         start = time.perf_counter()
         found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
-    sources = {name: material.name if analysis.needs_pairs else material.source for name, analysis in chosen.items()}
+    sources = {name: material.read_by(analysis) for name, analysis in chosen.items()}
     models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **found[label]}
               for label, (encoder, _) in loaded.items()}  # fmt: skip
     content = {"data": sources, "models": models}
@@ -123,7 +123,7 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in names:
         results = {label: model[name] for label, model in content["models"].items()}
-        PICTURES[name](results, content["data"][name], folder / f"{name}.png")
+        draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
 
 

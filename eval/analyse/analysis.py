@@ -45,6 +45,10 @@ class Material:
         """The distinct sentences of the pairs."""
         return distinct(self.pairs.left + self.pairs.right)
 
+    def read_by(self, analysis: Analysis) -> str:
+        """What the analysis looks at, for titles."""
+        return self.name if analysis.needs_pairs else self.source
+
 
 @dataclass(frozen=True)
 class Subject:

@@ -1,15 +1,16 @@
-"""The pictures of `python -m eval.analyse`: one for each analysis, with all models.
+"""What the analyses show: a chart for each with all models in it, and how `python -m eval.analyse` draws it as PNG.
 
-Every function takes {label: what the analysis found of that model} and the name of the data, and writes a PNG.
+`python -m report` draws the same charts as SVG. The nearest neighbours are a page of text.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -18,7 +19,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-Results = dict[str, dict[str, Any]]
+Results = dict[str, dict[str, Any]]  # label of a model -> what the analysis found of it
 
 # Okabe and Ito's colours for colour-blind readers, without the yellow, which is hard to see on white. Markers tell
 # lines apart in black and white; 7 colours and 8 markers make 56 combinations.
@@ -29,24 +30,157 @@ WIDTH = 52  # characters of a sentence in a line
 COLUMN, LINE, INDENT = 4.6, 0.19, 0.1  # inches
 
 
-def looks(results: Results) -> dict[str, dict[str, str]]:
-    """Colour and marker of every model."""
-    signs = zip(results, cycle(COLOURS), cycle(MARKERS), strict=False)
+class Series(NamedTuple):
+    """One model in a chart: points, vertical bars (x, low, high) where there are any, a note for the legend."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    bars: Sequence[tuple[float, float, float]] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart without a look.
+
+    Attributes:
+        title: different from that of every other chart on a page.
+        about: what is shown.
+        x, y: labels of the axes.
+        series: one for each model.
+        join: connect the points of a series in their order.
+        log: make the vertical axis logarithmic.
+        ticks: names of the places 0, 1, ... on the horizontal axis, instead of numbers.
+    """
+
+    title: str
+    about: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    join: bool = True
+    log: bool = False
+    ticks: Sequence[str] = ()
+
+
+def alignment_uniformity(results: Results, data: str) -> Chart:
+    """A point for each model; the lower left corner is best."""
+    one = next(iter(results.values()))
+    about = f"{data}: {one['positives']:,} pairs with gold > {one['above']:g}, {one['sentences']:,} sentences"
+    points = [Series(label, [(found["uniformity"], found["alignment"])]) for label, found in results.items()]
+    x, y = "uniformity (lower is better)", "alignment (lower is better)"
+    return Chart("Alignment and uniformity", about, x, y, points, join=False)
+
+
+def anisotropy(results: Results, data: str) -> Chart:
+    """The spectra on a logarithmic axis, with mean cosine and effective rank as notes."""
+    # the last few values are often rounding and would stretch the axis; a collapsed model has none above zero
+    floor = max(min(found["spectrum"][int(0.98 * len(found["spectrum"]))] for found in results.values()), 1e-6) / 2
+    lines = []
+    for label, found in results.items():
+        note = (f"mean cosine {found['mean_cosine']:.2f}, "
+                f"effective rank {found['effective_rank']:.0f} of {found['dimensions']}")  # fmt: skip
+        points = [(number, value) for number, value in enumerate(found["spectrum"], 1) if value > floor]
+        lines.append(Series(label, points, note=note))
+    about = f"{data}: centred unit vectors of {next(iter(results.values()))['sentences']:,} sentences"
+    x, y = "number of the singular value", "singular value / largest"
+    return Chart("Singular value spectrum", about, x, y, lines, log=True)
+
+
+def cosine_by_gold(results: Results, data: str) -> Chart:
+    """The mean of each bin with a bar from the lower to the upper quartile, models side by side."""
+    one, lines = next(iter(results.values())), []
+    for place, (label, found) in enumerate(results.items()):
+        shift = 0.6 * ((place + 0.5) / len(results) - 0.5)  # so that no bar hides another
+        filled = [(number + shift, bin) for number, bin in enumerate(found["bins"]) if bin["pairs"]]
+        bars = [(spot, bin["lower_quartile"], bin["upper_quartile"]) for spot, bin in filled]
+        lines.append(Series(label, [(spot, bin["mean"]) for spot, bin in filled], bars))
+    about = f"{data}: {one['pairs']:,} pairs; mean, and bar from lower to upper quartile"
+    return Chart("Cosine by gold score", about, "gold score (pairs)", "cosine", lines, ticks=_bins(one["bins"]))
+
+
+def frequent_tokens(results: Results, data: str) -> Chart:
+    """A line for each model over the number of removed tokens."""
+    one = next(iter(results.values()))
+    lines = [Series(label, list(enumerate(found["spearman"]))) for label, found in results.items()]
+    x, y = "number of most frequent tokens left out, special ones included", "Spearman x 100"
+    ticks = [str(count) for count in one["removed"]]
+    return Chart("Average pooling without the most frequent tokens", f"{data}: {one['pairs']:,} pairs", x, y, lines,
+                 ticks=ticks)  # fmt: skip
+
+
+def length_bias(results: Results, data: str) -> Chart:
+    """Mean cosine over the length difference, with the correlation as a note."""
+    one, lines = next(iter(results.values())), []
+    for label, found in results.items():
+        points = [(number, bin["mean"]) for number, bin in enumerate(found["bins"]) if bin["pairs"]]
+        lines.append(Series(label, points, note=f"Spearman x 100 = {found['spearman']:.1f}"))
+    about = f"{data}: {one['pairs']:,} random pairs of {one['sentences']:,} sentences"
+    x, y = "difference in length, words (pairs)", "mean cosine of the pairs"
+    return Chart("Length bias", about, x, y, lines, ticks=_bins(one["bins"]))
+
+
+def _bins(bins: Sequence[dict]) -> list[str]:
+    """What stands under each bin: its range, and below it the number of pairs."""
+    return [f"{_span(one['from'], one['to'])}\n({one['pairs']:,})" for one in bins]
+
+
+def _span(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{low} or more"
+    return str(low) if low == high else f"{low} to {high}"
+
+
+CHARTS: dict[str, Callable[[Results, str], Chart]] = {
+    "alignment_uniformity": alignment_uniformity,
+    "anisotropy": anisotropy,
+    "cosine_by_gold": cosine_by_gold,
+    "frequent_tokens": frequent_tokens,
+    "length_bias": length_bias,
+}
+
+
+def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> None:
+    """Write the PNG of an analysis; `data` names what was measured on."""
+    if name == "neighbours":
+        draw_neighbours(results, data, path)
+    else:
+        draw(CHARTS[name](results, data), path)
+
+
+def looks(labels: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour and marker of every label."""
+    signs = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
     return {label: {"color": colour, "marker": marker} for label, colour, marker in signs}
 
 
-def _picture(title: str, shown: str, xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    """An empty picture with a title and the names of its axes."""
     figure, axes = plt.subplots(figsize=(7.5, 5.4), layout="constrained")
-    axes.set_title(f"{title}\n{shown}", fontsize=12, parse_math=False)
-    axes.set_xlabel(xlabel, fontsize=11)
-    axes.set_ylabel(ylabel, fontsize=11)
-    axes.grid(alpha=0.3)
-    axes.set_axisbelow(True)
+    axes.set_title(title, fontsize=12, parse_math=False)
+    axes.set_xlabel(x, fontsize=11)
+    axes.set_ylabel(y, fontsize=11)
     return figure, axes
 
 
-def _save(figure: Figure, axes: Axes, path: str | Path) -> None:
-    """Write with a legend under the axes, where it covers nothing."""
+def draw(chart: Chart, path: str | Path) -> None:
+    """Write a chart as PNG, the legend under the axes, where it covers nothing."""
+    figure, axes = frame(f"{chart.title}\n{chart.about}", chart.x, chart.y)
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.margins(0.05 if chart.join else 0.15)
+    for one, look in zip(chart.series, looks(one.label for one in chart.series).values(), strict=True):
+        if one.bars:  # no error bars: they do not allow a mean outside the quartiles
+            axes.vlines(*zip(*one.bars, strict=True), color=look["color"], linewidth=3.5, alpha=0.45)
+        xs, ys = zip(*one.points, strict=True) if one.points else ((), ())
+        axes.plot(xs, ys, linestyle="-" if chart.join else "", markersize=6 if chart.join else 11, linewidth=1.6,
+                  markevery=max(1, len(xs) // 12), label=f"{one.label}: {one.note}" if one.note else one.label,
+                  **look)  # fmt: skip
+    if chart.log:
+        axes.set_yscale("log")
+    if chart.ticks:
+        axes.set_xticks(range(len(chart.ticks)), chart.ticks, fontsize=10)
+        axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
     handles, labels = axes.get_legend_handles_labels()
     columns = max(1, min(4, 70 // (max(map(len, labels)) + 6)))
     legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=10, frameon=False)
@@ -54,111 +188,6 @@ def _save(figure: Figure, axes: Axes, path: str | Path) -> None:
         text.set_parse_math(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
-
-
-def draw_alignment_uniformity(results: Results, data: str, path: str | Path) -> None:
-    """A point for each model; the lower left corner is best."""
-    one = next(iter(results.values()))
-    figure, axes = _picture(
-        "Alignment and uniformity",
-        f"{data}: {one['positives']:,} pairs with gold > {one['above']:g}, {one['sentences']:,} sentences",
-        "uniformity: log mean exp(-2 d²) of all sentences (lower is better)",
-        "alignment: mean d² of positives (lower is better)",
-    )
-    for label, look in looks(results).items():
-        found = results[label]
-        axes.plot(found["uniformity"], found["alignment"], linestyle="", markersize=11, label=label, **look)
-    axes.margins(0.15)
-    _save(figure, axes, path)
-
-
-def draw_anisotropy(results: Results, data: str, path: str | Path) -> None:
-    """The spectra on a logarithmic axis, mean cosine and effective rank in the legend."""
-    one = next(iter(results.values()))
-    figure, axes = _picture(
-        "Anisotropy: spectrum of the centred unit vectors",
-        f"{data}: {one['sentences']:,} sentences",
-        "number of the singular value",
-        "singular value / largest",
-    )
-    for label, look in looks(results).items():
-        found = results[label]
-        name = (f"{label}: mean cosine {found['mean_cosine']:.2f}, "
-                f"effective rank {found['effective_rank']:.0f} of {found['dimensions']}")  # fmt: skip
-        numbers = range(1, len(found["spectrum"]) + 1)
-        marks = max(1, len(numbers) // 12)
-        axes.plot(numbers, found["spectrum"], markevery=marks, markersize=5, linewidth=1.8, label=name, **look)
-    axes.set_yscale("log")
-    # the last values are often rounding errors and would stretch the axis; those of a collapsed model are zero
-    lowest = min(found["spectrum"][int(0.98 * len(found["spectrum"]))] for found in results.values())
-    axes.set_ylim(max(lowest, 1e-6) / 2, 1.3)
-    _save(figure, axes, path)
-
-
-def draw_cosine_by_gold(results: Results, data: str, path: str | Path) -> None:
-    """Mean of each bin with a bar from the lower to the upper quartile, models side by side."""
-    one = next(iter(results.values()))
-    figure, axes = _picture(
-        "Cosine by gold score",
-        f"{data}: {one['pairs']:,} pairs",
-        "gold score (number of pairs)",
-        "cosine: mean, and bar from lower to upper quartile",
-    )
-    for place, (label, look) in enumerate(looks(results).items()):
-        shift = 0.7 * ((place + 0.5) / len(results) - 0.5)
-        filled = [(i + shift, found) for i, found in enumerate(results[label]["bins"]) if found["pairs"]]
-        spots = [spot for spot, _ in filled]
-        low, high = ([found[f"{side}_quartile"] for _, found in filled] for side in ("lower", "upper"))
-        # no error bars: they do not allow a mean outside the quartiles
-        axes.vlines(spots, low, high, color=look["color"], linewidth=3.5, alpha=0.45)
-        means = [found["mean"] for _, found in filled]
-        axes.plot(spots, means, linestyle="-", linewidth=1, markersize=7, label=label, **look)
-    _name_bins(axes, [f"{b['from']} to {b['to']}\n({b['pairs']:,})" for b in one["bins"]])
-    _save(figure, axes, path)
-
-
-def draw_frequent_tokens(results: Results, data: str, path: str | Path) -> None:
-    """A line for each model over the number of removed tokens."""
-    one = next(iter(results.values()))
-    figure, axes = _picture(
-        "Average pooling without the most frequent tokens",
-        f"{data}: {one['pairs']:,} pairs",
-        "number of most frequent tokens left out, special ones included",
-        "Spearman x 100",
-    )
-    for label, look in looks(results).items():
-        axes.plot(results[label]["spearman"], markersize=7, linewidth=1.8, label=label, **look)
-    _name_bins(axes, [str(count) for count in one["removed"]])
-    _save(figure, axes, path)
-
-
-def draw_length_bias(results: Results, data: str, path: str | Path) -> None:
-    """Mean cosine over the length difference, the correlation in the legend."""
-    one = next(iter(results.values()))
-    figure, axes = _picture(
-        "Length bias",
-        f"{data}: {one['pairs']:,} random pairs of {one['sentences']:,} sentences",
-        "difference in length, words (number of pairs)",
-        "mean cosine of the pairs",
-    )
-    for label, look in looks(results).items():
-        found = results[label]
-        filled = [(i, b["mean"]) for i, b in enumerate(found["bins"]) if b["pairs"]]
-        name = f"{label}: Spearman x 100 = {found['spearman']:.1f}"
-        axes.plot(*zip(*filled, strict=True), markersize=7, linewidth=1.8, label=name, **look)
-    _name_bins(axes, [f"{_span(b['from'], b['to'])}\n({b['pairs']:,})" for b in one["bins"]])
-    _save(figure, axes, path)
-
-
-def _name_bins(axes: Axes, names: list[str]) -> None:
-    axes.set_xticks(range(len(names)), names, fontsize=10)
-    axes.set_xlim(-0.5, len(names) - 0.5)
-
-
-def _span(low: int, high: int | None) -> str:
-    if high is None:
-        return f"{low} or more"
-    return str(low) if low == high else f"{low} to {high}"
 
 
 def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
@@ -204,13 +233,3 @@ def _page(results: Results, shown: int) -> list[tuple[str, list[tuple[float, str
 
 def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, max_lines=2, placeholder=" …")
-
-
-PICTURES: dict[str, Callable[[Results, str, str | Path], None]] = {
-    "alignment_uniformity": draw_alignment_uniformity,
-    "anisotropy": draw_anisotropy,
-    "cosine_by_gold": draw_cosine_by_gold,
-    "frequent_tokens": draw_frequent_tokens,
-    "length_bias": draw_length_bias,
-    "neighbours": draw_neighbours,
-}

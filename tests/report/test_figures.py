@@ -3,16 +3,22 @@
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import report.figures
-from report.figures import COLOURS, MANY, MARKERS, THEME, Series, chart, curves, finite, geometry
+from eval.analyse.analysis import Material
+from eval.analyse.pictures import Chart, Series
+from report.figures import COLOURS, MANY, MARKERS, THEME, curves, finite, geometry, svg
 
 STYLE = (Path(report.figures.__file__).parent / "style.css").read_text()
+
+
+def chart(x, y, *series, title="c", labels="a", **look):
+    """The SVG of a chart."""
+    return svg(Chart(title, "", x, y, [Series(*one) for one in series], **look), list(labels))
 
 
 def parsed(svg):
@@ -34,7 +40,7 @@ def is_linear(places, values):
 
 def test_marks_stand_where_their_values_are_and_say_them():
     points = [(0, 0.5), (10, 2.0), (40, -1.25)]
-    found, texts = parsed(chart("c", "step", "loss", [Series(1, "two", points)]))
+    found, texts = parsed(chart("step", "loss", ("two", points), labels=["one", "two"]))
     marks, group = found[1]
     assert is_linear([x for x, _, _ in marks], [x for x, _ in points])
     assert is_linear([-y for _, y, _ in marks], [y for _, y in points])
@@ -46,7 +52,7 @@ def test_marks_stand_where_their_values_are_and_say_them():
 
 
 def test_a_logarithmic_axis_gives_equal_room_to_equal_ratios():
-    found, texts = parsed(chart("c", "step", "loss", [Series(0, "a", [(1, 0.01), (2, 1), (3, 100)])], log=True))
+    found, texts = parsed(chart("step", "loss", ("a", [(1, 0.01), (2, 1), (3, 100)]), log=True))
     heights = [y for _, y, _ in found[0][0]]
     assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=1e-3)
     assert {"0.01", "0.1", "1", "10", "100", "loss, log scale"} <= set(texts)
@@ -54,7 +60,7 @@ def test_a_logarithmic_axis_gives_equal_room_to_equal_ratios():
 
 @pytest.mark.parametrize("low, high", [(-2.46, -2.35), (0, 125_000), (1e-7, 3e-7), (5, 5), (0, 0), (5, 5 + 1e-8)])
 def test_ticks_are_few_and_no_two_read_alike(low, high):
-    _, texts = parsed(chart("c", "x", "y", [Series(0, "a", [(1, low), (2, high)])]))
+    _, texts = parsed(chart("x", "y", ("a", [(1, low), (2, high)])))
     ticks = texts[texts.index("x") + 1 : -1]
     assert 2 <= len(ticks) <= 9 and len(set(ticks)) == len(ticks)
     assert texts[: texts.index("x")] == ["1", "2"], "no step and a half"
@@ -62,17 +68,18 @@ def test_ticks_are_few_and_no_two_read_alike(low, high):
 
 def test_points_that_are_no_numbers_are_left_out_and_an_empty_chart_is_nothing():
     assert finite([(1, math.nan), (2, math.inf), (3, 1.7e308), (math.inf, 1), (4, 0.5)]) == [(4, 0.5)]
-    assert chart("c", "x", "y", [Series(0, "a", [])]) == ""
+    assert chart("x", "y", ("a", [])) == ""
 
 
 def test_a_long_curve_is_a_line_without_marks():
-    found, _ = parsed(chart("c", "x", "y", [Series(0, "a", [(i, i % 7) for i in range(MANY)])]))
+    found, _ = parsed(chart("x", "y", ("a", [(i, i % 7) for i in range(MANY)])))
     marks, group = found[0]
     assert marks == [] and group.find("path") is not None
 
 
 def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
-    svg = chart("c", "x", "y", [Series(i, str(i), [(i, i)]) for i in range(28)], join=False)
+    labels = [str(i) for i in range(28)]
+    svg = chart("x", "y", *((label, [(int(label), 1)]) for label in labels), labels=labels, join=False)
     found, _ = parsed(svg)
     looks = {(group.find(".//use").get("fill"), group.find(".//path").get("d")) for _, group in found.values()}
     assert len(looks) == 28 == len(COLOURS) * len(MARKERS)
@@ -84,7 +91,7 @@ def test_runs_differ_by_colour_or_marker_and_the_page_has_the_same_colours():
 
 
 def test_names_are_escaped_and_nothing_needs_inline_style():
-    svg = chart("<c>", "<x> $a$", "y", [Series(0, "<b>&\"' $1", [(1, 1)])])
+    svg = chart("<x> $a$", "y", ("<b>&\"' $1", [(1, 1)]), title="<c>", labels=["<b>&\"' $1"])
     assert "<b>" not in svg and "<x>" not in svg and "style" not in svg and "http" not in svg
     found, texts = parsed(svg)
     assert found[0][0][0][2] == "<b>&\"' $1: 1 at 1"
@@ -93,7 +100,7 @@ def test_names_are_escaped_and_nothing_needs_inline_style():
 
 
 def test_a_chart_is_the_same_every_time_and_shares_no_id_with_another():
-    one, again, other = (chart(name, "x", "y", [Series(0, "a", [(1, 1), (2, 3)])]) for name in "aab")
+    one, again, other = (chart("x", "y", ("a", [(1, 1), (2, 3)]), title=title) for title in "aab")
     ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in (one, other)]
     assert one == again
     assert ids[0] and not ids[0] & ids[1]
@@ -108,36 +115,30 @@ HISTORY = [
 
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     charts = curves(["a", "b", "c"], [HISTORY, [{"step": 5, "contrastive": math.nan}], []])
-    assert [one.title for one in charts] == [
+    assert [one.title for one, _ in charts] == [
         "eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"]  # fmt: skip
-    assert [one.about for one in charts[:2]] == ["(dev score)", ""]
-    found, texts = parsed(charts[1].svg)
+    assert [one.about for one, _ in charts[:2]] == ["(dev score)", ""]
+    found, texts = parsed(charts[1][1])
     assert list(found) == [0] and "value, log scale" in texts
-    gap, texts = parsed(charts[2].svg)
+    gap, texts = parsed(charts[2][1])
     assert [tip for *_, tip in gap[0][0]] == ["a: 0.5 at 10", "a: 1 at 20"] and "value" in texts
 
 
 def test_the_geometry_of_the_vectors():
     filled = {"pairs": 2, "mean": 0.5, "lower_quartile": 0.25, "upper_quartile": 0.75}
     empty = {"pairs": 0, "mean": None, "lower_quartile": None, "upper_quartile": None}
-    bins = [{"from": i, "to": i + 1, **(filled if i else empty)} for i in range(5)]
-    results = {
-        "alignment_uniformity": {1: {"alignment": 0.2, "uniformity": -2.5, "positives": 1231, "sentences": 2551}},
-        "anisotropy": {0: {"sentences": 9, "spectrum": [1.0, 0.5, 0.1]}, 1: {"sentences": 9, "spectrum": [0.0, 0.0]}},
-        "cosine_by_gold": {0: {"bins": bins}, 1: {"bins": bins}},
-    }
-    texts = SimpleNamespace(material=SimpleNamespace(name="STS-B test", source="x.txt"))
-    alignment, spectrum, gold = geometry(["a", "b"], results, texts)
-    assert alignment.about == "STS-B test: 1,231 pairs with gold > 4, 2,551 sentences"
-    assert [tip for *_, tip in parsed(alignment.svg)[0][1][0]] == ["b: 0.2 at -2.5"]
-    assert spectrum.about.endswith("9 sentences: x.txt")
-    found, _ = parsed(spectrum.svg)
+    gold = {"pairs": 8, "bins": [{"from": i, "to": i + 1, **(filled if i else empty)} for i in range(5)]}
+    flat = {"sentences": 9, "mean_cosine": 1.0, "effective_rank": 0.0, "dimensions": 2, "spectrum": [0.0, 0.0]}
+    results = {"anisotropy": {0: {**flat, "spectrum": [1.0, 0.5, 0.1]}, 1: flat}, "cosine_by_gold": {0: gold, 1: gold}}
+    made = geometry(["a", "b"], results, Material("STS-B test", None, "x.txt", [], [], 4.0))
+    assert [one.about.split(":")[0] for one, _ in made] == ["x.txt", "STS-B test"]
+    found, _ = parsed(made[0][1])
     assert list(found) == [0], "a collapsed model has no value above zero"
     assert [tip for *_, tip in found[0][0]] == ["a: 1 at 1", "a: 0.5 at 2", "a: 0.1 at 3"]
-    found, names = parsed(gold.svg)
+    found, names = parsed(made[1][1])
     assert [tip for *_, tip in found[1][0]] == [f"b: 0.5 at {i} to {i + 1}" for i in range(1, 5)], "no pair, no point"
-    assert "0 to 1" in names and "pairs in the bins: 0, 2, 2, 2, 2" in gold.about
-    bars = [one for one in ElementTree.fromstring(gold.svg).iter("path") if one.get("stroke-opacity")]
+    assert "0 to 1" in names and "(2)" in names
+    bars = [one for one in ElementTree.fromstring(made[1][1]).iter("path") if one.get("stroke-opacity")]
     assert len(bars) == 8
     x, low, _, high = (float(number) for number in re.findall(r"[-\d.]+", bars[4].get("d")))
     assert (x, (low + high) / 2) == pytest.approx(found[1][0][0][:2], abs=0.01), "the mean is in the middle of the bar"

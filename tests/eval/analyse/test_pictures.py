@@ -1,46 +1,38 @@
-"""What stands in the pictures: the values that were given, all models, nothing misread as mathematics."""
+"""What stands in the charts: the values that were given, all models, nothing misread as mathematics."""
 
 import matplotlib.pyplot as plt
 import pytest
 
-from eval.analyse.pictures import (
-    COLOURS,
-    MARKERS,
-    PICTURES,
-    draw_alignment_uniformity,
-    draw_anisotropy,
-    draw_cosine_by_gold,
-    draw_frequent_tokens,
-    draw_length_bias,
-    draw_neighbours,
-    looks,
-)
+from eval.analyse.pictures import CHARTS, COLOURS, MARKERS, draw, draw_neighbours, looks
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Every figure as it is when it is saved."""
+    """The lines, titles and texts of every figure as it is when it is saved."""
     seen, save = [], plt.Figure.savefig
 
     def watched(self, path, **options):
         lines = {line.get_label(): line.get_xydata().tolist() for axis in self.axes for line in axis.lines}
-        titles = [axis.get_title() for axis in self.axes]
-        seen.append((lines, titles, [text.get_text() for text in self.texts], [axis.get_ylim() for axis in self.axes]))
+        seen.append((lines, [axis.get_title() for axis in self.axes], [text.get_text() for text in self.texts]))
         return save(self, path, **options)
 
     monkeypatch.setattr(plt.Figure, "savefig", watched)
     return seen
 
 
+def points(chart):
+    return {one.label: one.points for one in chart.series}
+
+
 def test_fifty_six_models_look_different():
-    found = looks({str(i): {} for i in range(56)})
+    found = looks(str(i) for i in range(56))
     assert len({(look["color"], look["marker"]) for look in found.values()}) == 56 == len(COLOURS) * len(MARKERS)
 
 
-def test_alignment_and_uniformity(tmp_path, drawn):
+def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
     one = {"alignment": 0.2, "uniformity": -2.5, "positives": 1231, "above": 4.0, "sentences": 2551}
-    draw_alignment_uniformity({"a": one, "$b$": {**one, "alignment": 0.1}}, "STS-B test", tmp_path / "p.png")
-    ((lines, titles, _, _),) = drawn
+    draw(CHARTS["alignment_uniformity"]({"a": one, "$b$": {**one, "alignment": 0.1}}, "STS-B test"), tmp_path / "p.png")
+    ((lines, titles, _),) = drawn
     assert lines == {"a": [[-2.5, 0.2]], "$b$": [[-2.5, 0.1]]}
     assert titles == ["Alignment and uniformity\nSTS-B test: 1,231 pairs with gold > 4, 2,551 sentences"]
     assert plt.get_fignums() == [], "the figure is closed"
@@ -49,28 +41,33 @@ def test_alignment_and_uniformity(tmp_path, drawn):
 def test_spectra_of_different_widths_and_of_a_collapsed_model(tmp_path, drawn):
     one = {"mean_cosine": 0.5, "effective_rank": 2.0, "sentences": 9, "dimensions": 3, "spectrum": [1.0, 0.5, 0.1]}
     flat = {**one, "dimensions": 2, "spectrum": [0.0, 0.0]}
-    draw_anisotropy({"a": one, "flat": flat}, "x.txt", tmp_path / "p.png")
-    draw_anisotropy({"a": one}, "x.txt", tmp_path / "q.png")
-    assert drawn[0][0]["a: mean cosine 0.50, effective rank 2 of 3"] == [[1, 1.0], [2, 0.5], [3, 0.1]]
-    assert [picture[3][0] for picture in drawn] == [(5e-7, 1.3), (0.05, 1.3)]
+    rounded = {**one, "spectrum": [1.0] * 97 + [0.1, 0.1, 1e-9]}
+    draw(CHARTS["anisotropy"]({"a": one, "flat": flat}, "x.txt"), tmp_path / "p.png")
+    assert drawn[0][0] == {
+        "a: mean cosine 0.50, effective rank 2 of 3": [[1, 1.0], [2, 0.5], [3, 0.1]],
+        "flat: mean cosine 0.50, effective rank 2 of 2": [],
+    }
+    assert len(points(CHARTS["anisotropy"]({"a": rounded}, "x.txt"))["a"]) == 99, "the rounding at the end is left out"
 
 
-def test_bins_without_pairs_are_left_out(tmp_path, drawn):
-    names = ("mean", "lower_quartile", "median", "upper_quartile")
-    full, empty = dict.fromkeys(names, 0.5), dict.fromkeys(names)
-    bins = [{"from": i, "to": i + 1, "pairs": i, **(full if i else empty)} for i in range(5)]
-    draw_cosine_by_gold({"a": {"pairs": 10, "bins": bins}}, "STS-B test", tmp_path / "p.png")
-    found = {"spearman": -3.0, "pairs": 9, "sentences": 4}
+def test_bins_without_pairs_are_left_out():
+    names = ("mean", "lower_quartile", "upper_quartile")
+    bins = [{"from": i, "to": i + 1, "pairs": i, **dict.fromkeys(names, 0.5 if i else None)} for i in range(5)]
+    gold = CHARTS["cosine_by_gold"]({"a": {"pairs": 10, "bins": bins}}, "STS-B test")
+    assert points(gold) == {"a": [(i, 0.5) for i in range(1, 5)]}
+    assert gold.series[0].bars == [(i, 0.5, 0.5) for i in range(1, 5)]
+    assert gold.ticks[:2] == ["0 to 1\n(0)", "1 to 2\n(1)"]
     bins = [{"from": 0, "to": 0, "pairs": 0, "mean": None}, {"from": 1, "to": None, "pairs": 9, "mean": 0.25}]
-    draw_length_bias({"a": {**found, "bins": bins}}, "STS-B test", tmp_path / "q.png")
-    assert drawn[0][0]["a"] == [[i, 0.5] for i in range(1, 5)]
-    assert drawn[1][0] == {"a: Spearman x 100 = -3.0": [[1, 0.25]]}
+    found = {"spearman": -3.0, "pairs": 9, "sentences": 4, "bins": bins}
+    lengths = CHARTS["length_bias"]({"a": found}, "STS-B test")
+    assert points(lengths) == {"a": [(1, 0.25)]} and lengths.series[0].note == "Spearman x 100 = -3.0"
+    assert lengths.ticks == ["0\n(0)", "1 or more\n(9)"]
 
 
-def test_frequent_tokens(tmp_path, drawn):
-    one = {"pairs": 10, "removed": [0, 1, 2], "spearman": [50.0, 60.0, 55.0]}
-    draw_frequent_tokens({"a": one}, "STS-B test", tmp_path / "p.png")
-    assert drawn[0][0] == {"a": [[0, 50.0], [1, 60.0], [2, 55.0]]}
+def test_frequent_tokens():
+    one = {"pairs": 10, "removed": [0, 1, 4], "spearman": [50.0, 60.0, 55.0]}
+    chart = CHARTS["frequent_tokens"]({"a": one}, "STS-B test")
+    assert points(chart) == {"a": [(0, 50.0), (1, 60.0), (2, 55.0)]} and chart.ticks == ["0", "1", "4"]
 
 
 def found(queries, sentences):
@@ -89,8 +86,3 @@ def test_neighbours_are_written_out(tmp_path, drawn):
     assert sum(text.endswith(" …") for text in texts) == 8, "two lines, then cut"
     draw_neighbours({"a": found(1, ["one"])}, "x.txt", tmp_path / "q.png")
     assert drawn[1][2][0] == "Nearest neighbours: x.txt, 300 sentences"
-
-
-def test_every_picture_has_a_name():
-    assert PICTURES["neighbours"] is draw_neighbours
-    assert len(set(PICTURES.values())) == 6
