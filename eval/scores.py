@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common.errors import BadInput
-from common.files import writing
+from common.files import read_json, writing
 
 AVERAGE = "Avg."
+_SCORES = "a file of scores", "`python -m eval --output` writes such files"
 
 
 class Key(NamedTuple):
@@ -134,26 +135,25 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
     write_rows(path, rows)
 
 
+def has_scores(path: Path) -> bool:
+    """Whether a run left any: with `--test_tasks none` its file is missing or an empty list."""
+    return path.is_file() and read_json(path, *_SCORES, kind=list) != []
+
+
 def read_scores(path: Path) -> list[dict]:
     """The rows of a scores.json; BadInput with the file and the reason if it is not one."""
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); `python -m eval --output` writes it") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: no JSON ({' '.join(str(error).split())})") from error
-    if rows == []:
+    rows = read_json(path, *_SCORES, kind=list)
+    if not rows:
         raise BadInput(f"{path}: holds no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadInput(f"{path}: a list of rows is needed, as `python -m eval --output` writes it")
     for number, row in enumerate(rows, 1):
-        problem = _problem(row)
-        if problem:
+        if problem := _problem(row):
             raise BadInput(f"{path}: row {number} {problem}; `python -m eval --output` writes such files")
     return rows
 
 
-def _problem(row: dict) -> str | None:
+def _problem(row: Any) -> str | None:
+    if not isinstance(row, dict):
+        return "is no object"
     for name in Key._fields:
         if not isinstance(row.get(name), str):
             return f"has no word as '{name}'"

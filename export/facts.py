@@ -12,7 +12,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from common.errors import BadInput
 from data.prepare import WIKI, WIKI_TERMS
-from eval.scores import read_scores
+from eval.scores import has_scores, read_scores
 from training.record import RUN_FILE, read_run
 
 _KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}
@@ -103,11 +103,5 @@ def read_facts(folder: Path) -> Facts:
         if not isinstance(record.get(name, kind()), kind):
             raise BadInput(f"{folder / RUN_FILE}: '{name}' is no {kind.__name__}")
     scores = folder / "scores.json"
-    rows = _rows(scores)
+    rows = read_scores(scores) if has_scores(scores) else []
     return Facts(record, rows, scores if rows else None)
-
-
-def _rows(path: Path) -> list[dict]:
-    if not path.is_file() or path.read_bytes().split() in ([b"[", b"]"], [b"[]"]):  # --test_tasks none
-        return []
-    return read_scores(path)

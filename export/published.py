@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import yaml
 
-from eval.compare.published import backbone_of, records
-from eval.compare.sides import Side, from_files
-from eval.compare.verdicts import Interval, Line, compare
+from eval.compare.sides import Side, backbone_of, from_files, records
+from eval.compare.verdicts import COLUMNS, compare
 from eval.scores import markdown
 from export.facts import Facts
 from export.text import escape
@@ -54,13 +53,7 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
 
 def _beside(ours: Side, record: Side, known: dict[str, Side]) -> str:
     lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
-    body = [["task", "A", "B", "A - B", "95 % interval", "verdict"], *map(_cells, lines)]
+    body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
     sources = dict.fromkeys(line.b.source for line in lines)
     about = "; ".join(filter(None, [*sources, record.note, f"`python -m eval.compare` calls it {record.label}"]))
     return f"{markdown(body)}\n\nB: {about}."
-
-
-def _cells(line: Line) -> list[str]:
-    task = f"{line.key} against {line.against}" if line.against else str(line.key)
-    interval = f"{line.found.low:+.2f} to {line.found.high:+.2f}" if isinstance(line.found, Interval) else "-"
-    return [escape(task), str(line.a), str(line.b), f"{line.difference:+.2f}", interval, line.verdict]

@@ -14,7 +14,7 @@ from common.command_line import read_config
 from common.errors import run_command
 from common.flags import Parser
 from common.streams import show
-from eval.compare.published import records
+from eval.compare.sides import records
 from eval.scores import Key, markdown
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 from common.command_line import read_config
 from common.files import digest
-from eval.compare.published import backbone_of
+from eval.compare.sides import backbone_of
 from eval.tasks import Task
 from models.loading import load_config
 from papers import runs

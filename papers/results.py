@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.compare.published import published, records
-from eval.compare.sides import Score, Side
+from eval.compare.sides import Score, Side, published, records
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.scores import Key
 from papers import runs

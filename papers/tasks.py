@@ -11,8 +11,7 @@ import torch
 
 from common.errors import BadInput
 from eval.analyse.tokens import TokenAverages, most_frequent
-from eval.compare.published import records
-from eval.compare.sides import from_files
+from eval.compare.sides import from_files, records
 from eval.encode import Encode
 from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, Result, average, row

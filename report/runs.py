@@ -16,7 +16,7 @@ import numpy as np
 from common.errors import BadInput, newer_format
 from common.files import read_json
 from eval.compare.sides import Side, from_files
-from eval.scores import read_items
+from eval.scores import has_scores, read_items
 
 FORMAT = 1  # of run.json; equals that in training/record.py, which the report may not import
 
@@ -64,10 +64,7 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
 
 
 def _scores(label: str, path: Path) -> tuple[Side | None, dict]:
-    # a run with --test_tasks none writes an empty list
-    if not path.is_file() or read_json(path, "a file of scores", kind=list) == []:
-        return None, {}
-    return from_files(label, [path]), read_items(path)
+    return (from_files(label, [path]), read_items(path)) if has_scores(path) else (None, {})
 
 
 def _history(path: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.compare.intervals import TOLERANCE, draws_of, figure_of_all, percentile, resampled_figures, same_examples
+from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
@@ -52,20 +52,12 @@ def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int 
 
 
 def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
-    """The resampled scores of every key that has examples; an average is taken over one draw of every task."""
-    if run.scores is None:
-        return {}
-    found: dict[Key, np.ndarray] = {}
-    for key in run.scores.headline:
-        items = run.items.get(key[:3])
-        # values of another scoring say nothing about this row
-        if items and abs(figure_of_all(items) - run.scores.scores[key].mean) <= TOLERANCE:
-            found[key] = resampled_figures(items, resamples, draws_of(key, seed))
-    for key in run.scores.headline:
-        parts = [Key(task, *key[1:]) for task in sorted(run.scores.averaged[key[1:]])]
-        if key.task == AVERAGE and all(part in found for part in parts):
-            found[key] = np.mean([found[part] for part in parts], axis=0)
-    return found
+    """The resampled scores of every key that has examples."""
+    side, found = run.scores, {}
+    for key in sorted(side.headline, key=lambda key: key.task == AVERAGE) if side else ():
+        average = key.task == AVERAGE
+        found[key] = mean_of_tasks(found, side, key) if average else resampled(side, run.items, key, resamples, seed)
+    return {key: figures for key, figures in found.items() if not isinstance(figures, str)}
 
 
 def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) -> Row:
@@ -74,14 +66,14 @@ def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) ->
     best = int(np.argmax(values))
     comparable = _comparable(key, [run for run, score in zip(runs, scores, strict=True) if score])
     cells: list[Cell | None] = []
-    for number, (score, resampled) in enumerate(zip(scores, drawn, strict=True)):
+    for number, (score, figures) in enumerate(zip(scores, drawn, strict=True)):
         if score is None:
             cells.append(None)
             continue
         mark = ""
         if comparable and np.isfinite(values).sum() > 1:
-            mark = BEST if number == best else TIED if _tied(drawn[best], resampled) else ""
-        cells.append(Cell(score.mean, None if resampled is None else percentile(resampled), mark))
+            mark = BEST if number == best else TIED if _tied(drawn[best], figures) else ""
+        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark))
     return Row(key, cells, comparable)
 
 
@@ -99,4 +91,4 @@ def _comparable(key: Key, runs: Sequence[RunFolder]) -> bool:
         return False
     items = [run.items.get(key[:3]) for run in runs]
     known = [one for one in items if one]
-    return all(one.keys() == known[0].keys() and same_examples(known[0], one) for one in known)
+    return all(same_examples(known[0], one) for one in known)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench import plain_transfer
+from bench import transfer as plain
 from eval.encode import Encode
 from eval.transfer.tasks import tasks
 from eval.transfer.validation import MODES, Judge
@@ -29,10 +29,10 @@ def test_trec_equals_one_model_at_a_time(features):
     x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
     rows = np.split(np.arange(len(y)), [len(train[1])])
     found = Judge(x, y, "test").crossed(*rows)
-    assert (found.dev, found.test) == plain_transfer.crossed(MODES["test"], *train, *test)
+    assert (found.dev, found.test) == plain.crossed(MODES["test"], *train, *test)
 
 
 def test_the_first_outer_split_of_mr_equals_one_model_at_a_time(features):
     [(x, y)] = features("MR")
     found = Judge(x, y, "test", outer=1).nested()
-    assert (found.dev, found.test) == plain_transfer.nested(MODES["test"], x, y, outer=1)
+    assert (found.dev, found.test) == plain.nested(MODES["test"], x, y, outer=1)

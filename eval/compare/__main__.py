@@ -9,9 +9,8 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import NO_EXAMPLES
-from eval.compare.published import PREFIX, published, records
-from eval.compare.sides import Side, from_files
-from eval.compare.verdicts import Interval, Line, compare
+from eval.compare.sides import PREFIX, Side, from_files, published, records
+from eval.compare.verdicts import COLUMNS, Interval, Line, compare
 from eval.scores import Key, markdown, write_rows
 
 MEANING = {
@@ -83,8 +82,7 @@ def listing() -> str:
 
 def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
     """The printed report: both sides, the table, the meaning of its intervals, missing figures."""
-    body = [["task", "A", "B", "difference", "95 % interval", "verdict"]]
-    body += [_cells(line) for line in lines if line.difference is not None]
+    body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
     methods = {line.found.method for line in lines if isinstance(line.found, Interval)}
     parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
@@ -94,12 +92,6 @@ def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> st
         names = [str(line.key) for line in lines if line.found == words]
         parts += [f"{words}: {', '.join(names)}"] if names else []
     return "\n".join(parts)
-
-
-def _cells(line: Line) -> list[str]:
-    task = f"{line.key} against {line.against}" if line.against else str(line.key)
-    interval = "-" if isinstance(line.found, str) else f"{line.found.low:+.2f} to {line.found.high:+.2f}"
-    return [task, str(line.a), str(line.b), f"{line.difference:+.2f}", interval, line.verdict]
 
 
 def _about(name: str, side: Side, lines: list[Line]) -> str:

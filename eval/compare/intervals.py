@@ -22,9 +22,6 @@ TOLERANCE = 0.01  # between a row and its examples: accuracies of folds are roun
 def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
     """A - B in every resample, (resamples,), or the reason why there is none.
 
-    The examples of each task are drawn independently; the average of a resample is over one draw of every task. The
-    draws of a task depend only on `seed` and its key.
-
     Args:
         a: a side of one file.
         b: the other.
@@ -39,12 +36,48 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
     found: dict[Key, np.ndarray | str] = {}
     for key in sorted(keys, key=lambda key: key.task == AVERAGE):
         if key.task != AVERAGE:
-            found[key] = _task(a, b, key, items, resamples, seed)
+            _refuse_other_examples(a, b, key, items)
+            sides = zip("AB", (a, b), items, strict=True)
+            one, other = (resampled(side, own, key, resamples, seed, name) for name, side, own in sides)
+            reasons = [side for side in (one, other) if isinstance(side, str)]
+            found[key] = reasons[0] if reasons else one - other
         elif a.averaged[key[1:]] == b.averaged[key[1:]]:
-            parts = [found[Key(task, *key[1:])] for task in sorted(a.averaged[key[1:]])]
-            reasons = [part for part in parts if isinstance(part, str)]
-            found[key] = reasons[0] if reasons else np.mean(parts, axis=0)
+            found[key] = mean_of_tasks(found, a, key)
     return found
+
+
+def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict]) -> None:
+    one, other = (own.get(key[:3]) if key in side.headline else None for side, own in zip((a, b), items, strict=True))
+    alike = same_examples(one, other) if one and other else True
+    if not alike or a.scores[key].examples != b.scores[key].examples:
+        raise BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
+
+
+def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name: str = "") -> np.ndarray | str:
+    """A side's figure of one task in every resample, (resamples,), or why there is none.
+
+    Args:
+        side: of one file.
+        items: `eval.scores.read_items` of that file.
+        key: which figure.
+        resamples: how many.
+        seed: of the draws, which depend on it and the key alone.
+        name: of the side, for the reason.
+    """
+    own = items.get(key[:3])
+    if key not in side.headline or own is None:
+        return f"{NO_EXAMPLES} {name}"
+    again = float(figure(own, np.arange(len(next(iter(own.values()))))[None])[0])
+    if abs(again - side.scores[key].mean) > TOLERANCE:  # the examples of another scoring
+        return f"cannot say: the examples of {name} give {again:.2f}, its row {side.scores[key].mean:.2f}"
+    return resampled_figures(own, resamples, draws_of(key, seed))
+
+
+def mean_of_tasks(found: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
+    """The average of a resample, over one independent draw of every task, or the first task's reason."""
+    parts = [found[Key(task, *key[1:])] for task in sorted(side.averaged[key[1:]])]
+    reasons = [part for part in parts if isinstance(part, str)]
+    return reasons[0] if reasons else np.mean(parts, axis=0)
 
 
 def draws_of(key: Key, seed: int) -> np.random.Generator:
@@ -52,36 +85,11 @@ def draws_of(key: Key, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32("|".join(key).encode())])
 
 
-def _task(a: Side, b: Side, key: Key, items: tuple[dict, dict], resamples: int, seed: int) -> np.ndarray | str:
-    if a.scores[key].examples != b.scores[key].examples:
-        raise _other_data(a, b, key)
-    for name, side, own in zip("AB", (a, b), items, strict=True):
-        if key not in side.headline or key[:3] not in own:
-            return f"{NO_EXAMPLES} {name}"
-    one, other = (own[key[:3]] for own in items)
-    if one.keys() != other.keys() or not same_examples(one, other):
-        raise _other_data(a, b, key)
-    for name, side, own in (("A", a, one), ("B", b, other)):
-        again = figure_of_all(own)
-        if abs(again - side.scores[key].mean) > TOLERANCE:
-            return f"cannot say: the examples of {name} give {again:.2f}, its row {side.scores[key].mean:.2f}"
-    return np.subtract(*(resampled_figures(own, resamples, draws_of(key, seed)) for own in (one, other)))
-
-
-def figure_of_all(items: Items) -> float:
-    """The metric x 100 of the original examples; equals the task's row within `TOLERANCE`."""
-    return float(figure(items, np.arange(len(next(iter(items.values()))))[None])[0])
-
-
 def same_examples(one: Items, other: Items) -> bool:
     """Whether both sides have the same gold scores, or else the same number of examples."""
-    if "gold" in one:
-        return np.array_equal(one["gold"], other["gold"])
-    return len(one["value"]) == len(other["value"])
-
-
-def _other_data(a: Side, b: Side, key: Key) -> BadInput:
-    return BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
+    if one.keys() != other.keys():
+        return False
+    return np.array_equal(one["gold"], other["gold"]) if "gold" in one else len(one["value"]) == len(other["value"])
 
 
 def figure(items: Items, index: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from eval.compare.sides import Score, Side
 from eval.scores import AVERAGE, Key
 
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
+COLUMNS = ["task", "A", "B", "A - B", "95 % interval", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class Line:
         if isinstance(self.found, str):
             return self.found
         return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
+
+    def cells(self) -> list[str]:
+        """The line of a table with the columns `COLUMNS`; both sides must have the figure."""
+        task = f"{self.key} against {self.against}" if self.against else str(self.key)
+        interval = "-" if isinstance(self.found, str) else f"{self.found.low:+.2f} to {self.found.high:+.2f}"
+        return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
 
     def row(self) -> dict:
         """The row of the output file."""

@@ -24,7 +24,7 @@ def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):
 
 
 def test_transfer_refuses_accuracies_that_differ(monkeypatch):
-    monkeypatch.setattr(transfer.plain_transfer, "nested", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(transfer, "nested", lambda *_: (1.0, 2.0))
     with pytest.raises(ProjectError, match=r"plain \(1\.0, 2\.0\)"):
         main(["transfer", "--rows=120", "--dimension=8", "--mode=fasttest"])
 

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig
 
 from data.prepare import WIKI_TERMS
-from eval.compare.published import records as published_records
+from eval.compare.sides import records as published_records
 from export.__main__ import main
 from export.facts import Facts, read_facts
 from export.published import backbone_of, citations, comparison

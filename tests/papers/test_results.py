@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eval.compare.published import published
-from eval.compare.sides import Score
+from eval.compare.sides import Score, published
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs

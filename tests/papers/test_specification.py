@@ -5,7 +5,7 @@ import pytest
 from common.command_line import parse, read_config
 from common.errors import BadInput
 from common.files import read_yaml
-from eval.compare.published import records
+from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
 from papers import specification

@@ -8,8 +8,7 @@ from scipy.stats import spearmanr, t
 import eval.compare.__main__ as command
 from common.errors import BadInput
 from eval.compare.intervals import draws_of, percentile, prediction, resampled_figures, welch
-from eval.compare.published import published
-from eval.compare.sides import Score, from_files
+from eval.compare.sides import Score, from_files, published
 from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
 from eval.sts import StsTask, correlation
@@ -267,11 +266,11 @@ GOOD = {
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "no JSON"),
-        (b"\xff", "no JSON"),
-        ("{}", "a list of rows"),
+        ("{", "cannot be read as a file of scores"),
+        (b"\xff", "cannot be read as a file of scores"),
+        ("{}", "a list is needed"),
         ("[]", "holds no scores"),
-        ("[1]", "a list of rows"),
+        ("[1]", "row 1 is no object"),
         ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1 has no word as 'metric'"),
         ([GOOD, {**GOOD, "task": 3}], "row 2 has no word as 'task'"),
         ([{**GOOD, "n": "9"}], "number of examples"),

@@ -6,11 +6,11 @@ import pytest
 
 from common.errors import BadInput
 from common.files import read_yaml
-from eval.compare.published import FILE, published, records
+from eval.compare.sides import PUBLISHED, published, records
 from eval.scores import Key
 from tests.papers.schema import check
 
-CONTENT, RECORDS = read_yaml(FILE), records()
+CONTENT, RECORDS = read_yaml(PUBLISHED), records()
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGES = [
     (name, key) for name, record in RECORDS.items() for key in record.scores

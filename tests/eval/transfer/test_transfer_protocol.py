@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench import plain_transfer
+from bench import transfer as plain
 from eval.transfer import validation
 from eval.transfer.logistic import OPTIMIZERS, Fit, Fitted, Settings, fit_all, with_ones
 from eval.transfer.validation import MODES, Judge
@@ -22,7 +22,7 @@ def rows(count=300, dimension=24, classes=2, seed=0, signal=0.5):
 def test_nested_cross_validation_equals_one_model_at_a_time(mode, outer):
     x, y = rows()
     found = Judge(x, y, mode, outer=outer).nested()
-    assert (found.dev, found.test) == plain_transfer.nested(MODES[mode], x, y, outer)
+    assert (found.dev, found.test) == plain.nested(MODES[mode], x, y, outer)
     if mode == "fasttest":
         assert Judge(x, y, "dev").nested().dev == found.dev
         assert (found.predicted >= 0).all()
@@ -34,7 +34,7 @@ def test_cross_validation_of_six_classes_equals_one_model_at_a_time(mode):
     x, y = rows(300, 16, 6, seed=1)
     train, test = np.arange(220), np.arange(220, 300)
     found = Judge(x, y, mode).crossed(train, test)
-    assert (found.dev, found.test) == plain_transfer.crossed(MODES[mode], x[train], y[train], x[test], y[test])
+    assert (found.dev, found.test) == plain.crossed(MODES[mode], x[train], y[train], x[test], y[test])
     assert found.test == round(100 * float((found.predicted == y[test]).mean()), 2)
 
 
@@ -43,7 +43,7 @@ def test_official_splits_equal_one_model_at_a_time(mode):
     x, y = rows(300, 16, seed=2)
     parts = np.split(np.arange(300), [200, 250])
     found = Judge(x, y, mode).split(*parts)
-    assert (found.dev, found.test) == plain_transfer.split(MODES[mode], *((x[p], y[p]) for p in parts))
+    assert (found.dev, found.test) == plain.split(MODES[mode], *((x[p], y[p]) for p in parts))
 
 
 def test_weights_of_every_model_equal_those_trained_alone():
@@ -56,7 +56,7 @@ def test_weights_of_every_model_equal_those_trained_alone():
     found = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
     for fit, fitted in zip(fits, found, strict=True):
         for number, penalty in enumerate(fit.penalties):
-            one = plain_transfer.Classifier(settings, 8, 3, penalty)
+            one = plain.Classifier(settings, 8, 3, penalty)
             one.fit(x[fit.train], y[fit.train], (x[fit.dev], y[fit.dev]))
             torch.testing.assert_close(fitted.weights[number][:, :-1], one.linear.weight.data, atol=2e-6, rtol=1e-4)
             torch.testing.assert_close(fitted.weights[number][:, -1], one.linear.bias.data, atol=2e-6, rtol=1e-4)

@@ -20,10 +20,8 @@ from common.errors import BadInput
 from data.text import numbered_lines
 from eval.encode import Encode
 from eval.encode_corpus.__main__ import main
-from eval.vectors import text_shards
-from eval.vectors.job import Job
+from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
-from eval.vectors.text_shards import stem_of
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
 from tests.eval.toys import Letters, refused
@@ -55,7 +53,7 @@ def names(folder):
 
 @pytest.mark.parametrize("layout", ["parquet", "npy"])
 def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, tmp_path, monkeypatch, layout):
-    monkeypatch.setattr(text_shards, "ROWS", 7)  # several pieces a shard, the last one shorter
+    monkeypatch.setattr("eval.vectors.job.ROWS", 7)  # several pieces a shard, the last one shorter
     out = tmp_path / "out"
     flags = ["--model", str(tiny_bert), "--pooling", "avg", "--output", str(out), "--format", layout]
     records = main([str(tmp_path / "in"), *flags, "--column", "body"])
