@@ -22,11 +22,10 @@ from eval.tasks import Options, tasks_named
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
-from report.measures import measure, read_texts
+from report.measures import LIMIT, measure, read_texts
 from report.page import page
 from report.runs import read_run_folder
 from report.score_table import score_rows
-from report.vectors import LIMIT
 
 logger = logging.getLogger(__name__)
 

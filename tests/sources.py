@@ -1,4 +1,4 @@
-"""This project's own source files, found on disk: the scripts of the root and the packages beside them."""
+"""This project's own source files, found on disk (the scripts of the root, the packages beside them), and its YAML."""
 
 import ast
 from pathlib import Path
@@ -21,3 +21,11 @@ def imports(path):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or ""
+
+
+def check_entry(entry, needed, optional=None):
+    """Fail unless `entry` has all needed keys, no unknown ones, and values of these types (a bool is no number)."""
+    assert needed.keys() <= entry.keys() <= needed.keys() | (optional or {}).keys(), entry
+    for name, value in entry.items():
+        kinds = (needed | (optional or {}))[name]
+        assert type(value) in (kinds if isinstance(kinds, tuple) else (kinds,)), (name, entry)

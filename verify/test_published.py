@@ -1,9 +1,19 @@
-"""A real checkpoint with published scores, through the command a user types."""
+"""A real checkpoint against published scores, a plain computation and one classifier at a time."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import pytrec_eval
 
 import eval.__main__ as command
+from bench import transfer as plain
+from eval.encode import Encode
+from eval.retrieval.beir import read_set
 from eval.scores import headline
+from eval.transfer.tasks import tasks
+from eval.transfer.validation import MODES, Judge
+from models.encoder import load_encoder
 
 # sentence-transformers' published scores of all-MiniLM-L6-v2 on the STS test sets (MTEB, the same concatenated
 # protocol). SICK-R is ours on SentEval's 4,927 test pairs: MTEB's 9,927 pairs are another set.
@@ -27,3 +37,67 @@ def minilm_rows(minilm, data_dir):
 @pytest.mark.parametrize("task", PUBLISHED)
 def test_minilm_scores_what_is_published(minilm_rows, task):
     assert minilm_rows[task]["value"] == pytest.approx(PUBLISHED[task], abs=0.02)
+
+
+MAX_LENGTH = 256  # of the published evaluation
+
+
+@pytest.fixture
+def ndcg(minilm, data_dir):
+    """Name of a set -> nDCG@10 x 100 of the command."""
+
+    def score(name):
+        flags = ["--tasks", "beir", "--beir", name, "--max_length", str(MAX_LENGTH), "--data_dir", data_dir]
+        (row,) = [row for row in command.main([str(minilm), *flags]) if row["metric"] == "ndcg@10"]
+        return row["value"]
+
+    return score
+
+
+def test_scifact_scores_what_is_published(ndcg):
+    # sentence-transformers' all-MiniLM-L6-v2 on BEIR's SciFact (MTEB): 64.5.
+    assert ndcg("scifact") == pytest.approx(64.5, abs=0.3)
+
+
+@pytest.mark.parametrize("name", ["cranfield", "cisi", "med", "npl", "cacm"])
+def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir, name):
+    one = read_set(Path(data_dir) / "beir" / name, "test")
+    encoder, tokenizer = load_encoder(str(minilm), max_length=MAX_LENGTH)
+    encode = Encode(encoder, tokenizer, MAX_LENGTH)
+    documents, queries = encode(one.corpus.texts(0, len(one.corpus))), encode(list(one.queries.values()))
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    order = np.argsort(-(queries @ documents.T), axis=1, kind="stable")[:, :1000]
+    run = {q: {str(d): float(-rank) for rank, d in enumerate(best)} for q, best in zip(one.queries, order, strict=True)}
+    judged = {query: {str(place): grade for place, grade in grades.items()} for query, grades in one.grades.items()}
+    values = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
+    expected = 100 * np.mean([value["ndcg_cut_10"] for value in values.values()])
+    assert ndcg(name) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def features(minilm, data_dir):
+    """Task name -> split -> float32 features and labels."""
+    encoder, tokenizer = load_encoder(str(minilm))
+    encode = Encode(encoder, tokenizer, encoder.max_length)
+
+    def of(name):
+        task = next(task for task in tasks() if task.name == name)
+        splits = task.load(data_dir).values()
+        return [(encode([text for (text,) in part.texts]), np.array(part.labels)) for part in splits]
+
+    return of
+
+
+def test_trec_equals_one_model_at_a_time(features):
+    train, test = features("TREC")
+    x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
+    rows = np.split(np.arange(len(y)), [len(train[1])])
+    found = Judge(x, y, "test").crossed(*rows)
+    assert (found.dev, found.test) == plain.crossed(MODES["test"], *train, *test)
+
+
+def test_the_first_outer_split_of_mr_equals_one_model_at_a_time(features):
+    [(x, y)] = features("MR")
+    found = Judge(x, y, "test", outer=1).nested()
+    assert (found.dev, found.test) == plain.nested(MODES["test"], x, y, outer=1)

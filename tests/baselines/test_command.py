@@ -10,6 +10,7 @@ import eval.__main__ as scoring
 from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import load_encoder
+from tests.faults.forked import check_kills
 
 
 def vectors(folder, texts):
@@ -64,16 +65,17 @@ def test_word_vectors_from_file_to_scores(tmp_path, capsys):
     assert record(out)["words"] == 3 and record(out)["stop_words"] == "english"
 
 
-def test_a_folder_that_was_cut_short_is_not_there(tmp_path, monkeypatch):
-    (tmp_path / "vectors.txt").write_text("dog 1 2\n")
+def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(tiny_bert, text_file, tmp_path):
+    def whiten(folder):
+        command.main(["whitening", str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--dimensions=31",
+                      f"--output={folder / 'white'}"])  # fmt: skip
 
-    def killed(folder, record):
-        raise KeyboardInterrupt
+    def placed(folder):
+        return {
+            str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("white/**/*") if path.is_file()
+        }
 
-    monkeypatch.setattr(command, "write_record", killed)
-    with pytest.raises(KeyboardInterrupt):
-        command.main(["word_vectors", str(tmp_path / "vectors.txt"), f"--output={tmp_path / 'words'}"])
-    assert not (tmp_path / "words").exists()
+    check_kills(whiten, tmp_path, placed, 6)
 
 
 def test_a_place_that_cannot_be_a_folder_is_known_before_the_work(tiny_bert, text_file, tmp_path, monkeypatch):

@@ -1,14 +1,18 @@
 """The command with a runner that only writes records: what is asked for, what is kept, what is said."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from common.errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
+from eval.scores import row as score_row
+from eval.scores import write_rows
 from papers import runs, specification
 from papers.__main__ import main
 from papers.plans import Choice, plan_of
 from papers.runs import start_flags
+from tests.faults.forked import check_kills
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
@@ -163,3 +167,34 @@ def test_a_chained_row_starts_from_the_run_before_it_with_the_same_seed(monkeypa
     chained.train(choice, 0)
     assert trained[:2] == [joint.folder(choice, 0), chained.folder(choice, 0)]
     assert trained.count(joint.folder(choice, 0)) == 1
+
+
+@pytest.fixture
+def trains_nothing(runner, monkeypatch):
+    """A run is its record and its scores, both written as they always are."""
+
+    def launch(script, argv):
+        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        runs.record_untrained(Path(flags["output_dir"]), {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
+
+    def score(folder, name, tasks, data_dir, model=None, **how):
+        path = folder / f"{name}.json"
+        if not path.is_file():
+            write_rows(path, [score_row("STS-B", "dev", "spearman", "single", 5, 80.0)])
+
+    monkeypatch.setattr(runs, "launch", launch)
+    monkeypatch.setattr(runs, "score", score)
+
+
+def test_a_killed_command_goes_on_and_ends_with_the_same_table(trains_nothing, tmp_path):
+    def fill(folder):
+        main(["infocse-5", "--backbone=mini", "--model=m", "--seeds", "0", "1", f"--runs={folder / 'runs'}",
+              f"--output={folder / 'results'}"])  # fmt: skip
+
+    def placed(folder):
+        files = [*folder.glob("results/*.json"), *folder.glob("results/*.md"), *folder.glob("runs/*/*.json")]
+        found = {str(path.relative_to(folder)): path.read_text() for path in files}
+        assert all(json.loads(text) for name, text in found.items() if name.endswith(".json"))
+        return {name: text.replace(str(folder), "") for name, text in found.items()}
+
+    check_kills(fill, tmp_path, placed, 5)

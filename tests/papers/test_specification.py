@@ -12,7 +12,7 @@ from papers import specification
 from papers.plans import config_path
 from papers.specification import names, read
 from papers.tasks import needed
-from tests.papers.schema import check
+from tests.sources import check_entry
 from training.registry import argument_groups, load_method
 
 TABLES = {name: read(name) for name in names()}
@@ -96,17 +96,17 @@ def test_the_shifted_averages_of_infocse_table_12_are_marked():
 def test_a_file_is_well_formed(name):
     content = read_yaml(specification.FOLDER / f"{name}.yaml")
     words = dict.fromkeys(("title", "paper", "place", "backbone"), str)
-    check(content, words | {"columns": list, "rows": list}, {"figure": dict, "note": str})
+    check_entry(content, words | {"columns": list, "rows": list}, {"figure": dict, "note": str})
     for column in content["columns"]:
         optional = {"split": str, "metric": str, "statistic": str, "name": str, "x": (int, float)}
-        check(column, {"tasks": list}, optional)
+        check_entry(column, {"tasks": list}, optional)
         assert {type(task) for task in column["tasks"]} == {str}
         assert column.get("statistic", "mean") in ("mean", "max")
     for row in content["rows"]:
         ways = dict.fromkeys(("config", "evaluate", "published_only"), str)
         place = dict.fromkeys(("x", "y"), (str, int, float))
         optional = dict.fromkeys(("backbone", "published", "after", "note", "series"), str)
-        check(row, {"label": str}, ways | place | optional | {"overrides": dict, "misprints": dict})
+        check_entry(row, {"label": str}, ways | place | optional | {"overrides": dict, "misprints": dict})
         assert len(ways.keys() & row.keys()) == 1, row
         assert "config" in row or not {"overrides", "after"} & row.keys(), row
         assert all(type(value) in (bool, int, float, str) for value in row.get("overrides", {}).values())

@@ -1,8 +1,89 @@
-"""The quickstart learns in every seed; seed 0 is `make quickstart` itself."""
+"""The quickstart: its text is deterministic, graded by formula and without leakage, and its two stages learn."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+from common.errors import BadInput
+from common.files import digest
 from quickstart.__main__ import main
+from quickstart.generate import generate, word_overlap
+from quickstart.grammar import frame_key, gold, parse
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return generate(0, 3000, 450)
+
+
+def test_files_are_the_same_bytes_whatever_the_hash_seed(tmp_path):
+    for number in ("1", "2"):
+        flags = [f"--output={tmp_path / number}", "--sentences=500", "--pairs=90"]
+        command, hashing = [sys.executable, "-m", "quickstart.generate", *flags], {"PYTHONHASHSEED": number}
+        subprocess.run(command, cwd=ROOT, env=os.environ | hashing, check=True, capture_output=True)
+    files = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert files == ["dev.tsv", "running.txt", "sentences.txt", "test.tsv"]
+    for name in files:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_the_text_is_the_one_that_the_reported_scores_are_of(made):
+    assert digest(made) == "8df3cc459dec1e73411c8f4556bc1a2fbd5850386c30020c6cde0ab35e0d65b6"
+
+
+def test_sentences_are_distinct_and_of_moderate_length(made):
+    assert len(set(made.sentences)) == len(made.sentences) == 3000
+    assert all(6 <= len(sentence.split()) <= 16 for sentence in made.sentences)
+
+
+def test_no_meaning_of_dev_or_test_is_in_the_training_text_in_any_wording(made):
+    training = {frame_key(parse(sentence)) for sentence in made.sentences}
+    training |= {frame_key(parse(sentence)) for line in made.running_text for sentence in line.split(" . ")}
+    parts = [
+        {frame_key(parse(sentence)) for pair in pairs for sentence in (pair.sentence1, pair.sentence2)}
+        for pairs in (made.dev, made.test)
+    ]
+    assert len(training) > 1000
+    assert not training & (parts[0] | parts[1])
+    assert not parts[0] & parts[1]
+
+
+def test_scores_follow_the_formula_and_cover_the_scale(made):
+    for pair in made.dev:
+        assert pair.score == gold(parse(pair.sentence1), parse(pair.sentence2))
+        assert pair.sentence1 != pair.sentence2
+    assert {round(pair.score) for pair in made.dev} >= {0, 1, 2, 4, 5}
+
+
+def test_gold_by_hand():
+    frame = parse(generate(3, 10, 9).sentences[0])
+    assert gold(frame, frame) == 5.0
+    other = frame._replace(topic="elsewhere", agent="x", action="x", object="x", place="x", tool=None, time=None,
+                           manner=None, quality=None)  # fmt: skip
+    assert gold(frame, other) == 0.0
+    bare = frame._replace(tool=None, time=None, manner=None, quality=None)
+    # One of four core slots differs: the object weighs 3 of 11; 5 * (0.2 + 0.8 * (8 / 11) ** 2) = 3.1.
+    assert gold(bare, bare._replace(object="x")) == 3.1
+
+
+def test_counting_common_words_is_a_weak_guide(made):
+    left, right, scores = zip(*made.dev, strict=True)
+    found = word_overlap(left, right)
+    assert 0.1 < spearmanr(found, scores).statistic < 0.6
+    a, b = set(left[0].split()), set(right[0].split())
+    assert found[0] == pytest.approx(len(a & b) / np.sqrt(len(a) * len(b)))
+
+
+def test_asking_for_too_much_or_too_little_is_refused():
+    with pytest.raises(BadInput, match="at least"):
+        generate(0, 1, 100)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from report.vectors import BUDGET, affordable, pack
+from report.measures import BUDGET, affordable, pack
 
 
 def loop(rows):

@@ -8,7 +8,7 @@ from common.errors import BadInput
 from common.files import read_yaml
 from eval.compare.sides import PUBLISHED, published, records
 from eval.scores import Key
-from tests.papers.schema import check
+from tests.sources import check_entry
 
 CONTENT, RECORDS = read_yaml(PUBLISHED), records()
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
@@ -24,7 +24,7 @@ COARSER = {
 
 
 def test_the_file_is_well_formed():
-    check(CONTENT, {"average_of": dict, "sources": dict, "records": list})
+    check_entry(CONTENT, {"average_of": dict, "sources": dict, "records": list})
     assert {type(source) for source in CONTENT["sources"].values()} == {str}
     assert {type(task) for tasks in CONTENT["average_of"].values() for task in tasks} == {str}
     assert len(CONTENT["records"]) == len(RECORDS), "no id twice"
@@ -34,16 +34,16 @@ def test_the_file_is_well_formed():
 
 @pytest.mark.parametrize("record", CONTENT["records"], ids=lambda record: record["id"])
 def test_a_record_is_well_formed(record):
-    check(record, {"id": str, "backbone": str, "scores": list}, {"runs": int, "spread": str, "note": str})
+    check_entry(record, {"id": str, "backbone": str, "scores": list}, {"runs": int, "spread": str, "note": str})
     figures = []
     for block in record["scores"]:
-        check(block, {"source": str, "values": dict}, {"split": str, "metric": str, "n": int})
+        check_entry(block, {"source": str, "values": dict}, {"split": str, "metric": str, "n": int})
         figures += block["values"].values()
     assert len(figures) == len(RECORDS[record["id"]].scores), "no figure twice"
     number = (int, float)
     for value in figures:
         if isinstance(value, dict):
-            check(value, {"mean": number, "std": number}, {"min": number, "max": number})
+            check_entry(value, {"mean": number, "std": number}, {"min": number, "max": number})
             assert record["runs"] > 1
         for one in value.values() if isinstance(value, dict) else [value]:
             assert type(one) in number and math.isfinite(one)
