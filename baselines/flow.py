@@ -21,16 +21,10 @@ SAMPLE = 8192  # vectors on which act-norm is initialised, and those that are sc
 
 @dataclass(frozen=True)
 class Settings:
-    """How a flow is built and trained.
+    """How a flow is built and trained, with the released code's defaults.
 
-    Attributes:
-        steps: blocks; 9 are the code's 3 levels of depth 3.
-        hidden: width of the couplings' networks (code: 32).
-        coupling: `additive` (BERT-flow) or `affine` (Glow).
-        learning_rate: of Adam (code: 1e-3).
-        epochs: passes over the vectors (code: 1).
-        batch_size: vectors in a step (code: 32 pairs).
-        seed: decides permutations, first weights and order.
+    `steps` are blocks, 9 its 3 levels of depth 3; `coupling` is `additive` (BERT-flow) or `affine` (Glow); the code's
+    batch is 32 pairs.
     """
 
     steps: int = 9

@@ -23,11 +23,7 @@ _WORDS = "river stone lamp orchard signal violin harbour copper meadow engine wi
 
 
 class HashedTexts:
-    """A stand-in for a model: uniform pseudo-random vectors that depend on the text alone.
-
-    Args:
-        width: entries of a vector.
-    """
+    """A stand-in for a model: pseudo-random vectors of `width` entries that depend on the text alone."""
 
     max_length = 0  # never cuts
 
@@ -56,15 +52,10 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
-    """Generate a set, embed it in shards and score it; a second call in the same folder resumes.
+    """A row of a generated set that is embedded in shards and scored: seconds, peak memory in MiB, nDCG@10 x 100.
 
-    Args:
-        documents: size of the corpus; every text is a query's at most once, so that nDCG@10 must be 100.
-        folder: holds, for each size, the set (`beir/generated`) and its shards (`embeddings`), and is kept; None for a
-            temporary one.
-
-    Returns:
-        A row: documents, seconds, peak resident memory of the process in MiB, nDCG@10 x 100.
+    Every text is a query's at most once, so nDCG@10 must be 100. `folder` is kept, and a second call there resumes;
+    None is a temporary one.
     """
     if folder is None:
         with TemporaryDirectory() as temporary:

@@ -64,12 +64,7 @@ def generate(folder: Path, sentences: int, shards: int) -> None:
 
 
 class Stub(HashedTexts):
-    """The stub encoder, which also notes the largest memory of its process.
-
-    Args:
-        peaks: folder for the notes, a file a process.
-        device: not used.
-    """
+    """The stub encoder, which also notes the largest memory of its process, in a file of `peaks`."""
 
     def __init__(self, peaks: Path, device: str) -> None:
         super().__init__()

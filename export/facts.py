@@ -21,13 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known; all empty for a folder that is not a run.
-
-    Attributes:
-        record: the content of run.json.
-        rows: the rows of scores.json.
-        scores: that file, where it has rows.
-    """
+    """The content of run.json and of scores.json, where it has rows; all empty for a folder that is not a run."""
 
     record: dict[str, Any] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)

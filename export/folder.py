@@ -55,17 +55,10 @@ def check_repo(repo: str) -> None:
 
 
 def push(folder: Path, repo: str, private: bool) -> str:
-    """Create the repository if it is new, upload every file, and remove leftovers of an earlier export.
+    """Create a new repository, upload every file, remove leftovers of an earlier export; the commit's address.
 
-    With the library's xet storage a large folder may arrive in several commits.
-
-    Args:
-        folder: an exported folder.
-        repo: OWNER/NAME.
-        private: make a new repository private; one that exists keeps its visibility.
-
-    Returns:
-        The address of the last commit.
+    With the library's xet storage a large folder may arrive in several commits. A repository that exists keeps its
+    visibility.
 
     Raises:
         BadInput: the hub refuses or cannot be reached; the folder stays whole.

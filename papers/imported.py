@@ -24,12 +24,9 @@ class ImportedRun:
 
 
 def refuse_loss(path: Path, runs: Path, imported: Mapping[str, bool]) -> None:
-    """Check, before training, that a new table loses no figures of the earlier one it replaces.
+    """Check, before training, that a new TABLE.json loses no figures of the earlier one it replaces.
 
-    Args:
-        path: of the new TABLE.json.
-        runs: folder of the runs.
-        imported: folder name of each run in the new table -> whether its figures are imported.
+    `imported` says of each run of the new table, by its folder's name, whether its figures are imported.
 
     Raises:
         BadInput: figures would be lost; or the existing file is not a table.

@@ -199,11 +199,7 @@ def run_differences(settings: Mapping[str, Any], paper: Path, backbone: str, pap
 def start_difference(start: str | None, own: str | None, backbone: str, papers: str) -> str | None:
     """How a starting model differs from the paper's: by its size if its folder is here, otherwise by its name.
 
-    Args:
-        start: the model.
-        own: where the configuration starts; None where it does not say.
-        backbone: the name under which the model is run.
-        papers: the paper's backbone.
+    `own` is where the configuration starts, None where it does not say; the others are as in `run_differences`.
     """
     if backbone != papers:
         return BACKBONE

@@ -108,13 +108,8 @@ def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
 def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]) -> dict[Key, str]:
     """For every figure: inside, above or below the 95 % interval of the seeds, or why it cannot be judged.
 
-    Runs of another setting than the paper's are not judged. A published single run is judged by the record of its
-    method's spread, if there is one.
-
-    Args:
-        ours: what was run.
-        theirs: the paper's record, None where it prints nothing.
-        differences: how the runs differ from the paper's.
+    Runs that differ from the paper's are not judged. A published single run is judged by the record of its method's
+    spread, if there is one.
     """
     found = dict.fromkeys(ours, NOT_PRINTED)
     shared = [key for key in ours if theirs and key in theirs.scores]

@@ -122,13 +122,7 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
 def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, **how: Any) -> None:
     """Write `NAME.json` and its examples into a run's folder, whole or not at all; an existing file stays.
 
-    Args:
-        folder: of the run.
-        name: of the file.
-        tasks: what is scored.
-        data_dir: where their data is.
-        model: another model than the folder's.
-        how: `pooling` of such a model, `max_length` of the texts, and `bf16` (default: true).
+    `model` is another model than the folder's; `how` may say its `pooling`, `max_length`, and `bf16` (default: true).
     """
     path = folder / f"{name}.json"
     if path.is_file():

@@ -86,10 +86,7 @@ class Generated(NamedTuple):
 def generate(seed: int, sentences: int, pairs: int) -> Generated:
     """Generate all text; each part depends only on the seed and its own size.
 
-    Args:
-        seed: of the draws and of the split of the frames.
-        sentences: number of training sentences; the running text has about as many.
-        pairs: number of pairs of dev, and of test.
+    The running text has about as many sentences as are asked for; dev and test have `pairs` each.
 
     Raises:
         BadInput: a number is too small, or larger than the grammar allows.

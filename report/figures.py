@@ -65,13 +65,7 @@ def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def geometry(
     labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], material: Material
 ) -> list[tuple[Chart, Markup]]:
-    """The chart of every analysis that was made.
-
-    Args:
-        labels: of the runs.
-        results: analysis -> {run number: its result}, see `report.measures.Measured`.
-        material: what was measured on.
-    """
+    """The chart of every analysis that was made of {run number: its result}."""
     charts = [CHARTS[name]({labels[run]: one for run, one in found.items()}, material.read_by(ANALYSES[name]))
               for name, found in results.items()]  # fmt: skip
     return [(one, svg(one, labels)) for one in charts]
@@ -156,11 +150,7 @@ def _clean(root: ElementTree.Element, used: set[str]) -> None:
     """Make matplotlib's document an element for a page whose Content-Security-Policy forbids inline style.
 
     Style becomes attributes, and colours become the style sheet's variables. Namespaces and metadata go, and so do ids
-    that nothing refers to: matplotlib uses the same ones in every figure.
-
-    Args:
-        root: the document.
-        used: the ids that something refers to.
+    that nothing refers to (`used` are the others): matplotlib uses the same ones in every figure.
     """
     for parent in list(root.iter()):
         for child in list(parent):

@@ -72,12 +72,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results.
+    """The results: analysis -> {run number: its result}, and the vectors of each run that has an encoder.
 
-    Attributes:
-        results: analysis -> {run number: its result}; analyses that could not be made are missing.
-        searched: the sentences whose vectors the page holds, the first ones of `Texts.searched`.
-        packed: the vectors of each run that has an encoder.
+    Analyses that could not be made are missing; `searched` are the first of `Texts.searched`, whose vectors fit.
     """
 
     results: dict[str, dict[int, dict[str, Any]]]
@@ -86,12 +83,7 @@ class Measured:
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
-    """Read the pairs and the sentences that there are.
-
-    Args:
-        tasks: scored pairs; the analyses take the first, the search the sentences of all.
-        data_dir: folder with `senteval/downstream`.
-        sentences: text file, one per line, instead of the sentences of the pairs; None for those.
+    """Read the pairs (the analyses take the first task, the search the sentences of all) or a file of sentences.
 
     Raises:
         BadInput: a file is damaged, or `sentences` cannot be read. A published set that is not there is no error.
@@ -127,9 +119,7 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
 def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
     """Make every analysis that the texts allow, and encode the sentences to search.
 
-    Args:
-        encoders: run number -> label and encoder.
-        texts: what they encode.
+    `encoders` are {run number: (label, encoder)}.
     """
     results: dict[str, dict[int, dict[str, Any]]] = {}
     remembered = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}

@@ -29,12 +29,6 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
 
     The page forbids itself every connection and every script and style but its own (Content-Security-Policy with their
     hashes), so a text that slipped through the escaping could still do nothing.
-
-    Args:
-        runs: what their folders hold, at least one.
-        rows: of the table of scores.
-        texts: what the models encoded.
-        measured: the results.
     """
     labels = [run.label for run in runs]
     columns = [facts(run.record) for run in runs]

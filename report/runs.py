@@ -30,7 +30,7 @@ class RunFolder:
         record: `run.json`.
         history: the lines of `log.jsonl`; empty where there is no such file.
         scores: the file of scores; None where it is missing or has no row.
-        items: (task, split, mode) -> the value of every example, see `eval.scores.read_items`.
+        items: as `eval.scores.read_items`.
     """
 
     label: str
@@ -41,12 +41,7 @@ class RunFolder:
 
 
 def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
-    """Read everything but the model.
-
-    Args:
-        label: the run's name in the report.
-        folder: the run's folder.
-        scores: name of the file of scores in it.
+    """Read everything but the model; `scores` is the name of the file of scores in the folder.
 
     Raises:
         BadInput: the folder has no run.json, or one of its files is damaged; with the file and the line.

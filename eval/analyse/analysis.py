@@ -121,13 +121,7 @@ def gather(
 ) -> Material:
     """Read and check all data before a model is loaded; the pairs only where they are needed.
 
-    Args:
-        analyses: those that were chosen.
-        task: the scored pairs.
-        data_dir: folder with `senteval/downstream`.
-        sentences: text file for the analyses that need no pairs; None for the sentences of the pairs.
-        queries: text file for the neighbours; None for the first sentences.
-        above: pairs with a gold score above it are positives.
+    `sentences` and `queries` are text files; None takes the sentences of the pairs, and the first of the sentences.
 
     Raises:
         BadInput: a missing, malformed or empty file.

@@ -41,13 +41,11 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart without a look.
+    """A chart without a look: one series for each model.
 
     Attributes:
         title: different from that of every other chart on a page.
         about: what is shown.
-        x, y: labels of the axes.
-        series: one for each model.
         join: connect the points of a series in their order.
         log: make the vertical axis logarithmic.
         ticks: names of the places 0, 1, ... on the horizontal axis, instead of numbers.

@@ -128,17 +128,10 @@ LENGTH_BIAS = Analysis(
 def nearest(
     queries: list[str], query_vectors: np.ndarray, sentences: list[str], vectors: np.ndarray, top: int = TOP
 ) -> list[list[tuple[int, float]]]:
-    """Per query, the numbers of its nearest sentences and their cosines, the nearest first.
+    """For each of Q queries, the numbers of its nearest sentences and their cosines, the nearest first.
 
     A sentence is not its own neighbour; of equally near ones the earlier stands first; fewer than `top` where there
-    are no more.
-
-    Args:
-        queries: Q sentences.
-        query_vectors: (Q, D).
-        sentences: N distinct sentences.
-        vectors: (N, D).
-        top: how many neighbours.
+    are no more. Vectors are (Q, D) and (N, D); the N sentences are distinct.
     """
     cosines = unit(query_vectors) @ unit(vectors).T
     found = []

@@ -33,13 +33,11 @@ def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
 
 
 class AverageWithout(nn.Module):
-    """`embed` gives, side by side, a sentence's average without its 0, 1, 2, ... most frequent tokens.
-
-    One forward pass gives all averages.
+    """`embed` gives, side by side, a sentence's average without its 0, 1, 2, ... most frequent tokens, in one forward.
 
     Args:
         backbone: a Hugging Face encoder.
-        average: hidden states, each (B, L, H), and mask (B, L) -> (B, H).
+        average: hidden states, each (B, L, H), and mask (B, L) -> (B, H), as in `models.pooling`.
         frequent: token ids, the most frequent first.
         removed: how many of them to leave out, each number in turn.
     """
@@ -64,13 +62,7 @@ class AverageWithout(nn.Module):
 
 
 class TokenAverages:
-    """A model's tokens and the averages of their vectors.
-
-    Args:
-        encode: how the model encodes: its tokenizer, length and precision are used.
-        backbone: a Hugging Face encoder.
-        average: hidden states and mask -> (B, H), as in `models.pooling`.
-    """
+    """A model's tokens and the averages of their vectors, with the tokenizer, length and precision of `encode`."""
 
     def __init__(self, encode: Encode, backbone: nn.Module, average: Callable) -> None:
         self._encode, self._backbone, self._average = encode, backbone, average

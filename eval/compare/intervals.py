@@ -20,14 +20,7 @@ TOLERANCE = 0.01  # between a row and its examples: accuracies of folds are roun
 
 
 def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
-    """A - B in every resample, (resamples,), or the reason why there is none.
-
-    Args:
-        a: a side of one file.
-        b: the other.
-        keys: figures that both have.
-        resamples: how many.
-        seed: of the draws.
+    """A - B in every resample of two sides of one file each, (resamples,), or the reason why there is none.
 
     Raises:
         BadInput: the examples of the two files are not the same, or an items file is damaged.
@@ -56,13 +49,7 @@ def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict])
 def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name: str = "") -> np.ndarray | str:
     """A side's figure of one task in every resample, (resamples,), or why there is none.
 
-    Args:
-        side: of one file.
-        items: `eval.scores.read_items` of that file.
-        key: which figure.
-        resamples: how many.
-        seed: of the draws, which depend on it and the key alone.
-        name: of the side, for the reason.
+    The draws depend on `seed` and `key` alone; `items` are those of the side's file, `name` is for the reason.
     """
     own = items.get(key[:3])
     if key not in side.headline or own is None:

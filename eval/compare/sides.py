@@ -67,10 +67,8 @@ class Side:
         headline: the keys that are shown.
         averaged: (split, mode, metric) -> the tasks behind its `Avg.`.
         file: the file of scores where the side is exactly one; only then can examples be resampled.
-        published: printed by others.
-        backbone: of a published record.
+        published, backbone, note: of a record that others printed.
         spread: the id of the record that shows how runs of the same published method spread.
-        note: for the reader.
     """
 
     label: str

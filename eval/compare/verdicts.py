@@ -78,13 +78,8 @@ def compare(
     One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
     with a known spread (published, or our files against one of ours): prediction interval. Otherwise no verdict.
 
-    Args:
-        a: one side.
-        b: the other.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
-        record: id -> published record. A published single run may point to a record with its method's spread; the
-            other side is then compared with that record too, in further lines.
+    `record` gives a published record by its id. A published single run may point to a record with its method's spread;
+    the other side is then compared with that record too, in further lines.
 
     Raises:
         BadInput: no figure in common, or two files scored on different test data.

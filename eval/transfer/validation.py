@@ -37,17 +37,7 @@ class Outcome:
 
 
 class Judge:
-    """Features (N, D) with labels (N,) under one mode.
-
-    Args:
-        features: float32 rows of all splits.
-        labels: classes from 0.
-        mode: a key of `MODES`.
-        name: shown beside the progress bar.
-        progress: show it.
-        device: where the fits run.
-        outer: of the outer folds, only the first so many (a spot check); None for all.
-    """
+    """Features (N, D) with labels (N,) under one mode, a key of `MODES`; of the outer folds, only the first `outer`."""
 
     def __init__(
         self,

@@ -28,13 +28,7 @@ _LARGEST = 127
 
 @dataclass(frozen=True)
 class VectorStore:
-    """A folder of shards, all of one format.
-
-    Attributes:
-        folder: holds `manifest.json` and the shards.
-        format: a key of `WRITERS`.
-        dtype: one of `DTYPES`.
-    """
+    """A folder of shards, all of one format (a key of `WRITERS`) and one of `DTYPES`."""
 
     folder: Path
     format: str = "parquet"
@@ -46,12 +40,9 @@ class VectorStore:
         return [self.folder / name for name in (f"{stem}.{self.format}", *scales)]
 
     def write(self, stem: str, parts: Iterable[np.ndarray], remedy: str = "choose another folder") -> tuple[int, int]:
-        """Write one shard, each file whole or absent, and return its number of vectors and their width.
+        """Write one shard from pieces, each (n, D) float32, and return its number of vectors and their width.
 
-        Args:
-            stem: the name of the shard.
-            parts: the vectors in pieces, each (n, D) float32.
-            remedy: what to do where the disk does not take the files, for the message.
+        Each file is whole or absent; `remedy` ends the message where the disk does not take them.
         """
         rows = width = 0
         with ExitStack() as stack:
@@ -63,13 +54,9 @@ class VectorStore:
         return rows, width
 
     def damage(self, stem: str, rows: int, width: int, hashes: Mapping[str, str] | None = None) -> str | None:
-        """How the files of a shard differ from what was written; None where they do not.
+        """How the files of a shard differ from `rows` vectors of `width` entries; None where they do not.
 
-        Args:
-            stem: the name of the shard.
-            rows: how many vectors it should hold.
-            width: their entries.
-            hashes: file name -> sha256; None compares type and shape alone.
+        `hashes` are sha256 by file name; None compares type and shape alone.
         """
         for path in self.files(stem) if hashes is not None else ():
             if hashes.get(path.name) != sha256(path):
@@ -85,12 +72,9 @@ class VectorStore:
 
 
 def claim(folder: Path, manifest: dict, shards: str) -> None:
-    """Write the manifest, or check the one that is there.
+    """Write the manifest of what decides the vectors of a folder, or check the one that is there.
 
-    Args:
-        folder: where the vectors stay.
-        manifest: all that decides them.
-        shards: glob pattern of files that only the owner of the manifest writes.
+    `shards` is a glob pattern of files that only the owner of the manifest writes.
 
     Raises:
         BadInput: the folder has shards and no manifest, or another manifest.

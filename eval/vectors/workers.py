@@ -28,13 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False) -> list[dict]:
-    """Encode every shard, log progress, and return the records.
-
-    Args:
-        job: what is done with a shard.
-        inputs: files, and folders of which all files are read.
-        processes: how many shards at a time.
-        ray: over a Ray cluster instead of the processes of this machine.
+    """Encode every shard of files and folders, log progress, and return the records.
 
     Raises:
         BadInput: before anything is computed, where possible; as `Job.start` and `Job.encode_shard` otherwise.
