@@ -1,12 +1,8 @@
-import errno
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pytest
 
-from common.errors import StorageError
 from eval.scores import Result, details, headline, items_path, rows_of, table, tables, write_rows, write_scores
 from eval.scores import row as full_row
 
@@ -81,19 +77,3 @@ def test_written_rows_are_json_with_one_object_a_line(tmp_path):
     assert len(path.read_text().splitlines()) == 4
     write_rows(path, rows[:1])
     assert json.loads(path.read_text()) == rows[:1]
-
-
-def test_a_failed_write_leaves_the_old_rows_whole(tmp_path, monkeypatch):
-    path = tmp_path / "scores.json"
-    write_scores(path, {}, [row("a", 1.0)])
-
-    def half(self, text, **_):
-        self.write_bytes(text[: len(text) // 2].encode())
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", half)
-        with pytest.raises(StorageError, match="No space left"):
-            write_rows(path, [row("b", 2.0)])
-    assert [found["task"] for found in json.loads(path.read_text())] == ["a"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["scores.items.npz", "scores.json"]

@@ -107,7 +107,7 @@ def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, cou
 
 def test_missing_files_are_named(tmp_path):
     for task in (*STS_TEST, *STS_DEV):
-        with pytest.raises(BadInput, match=r"senteval/downstream/(STS|SICK)/.*cannot be read"):
+        with pytest.raises(BadInput, match=r"senteval/downstream/(STS|SICK)/.*cannot be read .*data\.prepare"):
             task.load(tmp_path)
 
 
@@ -126,15 +126,10 @@ def test_own_pairs_of_one_score_are_refused(tmp_path):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
 
-def test_own_pairs_in_another_form_are_refused_with_what_to_do(tmp_path):
-    path = tmp_path / "own.tsv"
-    for content, said in (
-        (gzip.compress(b"sentence1\tsentence2\tscore\n"), "it is compressed, unpack it first"),
-        (b"sentence1,sentence2,score\na,b,1\n", "needed, with tabs between: score, sentence1, sentence2"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(BadInput, match=said):
-            own_pairs(str(path)).load("nowhere")
+def test_own_pairs_that_are_compressed_are_refused_with_what_to_do(tmp_path):
+    (tmp_path / "own.tsv").write_bytes(gzip.compress(b"sentence1\tsentence2\tscore\n"))
+    with pytest.raises(BadInput, match="it is compressed, unpack it first"):
+        own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
 
 def test_tasks_are_chosen_by_group_or_name():

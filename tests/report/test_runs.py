@@ -1,6 +1,5 @@
 """What is read of a run folder, and what is refused."""
 
-import copy
 import json
 
 import pytest
@@ -77,10 +76,3 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(BadInput, match="is not a run folder"):
             read_run_folder("a", folder, "scores.json")
-
-
-def test_facts_change_nothing(tmp_path, write_run):
-    record = read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record
-    before = copy.deepcopy(record)
-    facts(record)
-    assert record == before

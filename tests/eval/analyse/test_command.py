@@ -1,8 +1,6 @@
 """The command on the tiny models: every file it promises, and one clear line for what it cannot use."""
 
 import json
-import runpy
-import sys
 
 import matplotlib.image
 import numpy as np
@@ -112,13 +110,3 @@ def test_what_cannot_be_used_is_refused(flags, message, tiny_bert, dev_file, tmp
     (tmp_path / "BLANK").write_text("\n \n")
     with pytest.raises(BadInput, match=message):
         main([str(tiny_bert), *(str(dev_file) if flag == "DEV" else flag for flag in flags)])
-
-
-def test_the_command_prints_one_line_for_an_error(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["eval.analyse", "model", "--only", "beauty"])
-    monkeypatch.delitem(sys.modules, "eval.analyse.__main__")  # run anew, as -m does
-    with pytest.raises(SystemExit) as stopped:
-        runpy.run_module("eval.analyse", run_name="__main__")
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: analysis 'beauty' is unknown") and error.count("\n") == 1

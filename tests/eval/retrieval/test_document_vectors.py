@@ -123,12 +123,6 @@ def test_a_damaged_manifest_is_refused(corpus, tmp_path, content):
     assert "choose another folder" in refused(filled, Letters(), corpus, tmp_path / "kept")
 
 
-def test_shards_without_a_manifest_are_refused(corpus, tmp_path):
-    filled(Letters(), corpus, tmp_path / "kept")
-    (tmp_path / "kept" / MANIFEST).unlink()
-    assert "holds shards but no manifest.json" in refused(filled, Letters(), corpus, tmp_path / "kept")
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
