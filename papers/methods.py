@@ -25,9 +25,10 @@ BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end o
 def table() -> str:
     """The table as Markdown."""
     rows = [["method", "file", "configurations", "published STS average"]]
+    trains = {file.stem: read_config(str(file)).get("method") for file in (ROOT / "configs").glob("*.yaml")}
     for path in sorted(METHODS.glob("*.py")):
         if path.stem not in ("__init__", "base"):
-            configs = sorted(file.stem for file in (ROOT / "configs").glob("*.yaml") if _method(file) == path.stem)
+            configs = sorted(name for name, method in trains.items() if method == path.stem)
             named = ", ".join(f"`{name}`" for name in configs)
             rows.append([_title(path), f"`{path.relative_to(ROOT)}`", named, _published(configs)])
     return markdown(rows)
@@ -35,10 +36,6 @@ def table() -> str:
 
 def _title(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0].split(":")[0].split(" (")[0]
-
-
-def _method(config: Path) -> str | None:
-    return read_config(str(config)).get("method")
 
 
 def _published(configs: list[str]) -> str:

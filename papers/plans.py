@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from common.command_line import read_config
 from common.files import digest
 from eval.compare.sides import backbone_of
 from eval.tasks import Task
 from models.loading import load_config
 from papers import runs
 from papers.imported import ImportedRun
-from papers.runs import CONFIGS
+from papers.runs import CONFIGS, read_once
 from papers.specification import Table, TableRow
 from training.provenance import provenance
 from training.registry import script_of
@@ -70,7 +69,7 @@ class RunPlan:
 
     def settings(self) -> dict:
         """The configuration with the flags that win over it."""
-        return {**read_config(self.flags["config"]), **self.flags} if self.flags else {}
+        return {**read_once(self.flags["config"]), **self.flags} if self.flags else {}
 
     def folders(self, choice: Choice) -> dict[int, Path]:
         """Seed -> folder; an untrained model has only the first seed's."""
@@ -143,7 +142,7 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
     config = config_path(row.config, backbone)
     if not config.is_file():
         return f"no config: configs/{config.name}"
-    own = read_config(str(config))
+    own = read_once(str(config))
     flags = {name: value for name, value in row.overrides.items() if own.get(name) != value}
     if first is None:
         flags |= runs.start_flags(config, flags, choice.model or _plain_model(backbone), choice.stage_one)
@@ -168,7 +167,7 @@ def config_path(method: str, backbone: str) -> Path:
 
 def _plain_model(backbone: str) -> str | None:
     path = CONFIGS / STAND_IN.format(backbone)
-    return read_config(str(path)).get("model_name_or_path") if path.is_file() else None
+    return read_once(str(path)).get("model_name_or_path") if path.is_file() else None
 
 
 def _no_model(backbone: str) -> str:
@@ -184,7 +183,7 @@ def run_differences(settings: Mapping[str, Any], paper: Path, backbone: str, pap
         backbone: of the run.
         papers: the paper's backbone.
     """
-    theirs = read_config(str(paper)) if paper.is_file() else {}
+    theirs = read_once(str(paper)) if paper.is_file() else {}
     start = settings.get("model_name_or_path", theirs.get("model_name_or_path"))
     found = [start_difference(start, theirs.get("model_name_or_path"), backbone, papers)]
     if not theirs:

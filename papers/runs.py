@@ -34,6 +34,12 @@ CONFIGS = ROOT / "configs"
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # what a row of results says of its run
 
 
+@cache
+def read_once(config: str) -> Mapping[str, Any]:
+    """A configuration; tables ask for the same ones over and over."""
+    return read_config(config)
+
+
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
     """The checkpoints to start from, as flags; none where the configuration's own are to be used.
 
@@ -44,7 +50,7 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
             that have one.
         stage_one: the run of stage 1 that InfoCSE starts from, unless `aux_init` makes its head in another way.
     """
-    settings = read_config(str(config)) | dict(overrides)
+    settings = {**read_once(str(config)), **overrides}
     known = {f.name for f in fields(load_method(settings.get("method")).arguments)}
     needs_head = "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint"
     start = stage_one if needs_head else model

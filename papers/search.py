@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from common.command_line import read_config
 from common.errors import BadInput
 from common.flags import positive
 from eval.scores import markdown
 from eval.sts import STS_TEST
 from papers import runs
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, facts_of, finished, read_rows, start_flags
+from papers.runs import CONFIGS, facts_of, finished, read_once, read_rows, start_flags
 
 # Configurations that cannot be compared: stage 1, methods for documents, and methods trained on labels, first or only.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup"}
@@ -60,7 +59,7 @@ def _refuse_mixed(args: argparse.Namespace, found: list[dict]) -> None:
     """BadInput unless all runs have one text, one precision and one start, those after stage 1 one run of it."""
     seen_at: dict[tuple[str | None, str], dict] = {}
     for row in found:
-        stage_one = read_config(str(CONFIGS / f"{row['method']}.yaml")).get("model_name_or_path")
+        stage_one = read_once(str(CONFIGS / f"{row['method']}.yaml")).get("model_name_or_path")
         for part in ("start", "text", "precision"):
             seen = seen_at.setdefault((stage_one if part == "start" else None, part), row)
             if seen[part] != row[part]:

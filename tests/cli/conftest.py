@@ -22,16 +22,10 @@ SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20,
          "features": "code"}  # flags of the methods that have them, for the tiny models  # fmt: skip
 
 
-@pytest.fixture
-def curves():
-    """Asked for by a test that looks at the picture of a run."""
-
-
 @pytest.fixture(autouse=True)
-def _no_picture(request, monkeypatch):
-    """Drawing `curves.png` takes a third of a short run."""
-    if "curves" not in request.fixturenames:
-        monkeypatch.setattr("training.run.draw", lambda *_: None)
+def _no_picture(monkeypatch):
+    """Drawing `curves.png` takes a third of a short run; only `infocse_run` has it."""
+    monkeypatch.setattr("training.run.draw", lambda *_: None)
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +103,14 @@ def aux(tiny_bert, text_file, tmp_path):
         return [f"--{name}={value}" for name, value in (values | flags).items() if value is not None]
 
     return arguments
+
+
+@pytest.fixture(scope="session")
+def infocse_run(unsup_in, tmp_path_factory):
+    """A finished run: `unsup()`; do not change it."""
+    folder = tmp_path_factory.mktemp("infocse")
+    run_unsup.main(unsup_in(folder))
+    return folder / "run"
 
 
 @pytest.fixture(scope="session")

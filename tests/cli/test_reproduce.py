@@ -53,14 +53,13 @@ def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path
         reproduce.main([str(tmp_path)])
 
 
-def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(unsup, tmp_path):
-    run_unsup.main(unsup(method="simcse", max_steps=2))
-    run, again = tmp_path / "run", tmp_path / "run-again"
+def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(finished, tmp_path):
+    again = tmp_path / "run-again"
     again.mkdir()
-    begun = record(run) | {"status": "running"}
+    begun = record(finished) | {"status": "running"}
     for name in ("commit", "versions"):
         (again / "run.json").write_text(json.dumps(begun | {name: "another"}))
         with pytest.raises(BadInput, match=f"was begun with another {name}"):
-            reproduce.main([str(run)])
+            reproduce.main([str(finished)])
     (again / "run.json").write_text(json.dumps(begun))
-    reproduce.main([str(run)])
+    reproduce.main([str(finished)])

@@ -24,10 +24,8 @@ FINISHED = {"method": "simcse", "max_steps": 2}
 UNSCORED = {"method": "simcse", "dev": "none"}
 
 
-def test_a_run_leaves_the_artefact_its_record_and_its_log(unsup, tmp_path, dev_file, curves):
-    run_unsup.main(unsup())
-    run = tmp_path / "run"
-    found, log = record(run), history(run)
+def test_a_run_leaves_the_artefact_its_record_and_its_log(infocse_run, tmp_path, dev_file):
+    run, found, log = infocse_run, record(infocse_run), history(infocse_run)
     assert found["status"] == "finished" and found["steps"] == 6
     scores = {line["step"]: line["eval_dev_spearman"] for line in log if "eval_dev_spearman" in line}
     assert set(scores) == {2, 4, 6}
@@ -54,10 +52,9 @@ def test_without_a_dev_task_the_last_model_is_the_result(unscored):
         assert torch.equal(value, last[f"encoder.backbone.{name}"])
 
 
-def test_evaluating_or_not_gives_the_same_weights(unsup, tmp_path):
-    run_unsup.main(unsup("often", eval_steps=1))
+def test_evaluating_or_not_gives_the_same_weights(infocse_run, unsup, tmp_path):
     run_unsup.main(unsup("rare", eval_steps=100))
-    assert same_weights(tmp_path / "often" / "checkpoint-6", tmp_path / "rare" / "checkpoint-6")
+    assert same_weights(infocse_run / "checkpoint-6", tmp_path / "rare" / "checkpoint-6")
 
 
 def test_weight_zero_trains_what_simcse_trains_bit_for_bit(unsup, tmp_path):
@@ -140,9 +137,11 @@ def test_examples_are_held_out_only_where_enough_of_them_can_be(
     ids=["infocse", "simcse with a worker, padded, other AdamW", "accumulation", "second epoch in bf16",
          "bf16 chunks, accumulated"],
 )  # fmt: skip
-def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(unsup, tmp_path, method, flags):
-    run_unsup.main(unsup("whole", method, **flags))
-    whole, cut = tmp_path / "whole", shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(infocse_run, unsup, tmp_path, method, flags):
+    whole = tmp_path / "whole" if flags else infocse_run
+    if flags:
+        run_unsup.main(unsup("whole", method, **flags))
+    cut = shutil.copytree(whole, tmp_path / "cut")
     steps, first = record(whole)["steps"], min(int(path.name.split("-")[1]) for path in whole.glob("checkpoint-*"))
     assert first < steps
     rewind(cut, first)

@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,7 @@ def write(root, queries):
     return write_stsb(root, [(scores[i], sentence(i, "left"), sentence(i, "right")) for i in range(PAIRS)])
 
 
+@cache
 def by_hand(directions, duplicates):
     """For every query the rank of its partner, from a full sort of the corpus in which equal strings tie."""
     corpus = [sentence(i, side) for side in ("left", "right") for i in range(PAIRS)]
