@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import BadInput, CheckpointRefused
+from common.errors import CheckpointRefused
 from data.hub import Source, locked
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
@@ -190,50 +190,8 @@ def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
     assert found is None or isinstance(found, str)
 
 
-def test_a_run_without_a_valid_checkpoint_is_refused(valid_run, tmp_path):
-    shutil.copytree(valid_run, tmp_path / "run")
-    for folder in (tmp_path / "run").glob("checkpoint-*"):
-        (folder / MANIFEST).write_bytes(b"[" * 5000)
-    with pytest.raises(CheckpointRefused, match="none of the 2 checkpoints is valid"):
-        last_valid(tmp_path / "run", "one")
-
-
 @pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
 def test_a_number_of_steps_that_is_none_is_another_setting(tmp_path, steps):
     write_run(tmp_path, _RUN | {"trajectory": _RUN["trajectory"] | {"max_steps": steps}})
     with pytest.raises(CheckpointRefused, match="max_steps"):
         open_run(str(tmp_path), _RUN["trajectory"])
-
-
-def _lock(path):
-    return locked(path, Source("a/b", "wiki.txt", "wiki.txt"))
-
-
-@pytest.mark.parametrize("read", [read_scores, _lock, lambda path: claim(path.parent, {}, "*.npy")])
-def test_deep_nesting_is_refused(tmp_path, read):
-    path = tmp_path / "manifest.json"
-    path.write_bytes(b"[" * 100_000)
-    with pytest.raises(BadInput, match=r"manifest\.json"):
-        read(path)
-
-
-def test_a_value_that_no_float_holds_is_refused(tmp_path):
-    (tmp_path / "scores.json").write_text(json.dumps([_ROW | {"value": 10**400}]))
-    with pytest.raises(BadInput, match="row 1 has the value 1000"):
-        read_scores(tmp_path / "scores.json")
-
-
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x05\x06", np.arange(3).tobytes()])
-def test_examples_that_are_no_archive_are_refused(tmp_path, content):
-    items_path(tmp_path / "scores.json").write_bytes(content)
-    with pytest.raises(BadInput, match="score the model again"):
-        read_items(tmp_path / "scores.json")
-
-
-def test_an_aggregation_that_is_no_word_is_refused(tmp_path):
-    row = {"task": "STS-B", "split": "test", "metric": "spearman", "mode": "standard", "n": 2, "value": 1.0}
-    path = tmp_path / "scores.json"
-    names = {name: row.get(name, "x") for name in Key._fields}
-    path.write_text(json.dumps([row | names | {"aggregation": ["all"]}]))
-    with pytest.raises(BadInput, match="no word as 'aggregation'"):
-        from_files("x", [path])

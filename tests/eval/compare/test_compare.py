@@ -252,15 +252,7 @@ def test_nothing_in_common_is_refused(tmp_path):
         compare(a, b)
 
 
-GOOD = {
-    "task": "STS12",
-    "split": "test",
-    "mode": "test",
-    "metric": "spearman",
-    "aggregation": "all",
-    "n": 9,
-    "value": 1.5,
-}
+GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +269,8 @@ GOOD = {
         ([{**GOOD, "value": math.nan}], "the value nan"),
         ([{**GOOD, "value": None}], "the value None"),
         ([{**GOOD, "value": True}], "the value True"),
+        ([{**GOOD, "value": 10**400}], "the value 1000"),
+        ([{**GOOD, "aggregation": ["all"]}], "no word as 'aggregation'"),
         ([GOOD, GOOD], "two rows for STS12"),
         (None, "cannot be read"),
     ],
@@ -296,6 +290,7 @@ def test_what_is_no_file_of_scores_is_refused(tmp_path, content, said):
     "damage",
     [
         lambda path, items: path.write_bytes(b"no archive"),
+        lambda path, items: path.write_bytes(b""),
         lambda path, items: path.write_bytes(path.read_bytes()[:200]),
         lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [math.nan] * 300}),
         lambda path, items: np.savez(path, **{**items, "STS12|test|test|gold": [1.0]}),
