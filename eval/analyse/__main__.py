@@ -20,7 +20,7 @@ import torch
 from common.files import writing
 from common.flags import Parser
 from common.streams import show
-from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled, named
+from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled
 from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
 from eval.analyse.pictures import draw_analysis
 from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS
@@ -62,7 +62,8 @@ def parser() -> Parser:
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL",
                    help="run or export folder, Hugging Face encoder, sentence-transformers; NAME is for tables and "
                    "pictures (default: the end of the path)")  # fmt: skip
-    p.add_argument("--only", nargs="+", default=[], metavar="ANALYSIS", help="some of the analyses (default: all)")
+    p.add_argument("--only", nargs="+", choices=ANALYSES, default=list(ANALYSES), metavar="ANALYSIS",
+                   help="some of the analyses (default: all)")  # fmt: skip
     p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures there")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
     p.add_argument("--split", choices=["test", "dev"], default="test", help="of STS-B (default: test)")
@@ -84,7 +85,7 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return what analyses.json holds."""
     args = parser().parse_args(argv)
-    chosen = named(args.only, ANALYSES)
+    chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
     material = gather(chosen.values(), _pairs(args), args.data_dir, args.sentences, args.neighbours, args.above)
     output = _folder(args.output) if args.output else None
     # all models first, so that an unreadable one does not waste the time of the others

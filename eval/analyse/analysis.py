@@ -80,14 +80,6 @@ def distinct(sentences: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def named(names: Sequence[str], known: dict[str, Analysis]) -> dict[str, Analysis]:
-    """The named analyses in the order of `known`, all without names; BadInput for an unknown one."""
-    for name in names:
-        if name not in known:
-            raise BadInput(f"analysis '{name}' is unknown; choose from: {', '.join(known)}")
-    return {name: analysis for name, analysis in known.items() if not names or name in names}
-
-
 class CachedEncoder:
     """An encoder that caches its vectors, so that several analyses encode a sentence once."""
 

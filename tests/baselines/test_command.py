@@ -8,14 +8,8 @@ import pytest
 import baselines.__main__ as command
 import eval.__main__ as scoring
 from common.errors import BadInput
-from eval.encode import Encode
-from models.encoder import load_encoder
+from tests.encoders import encode_of
 from tests.faults.forked import check_kills
-
-
-def vectors(folder, texts):
-    encoder, tokenizer = load_encoder(str(folder))
-    return Encode(encoder, tokenizer, encoder.max_length)(texts)
 
 
 def record(folder):
@@ -26,7 +20,7 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
     out = tmp_path / "white"
     command.main(["whitening", str(tiny_bert), "--pooling=avg", f"--train_file={text_file}", "--dimensions=31",
                   f"--output={out}"])  # fmt: skip
-    found = vectors(out, sentences).astype(np.float64)
+    found = encode_of(out)(sentences).astype(np.float64)
     assert found.shape == (300, 31)
     assert np.abs(found.T @ found / 300 - np.eye(31)).max() < 1e-3  # the last directions are small: float32
     assert record(out)["texts"] == 300 and record(out)["dimensions"] == 31 and len(record(out)["train_sha256"]) == 64
@@ -35,7 +29,7 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
 
     again = tmp_path / "again"  # on a model that ends in a linear layer, without --pooling
     command.main(["whitening", str(out), f"--train_file={text_file}", "--dimensions=4", f"--output={again}"])
-    twice = vectors(again, sentences)
+    twice = encode_of(again)(sentences)
     assert np.abs(twice.T @ twice / 300 - np.eye(4)).max() < 1e-3
 
 
@@ -45,7 +39,7 @@ def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp
     assert "mean negative log likelihood: " in capsys.readouterr().out
     command.main([*argv, f"--output={tmp_path / 'b'}"])
     assert record(tmp_path / "a")["nll_after"] < record(tmp_path / "a")["nll_before"]
-    assert np.array_equal(vectors(tmp_path / "a", sentences[:9]), vectors(tmp_path / "b", sentences[:9]))
+    assert np.array_equal(encode_of(tmp_path / "a")(sentences[:9]), encode_of(tmp_path / "b")(sentences[:9]))
     assert scoring.main([str(tmp_path / "a"), f"--dev_file={dev_file}"])[0]["value"] != pytest.approx(
         scoring.main([str(tiny_bert), "--pooling=avg_first_last", f"--dev_file={dev_file}"])[0]["value"])  # fmt: skip
     with pytest.raises(BadInput, match="ends in a flow already"):

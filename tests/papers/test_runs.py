@@ -12,24 +12,21 @@ from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
 from data.text import content_hash
 from eval.analyse.tokens import TokenAverages, most_frequent
-from eval.encode import Encode
 from eval.sts import Pairs, correlation, cosines
-from models.encoder import load_encoder
 from models.pooling import POOLINGS
 from papers import runs
 from papers.__main__ import main
 from papers.plans import Choice, RunPlan
 from papers.tasks import WITHOUT_TOKENS, FrequentTokens, count_of
+from tests.encoders import encode_of
+from tests.eval.toys import write_stsb
 
 
 @pytest.fixture
 def data_dir(tmp_path, sentences):
     """STS-B dev of the published size."""
-    folder = tmp_path / "data" / "senteval" / "downstream" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    lines = [f"a\tb\tc\t{i}\t{i % 6}\t{sentences[i % 300]}\t{sentences[i * 7 % 300]}\n" for i in range(1500)]
-    (folder / "sts-dev.csv").write_text("".join(lines), encoding="utf-8")
-    return tmp_path / "data"
+    rows = [(i % 6, sentences[i % 300], sentences[i * 7 % 300]) for i in range(1500)]
+    return write_stsb(tmp_path / "data", rows, "dev")
 
 
 def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_dir, monkeypatch):
@@ -111,10 +108,9 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
 
     sets = {"STS12": pairs(0), "STS-B": pairs(40)}
     monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
-    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
-    encode = Encode(encoder, tokenizer, encoder.max_length)
+    encode = encode_of(tiny_bert, "cls_before_pooler")
     rows = FrequentTokens((0, 3)).score(encode, "nowhere").rows
-    tokens = TokenAverages(encode, encoder.backbone, POOLINGS["avg_top2"].pool)
+    tokens = TokenAverages(encode, encode.module.backbone, POOLINGS["avg_top2"].pool)
     common = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), 3)
     for row, count in zip(rows, (0, 3), strict=True):
         found = []

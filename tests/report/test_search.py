@@ -6,9 +6,8 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from eval.encode import Encode
-from models.encoder import load_encoder
 from report.__main__ import main
+from tests.encoders import encode_of
 
 LISTED = """[...document.querySelectorAll("#near > div")].map(column => [column.querySelector("h3").textContent,
     [...column.querySelectorAll("li")].map(item => [item.querySelector("span").textContent,
@@ -31,8 +30,7 @@ def expected(trained, sentences):
     """Query -> per run, ten (sentence, cosine) by numpy from the model's own vectors."""
     units = []
     for folder in trained:
-        encoder, tokenizer = load_encoder(str(folder))
-        vectors = Encode(encoder, tokenizer, encoder.max_length)(sentences).astype(np.float64)
+        vectors = encode_of(folder)(sentences).astype(np.float64)
         units.append(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def near(query):

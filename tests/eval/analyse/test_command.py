@@ -8,9 +8,9 @@ import pytest
 
 from common.errors import BadInput
 from eval.analyse.__main__ import ANALYSES, main
-from eval.encode import Encode
 from eval.sts import merged, own_pairs, spearman
 from models.encoder import load_encoder
+from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
 
 PLAIN = ["--pooling", "avg"]
@@ -50,9 +50,7 @@ def test_every_analysis_has_its_numbers_and_its_picture(ran, tiny_roberta):
 def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
     found = main([str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--only", "cosine_by_gold"])
     (model,) = found["models"].values()
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
-    expected = spearman(Encode(encoder, tokenizer, encoder.max_length), pairs)
+    expected = spearman(encode_of(tiny_bert, "avg"), merged(own_pairs(str(dev_file)).load("nowhere")))
     assert model["cosine_by_gold"]["spearman"] == pytest.approx(expected)
     assert found["data"] == {"cosine_by_gold": "pairs file"}
     header, _, *lines = capsys.readouterr().out.splitlines()
@@ -93,7 +91,7 @@ def test_a_pooling_is_only_for_models_that_do_not_say_theirs(tiny_bert, dev_file
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--only", "anisotropy", "beauty"], "analysis 'beauty' is unknown; choose from: alignment_uniformity, "),
+        (["--only", "anisotropy", "beauty"], r"--only: invalid choice: 'beauty' \(choose from .*alignment_uniformity"),
         (["--data_dir", "nowhere"], r"nowhere/senteval/.*sts-test\.csv: cannot be read"),
         (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
         (["--sentences", "EMPTY", "--only", "anisotropy"], r"EMPTY: 1 distinct sentences, .* at least 2 needed"),

@@ -18,12 +18,11 @@ import pytest
 
 from common.errors import BadInput
 from data.text import numbered_lines
-from eval.encode import Encode
 from eval.encode_corpus.__main__ import main
 from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
 from eval.vectors.workers import encode_corpus
-from models.encoder import load_encoder
+from tests.encoders import encode_of
 from tests.eval.toys import Letters, refused
 
 ROOT = Path(__file__).parents[3]
@@ -57,8 +56,7 @@ def test_every_shard_gets_the_vectors_of_its_lines_in_order(shards, tiny_bert, t
     out = tmp_path / "out"
     flags = ["--model", str(tiny_bert), "--pooling", "avg", "--output", str(out), "--format", layout]
     records = main([str(tmp_path / "in"), *flags, "--column", "body"])
-    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    vectors = Encode(encoder, tokenizer, encoder.max_length)([text for part in shards.values() for text in part])
+    vectors = encode_of(tiny_bert, "avg")([text for part in shards.values() for text in part])
     found = [read_vectors(out / f"{stem}.{layout}") for stem in ("a", "b.1", "c", "d")]
     assert [len(part) for part in found] == [len(part) for part in shards.values()]
     assert np.allclose(np.concatenate(found), vectors, atol=1e-5)
