@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import adapt.__main__ as command
 from common.errors import BadInput
-from tests.cli.folders import record, same_weights
+from tests.folders import record, same_weights
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from models.auxiliary import load_masked_lm, new_head
 from models.families import backbone_of
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from tests.cli.folders import rewind
+from tests.folders import rewind
 from training.registry import load_method, method_names
 
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3", "use_cpu": "true",

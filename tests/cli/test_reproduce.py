@@ -5,7 +5,7 @@ import pytest
 import reproduce
 import run_unsup
 from common.errors import BadInput
-from tests.cli.folders import record
+from tests.folders import record
 
 
 def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):

@@ -16,7 +16,7 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
-from tests.cli.folders import change_record, history, record, reseal, rewind, same_weights, times
+from tests.folders import change_record, history, record, reseal, rewind, same_weights, times
 from training.resuming import ResumedProgress
 from training.trainer import EmbeddingTrainer
 

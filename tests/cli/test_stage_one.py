@@ -9,7 +9,7 @@ from transformers import AutoModelForMaskedLM, BertConfig
 import run_pretrain_aux
 import run_unsup
 from common.errors import BadInput
-from tests.cli.folders import history, record, rewind, same_weights
+from tests.folders import history, record, rewind, same_weights
 
 
 def test_stage_one_resumes_bit_for_bit_and_feeds_stage_two(aux, unsup, tmp_path):

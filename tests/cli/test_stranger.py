@@ -1,4 +1,4 @@
-"""A method that nothing here knows is one file: every contract test picks it up, and nothing else is touched."""
+"""Methods that nothing here knows: CONTRIBUTING.md's, as it is printed, and one that every contract test picks up."""
 
 import os
 import re
@@ -8,8 +8,41 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
+
+import models.objectives
+import run_unsup
+from tests.folders import history, record
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The page's file in a folder that counts as a part of models/objectives."""
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    folder = tmp_path / "objectives"
+    folder.mkdir()
+    (folder / "toy.py").write_text(code, encoding="utf-8")
+    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
+    yield code
+    sys.modules.pop("models.objectives.toy", None)
+
+
+def test_a_method_is_picked_up_from_its_one_file(toy, unsup, tmp_path, capsys):
+    run_unsup.main(unsup("run", "toy", drop_rate=0.3, max_steps=4, save_steps=2))
+    terms = [line for line in history(tmp_path / "run") if "alignment" in line]
+    assert len(terms) == 4
+    for line in terms:
+        assert line["loss"] == pytest.approx(line["alignment"] + line["uniformity"], rel=1e-4)
+    found = record(tmp_path / "run")
+    assert (found["status"], found["settings"]["drop_rate"]) == ("finished", 0.3)
+    assert load_file(tmp_path / "run" / "model.safetensors")
+    with pytest.raises(SystemExit):
+        run_unsup.main(["--method", "toy", "--help"])
+    assert "--drop_rate" in capsys.readouterr().out
+
+
 NOT_COPIED = (".*", "__pycache__", "corpora", "results", "runs", "toy")
 METHOD = '''"""A stranger: SimCSE with a queue, and a guess of how much of a twin of its own is masked."""
 

@@ -24,7 +24,7 @@ RUN = re.compile(
     | -m\ \w+\ .*(--list|--dry_run)$)""",
     re.VERBOSE,
 )
-TOY = "python run_unsup.py --method toy --help"  # tests/cli/test_contributing.py makes the method and runs this
+TOY = "python run_unsup.py --method toy --help"  # tests/cli/test_stranger.py makes the method and runs this
 SHORT = ("--max_steps=2 --eval_steps=2 --save_steps=2 --per_device_train_batch_size=8 --max_length=24 --use_cpu=true "
          "--disable_tqdm=true --bf16=false").split()  # fmt: skip
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

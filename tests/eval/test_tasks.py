@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
+from eval.contamination import count_seen, describe_seen, with_share_seen
 from eval.scores import average
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
 from eval.tasks import Options, tasks_named
@@ -188,3 +189,22 @@ def test_the_metric_loads_by_its_path():
     metric = evaluate.load("eval/metrics/spearman.py")
     assert metric.compute(predictions=[1.0, 2.0, 3.0, 4.0], references=[1.0, 3.0, 2.0, 4.0])["spearman"] == 80.0
     assert metric.compute(predictions=[1.0, 1.0], references=[1.0, 3.0])["spearman"] == 0.0
+
+
+PAIRS = {"": Pairs(["a dog", "a cat", "a dog"], ["two dogs", "a cat", "a bird"], [1.0, 5.0, 2.0])}
+SEEN = StsTask("own", "test", lambda _: PAIRS, None)
+
+
+def test_distinct_sentences_are_counted_once():
+    seen = count_seen(iter(["a  dog", "a bird ", "a dog", "a fish"]), [SEEN, object()], ".")
+    assert seen == {"own": {"seen": 2, "sentences": 4}}
+    assert describe_seen(seen) == "the training text holds test sentences: own 2 of 4"
+    rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
+    assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, {"task": "Avg.", "value": 1.0}]
+
+
+@pytest.mark.parametrize("text", [[], ["a dog, a cat"]])
+def test_nothing_seen_is_said_as_zero(text):
+    seen = count_seen(iter(text), [SEEN], ".")
+    assert seen == {"own": {"seen": 0, "sentences": 4}}
+    assert describe_seen(seen) == ""

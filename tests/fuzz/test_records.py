@@ -16,8 +16,8 @@ from eval.vectors.store import claim
 from export.facts import Facts, read_facts
 from papers.imported import read_imported
 from report.runs import facts, read_run_folder
+from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from tests.training.folders import checkpoint
 from training.best import read_best
 from training.checkpoint import MANIFEST, commit, owner, problem
 from training.record import RUN_FILE, read_run, run_id_of, write_run

@@ -6,7 +6,7 @@ import pytest
 from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
-from tests.training.folders import checkpoint
+from tests.folders import checkpoint
 from training.best import BEST, copy_best, keep_if_best, read_best
 from training.checkpoint import MANIFEST, problem
 from training.record import write_run

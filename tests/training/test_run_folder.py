@@ -12,7 +12,7 @@ import torch
 import report.runs
 from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
-from tests.training.folders import STATE, checkpoint
+from tests.folders import STATE, checkpoint
 from training.checkpoint import checkpoint_problem
 from training.provenance import provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run

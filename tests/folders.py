@@ -1,4 +1,4 @@
-"""What tests read of the folders of runs, and do to them."""
+"""What tests read of the folders of runs and do to them, and checkpoints with files of a few bytes."""
 
 import json
 import shutil
@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from common.files import files_in, sha256
+from training.checkpoint import commit
 
 
 def record(run):
@@ -33,9 +34,9 @@ def same_weights(one, other, file="model.safetensors"):
 
 def rewind(run, step):
     """Leave of a finished run what a process leaves that is killed after the checkpoint of `step`."""
-    for checkpoint in run.glob("checkpoint-*"):
-        if int(checkpoint.name.split("-")[1]) > step:
-            shutil.rmtree(checkpoint)
+    for folder in run.glob("checkpoint-*"):
+        if int(folder.name.split("-")[1]) > step:
+            shutil.rmtree(folder)
     for path in run.glob("*.safetensors"):
         path.unlink()
     change_record(run, status="running")
@@ -47,3 +48,26 @@ def reseal(folder, **changes):
     content = json.loads(path.read_text()) | changes
     content["files"] = {name: sha256(file) for name, file in files_in(folder).items() if name != path.name}
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+
+
+def checkpoint(root, step, run_id="one", without=None, also=(), **state):
+    """A committed `checkpoint-STEP` in `root`; `step` may be a whole name.
+
+    Args:
+        without: a file that is left out.
+        also: names of further files.
+        state: what the Trainer's state holds beside its steps.
+    """
+    name = step if isinstance(step, str) else f"checkpoint-{step}"
+    partial = root / "partial"
+    partial.mkdir(parents=True)
+    for file in {*STATE, *also} - {without}:
+        (partial / file).write_text(f"{file} of {name}")
+    if without != "trainer_state.json":
+        steps = {"global_step": step if isinstance(step, int) else 5, "max_steps": 9}
+        (partial / "trainer_state.json").write_text(json.dumps(steps | state))
+    commit(partial, root / name, run_id)
+    return root / name
