@@ -18,6 +18,7 @@ from torch import Tensor
 
 from common.ranges import Positive, Weight
 from common.views import Rates, View
+from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.precision import at_least_float32
@@ -58,8 +59,7 @@ def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: f
     """
     with torch.autocast(first.device.type, enabled=False):
         positive = scale * F.cosine_similarity(at_least_float32(first), at_least_float32(second), dim=-1) / temperature
-        clean = F.normalize(at_least_float32(clean), dim=-1)
-        negatives = clean @ clean.T / temperature  # (N, N)
+    negatives = cosines(clean, clean) / temperature  # (N, N)
     itself = torch.eye(len(clean), dtype=torch.bool, device=clean.device)
     return F.softplus(negatives.masked_fill(itself, float("-inf")).logsumexp(1) - positive).mean()
 

@@ -72,7 +72,7 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
             "projection": "batch_norm",
         }
         known = {field.name for field in fields(load_method(method).arguments)} if method in method_names() else {}
-        small = SMALL | {"generator": stage_one_folder}
+        small = SMALL | {"generator": stage_one_folder, "teacher": stage_one_folder, "teacher_pooling": "avg"}
         values |= {name: value for name, value in small.items() if name in known}
         if method in method_names(labels=True):
             values |= {"train_file": nli_file, "view_1": "adversarial"}
