@@ -32,6 +32,7 @@ SMALL = {
     "negatives": 2,
     "filters": 6,
     "teacher_pooling": "avg",
+    "complement_pooling": "avg",
 }
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
@@ -42,6 +43,7 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
+    "dclr, itself": ("dclr", {"complement": "self", "weighted_loss": "info_nce"}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
 WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
@@ -56,7 +58,7 @@ def arguments(case: str, folder: str):
     known = {field.name for field in fields(method.arguments)}
     small = {
         flag: value
-        for flag, value in (SMALL | {"generator": folder, "teacher": [folder, "self"]}).items()
+        for flag, value in (SMALL | {"generator": folder, "teacher": [folder, "self"], "complement": folder}).items()
         if flag in known
     }
     return method, method.arguments(**small | options)
