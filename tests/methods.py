@@ -56,11 +56,8 @@ def arguments(case: str, folder: str):
     name, options = CASES[case]
     method = load_method(name)
     known = {field.name for field in fields(method.arguments)}
-    small = {
-        flag: value
-        for flag, value in (SMALL | {"generator": folder, "teacher": [folder, "self"], "complement": folder}).items()
-        if flag in known
-    }
+    folders = {"generator": folder, "teacher": [folder, "self"], "complement": folder}
+    small = {flag: value for flag, value in (SMALL | folders).items() if flag in known}
     return method, method.arguments(**small | options)
 
 
