@@ -20,6 +20,7 @@ from common.errors import BadInput
 from models.families import backbone_of, family_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
+from models.precision import cast_matrices
 from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
@@ -56,13 +57,8 @@ class LowerLayers(nn.Module):
         return tokens.run(self.layers, tokens.embed(self.embeddings, input_ids))
 
     def cast(self, dtype: torch.dtype) -> None:
-        """Keep the matrices of frozen layers in the type to which autocast would cast them in every step.
-
-        Under autocast to that type the states stay the same to the bit: norms, embeddings and sums are not touched.
-        """
-        for part in self.layers.modules():
-            if isinstance(part, nn.Linear):
-                part.to(dtype)
+        """As frozen layers are, see `cast_matrices`."""
+        cast_matrices(self.layers, dtype)
 
 
 class VocabularyHead(nn.Module):

@@ -74,6 +74,12 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits.masked_fill(itself, float("-inf")), partner)
 
 
+def cosines(first: Tensor, second: Tensor) -> Tensor:
+    """Of every row with every row, (N, D) and (M, D) -> (N, M); float32."""
+    with torch.autocast(first.device.type, enabled=False):
+        return F.normalize(at_least_float32(first), dim=-1) @ F.normalize(at_least_float32(second), dim=-1).T
+
+
 def mean_cosine(vectors: Tensor) -> Tensor:
     """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
     unit = F.normalize(at_least_float32(vectors), dim=-1)

@@ -27,6 +27,7 @@ from models.loading import (
 from models.packed import Packed, make_packable, use_packing
 from models.perturb import Perturbation
 from models.pooling import masked_mean, pooling_named
+from models.precision import at_least_float32
 from models.runner import Runner
 from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
@@ -141,7 +142,7 @@ class SentenceEncoder(PreTrainedModel):
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = self._encode(input_ids, attention_mask, self._pooling).pooled.float()
+        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling).pooled)
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()

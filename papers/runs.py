@@ -181,7 +181,8 @@ def _changed_text(old: Mapping[str, Any], data_args: Any, args: RunArguments) ->
 def _changed_models(old: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     changed = []
     for name, files in old.get("contents", {}).items():
-        now = model_files(settings.get(name))
+        value = settings.get(name)
+        now = model_files(tuple(value) if isinstance(value, list) else value)
         changed += [f"{name}: {settings[name]} holds other files"] if now and now != files else []
     return changed
 
@@ -197,6 +198,6 @@ def _text_hash(files: tuple[Path, ...]) -> str:
 
 
 @cache
-def model_files(path: str | None) -> dict[str, str]:
-    """sha256 of each file of a local model folder, empty for a name on the hub; read once a process."""
+def model_files(path: str | tuple[str, ...] | None) -> dict[str, str]:
+    """sha256 of each file of a local model folder, or of several; empty for a name on the hub; read once a process."""
     return contents({"": path}).get("", {})

@@ -31,6 +31,8 @@ SMALL = {
     "momentum": 0.5,
     "negatives": 2,
     "filters": 6,
+    "teacher_pooling": "avg",
+    "complement_pooling": "avg",
 }
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
@@ -40,6 +42,8 @@ EXTRA = {  # name of the case: method, flags
     "moco, no head": ("moco", {"queue_head": "none", "momentum_mode": "eval"}),
     "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
+    "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
+    "dclr, itself": ("dclr", {"complement": "self", "weighted_loss": "info_nce"}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
 WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
@@ -52,7 +56,8 @@ def arguments(case: str, folder: str):
     name, options = CASES[case]
     method = load_method(name)
     known = {field.name for field in fields(method.arguments)}
-    small = {flag: value for flag, value in (SMALL | {"generator": folder}).items() if flag in known}
+    folders = {"generator": folder, "teacher": [folder, "self"], "complement": folder}
+    small = {flag: value for flag, value in (SMALL | folders).items() if flag in known}
     return method, method.arguments(**small | options)
 
 

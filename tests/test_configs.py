@@ -41,6 +41,10 @@ EXPECTED = {
     },
     "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
     "tsdae-bert-base": {"learning_rate": 3e-5, "delete_rate": 0.6, "per_device_train_batch_size": 8, "max_length": 75},
+    "simcse-pp-bert-base": {"positive_scale": 1.0, "dimension_weight": 0.1, "dimension_temperature": 5.0},
+    "rankcse-bert-base": {"per_device_train_batch_size": 128, "teacher_share": 0.33, "rank_loss": "listmle"},
+    "rankcse-mini": {"teacher": ["self"]},
+    "dclr-bert-base": {"num_train_epochs": 3, "false_above": 0.9, "noise_share": 1.0, "noise_steps": 4},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
 }
 

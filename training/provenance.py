@@ -51,9 +51,21 @@ def weights_hash(path: str) -> str:
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """sha256 of the files of every local model folder or JSON file that a setting names: {setting: {file: hash}}."""
-    found = {name: _hashes(Path(value)) for name, value in settings.items() if isinstance(value, str) and value}
+    """sha256 of the files of every local model folder or JSON file that a setting names: {setting: {file: hash}}.
+
+    Of a setting that names several, "1 FILE", "2 FILE" and so on; one without files there stands for itself.
+    """
+    found = {name: _files(value) for name, value in settings.items()}
     return {name: hashes for name, hashes in found.items() if hashes}
+
+
+def _files(value: Any) -> dict[str, str]:
+    if isinstance(value, (list, tuple)):
+        parts = [(part, _files(part)) for part in value]
+        numbered = [(f"{n} {file}".rstrip(), found) for n, (part, files) in enumerate(parts, 1)
+                    for file, found in (files or {"": part}).items()]  # fmt: skip
+        return dict(numbered) if any(files for _, files in parts) else {}
+    return _hashes(Path(value)) if isinstance(value, str) and value else {}
 
 
 def _hashes(path: Path) -> dict[str, str]:

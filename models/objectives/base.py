@@ -171,12 +171,14 @@ class Method:
         labels: trains on labelled pairs (run_sup.py) rather than on text (run_unsup.py).
         columns: sentences of a row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
+        one_text: all views show one text, so that rows of several are refused.
         takes_projection: whether a projection head can stand in front of the loss.
     """
 
     arguments: type
     labels = False
     columns = 1
+    one_text = False
     takes_projection = True
 
     @property
@@ -200,7 +202,7 @@ class Method:
         """
         views = self.views(args)
         changed = self.masking(args) or any(view.edit or view.perturb for view in views)
-        most = len(views) if changed else max(len(views), self.columns)
+        most = 1 if self.one_text else len(views) if changed else max(len(views), self.columns)
         if columns > most:
             raise BadInput(f"--columns {columns}: this method reads {most} of a row, with these flags")
         return views if columns <= len(views) else views[:1] * columns

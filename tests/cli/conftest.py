@@ -18,8 +18,9 @@ from training.registry import load_method, method_names
 
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3", "use_cpu": "true",
           "disable_tqdm": "true"}  # fmt: skip
-SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20, "momentum": 0.9,
-         "features": "code"}  # flags of the methods that have them, for the tiny models  # fmt: skip
+# Flags of the methods that have them, for the tiny models.
+SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20, "momentum": 0.9, "features": "code",
+         "teacher_pooling": "avg", "complement_pooling": "avg"}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
             "projection": "batch_norm",
         }
         known = {field.name for field in fields(load_method(method).arguments)} if method in method_names() else {}
-        small = SMALL | {"generator": stage_one_folder}
+        small = SMALL | dict.fromkeys(("generator", "teacher", "complement"), stage_one_folder)
         values |= {name: value for name, value in small.items() if name in known}
         if method in method_names(labels=True):
             values |= {"train_file": nli_file, "view_1": "adversarial"}

@@ -25,6 +25,7 @@ METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
 CASES += [("simcse", {"train_last_layers": 2, "bow_weight": 0.5})]
+CASES += [("rankcse", {"teacher": "self"}), ("dclr", {"complement": "self"})]
 TWO_VIEWS = [name for name in UNLABELLED if len(load_method(name).views(load_method(name).arguments())) == 2]
 QUEUED = [method for method in METHODS if "queue_size" in {f.name for f in fields(load_method(method).arguments)}]
 

@@ -14,7 +14,7 @@ from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from training.checkpoint import checkpoint_problem
-from training.provenance import provenance
+from training.provenance import contents, provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
 from training.run_folder import Start, last_valid, locked, open_run
 
@@ -114,6 +114,17 @@ def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
     open_run(str(run), first | {"model": "./bert/"})
     other = first | {"model": "./bert/", "contents": {"model": {"model.safetensors": "abd"}}}
     assert "model: bert there, ./bert/ now" in refused(CheckpointRefused, run, other)
+
+
+def test_of_several_folders_that_a_setting_names_each_counts_by_its_files(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(name)
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
+    found = contents({"teacher": ["self", two]})
+    assert found == {"teacher": {"1": "self", "2 config.json": contents({"x": two})["x"]["config.json"]}}
+    assert len({str(contents({"teacher": given})) for given in ([one, two], [two, one], [one], ["hub/id", two])}) == 4
 
 
 def test_all_other_settings_are_named(run):

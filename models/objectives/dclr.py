@@ -1,0 +1,150 @@
+"""DCLR: negatives of noise, and no push away from likely false ones (Zhou et al. 2022, arXiv 2205.00656).
+
+A sentence is also told from random vectors, which a few steps of gradient ascent move to where the loss is high. A
+second model's cosines say which negatives of the batch are too like the sentence to be negatives: those above a
+threshold have weight 0. This model is a folder, or `self`: the trained encoder without dropout (the paper's ablation).
+
+    python run_unsup.py --config configs/dclr-bert-base.yaml
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from common.ranges import CountOrZero, Positive, Share, Weight
+from common.views import View
+from models.contrast import cosines, info_nce
+from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.teacher import ITSELF, Teacher, load_teacher
+
+
+@dataclass
+class Arguments:
+    """DCLR's options; defaults are those of the official script for bert-base, but for the complementary model."""
+
+    _argument_group_name = "method"
+
+    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
+    complement: str = field(
+        default=ITSELF,
+        metadata={
+            "help": "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
+        },
+    )
+    complement_pooling: str | None = field(
+        default=None, metadata={"help": "its pooling; default: what its folder says"}
+    )
+    false_above: Share = field(
+        default=0.9,
+        metadata={"help": "phi: negatives that the complementary model finds more alike have weight 0 (script)"},
+    )
+    noise_share: Weight = field(default=1.0, metadata={"help": "noise vectors for a sentence of the batch (script)"})
+    noise_steps: CountOrZero = field(default=4, metadata={"help": "of gradient ascent (code: pgd)"})
+    noise_rate: Positive = field(default=1e-3, metadata={"help": "beta: length of such a step (code)"})
+    weighted_loss: Literal["binary", "info_nce"] = field(
+        default="binary",
+        metadata={"help": "binary: as coded, weight 0 makes a logit 0; info_nce: weight 0 leaves the negative out"},
+    )
+
+
+class Noise(nn.Module):
+    """Standard normal numbers from a generator of its own: equal in all processes, and after a resume.
+
+    Its state is a seed, which the run's seed gives, and the number of calls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seed", torch.randint(2**48, ()))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def draw(self, rows: int, like: Tensor) -> Tensor:
+        """(rows, D) numbers for a (N, D) tensor, of its type and on its device."""
+        generator = torch.Generator().manual_seed(int(self.seed + self.calls))
+        self.calls += 1
+        return torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator).to(like.device)
+
+
+def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float) -> Tensor:
+    """Noise (M, D) after `steps` steps of length `rate`, each up the gradient of InfoNCE with it as negatives.
+
+    Source: DCLR (arXiv 2205.00656) section 4.1, as coded: of the loss with the batch's negatives too.
+    """
+    query, key = query.detach(), key.detach()
+    for _ in range(steps):
+        noise = noise.requires_grad_()
+        (gradient,) = torch.autograd.grad(info_nce(query, key, temperature, noise), noise)
+        noise = (noise + rate * F.normalize(gradient, dim=-1)).detach()
+    return noise
+
+
+def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
+    """Mean over the rows i of -log( exp(l_ii) / (exp(l_ii) + sum over negatives j of exp(l_ij)) ).
+
+    Args:
+        logits: l, of a sentence's own partner on the diagonal, (N, K).
+        negative: which of the others count, (N, K) bool.
+    """
+    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    kept = logits.masked_fill(~(negative | own), float("-inf"))
+    return F.cross_entropy(kept, torch.arange(len(logits), device=logits.device))
+
+
+def binary_nce(logits: Tensor, negative: Tensor) -> Tensor:
+    """Mean over all (i, j) of -log p_ii, and of -log(1 - p_ij) elsewhere; p is the rows' softmax.
+
+    What is no negative takes part with a logit of 0, as in the official code. Arguments as for `weighted_nce`.
+    """
+    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    log_p = torch.where(negative | own, logits, 0.0).log_softmax(1)
+    below_1 = log_p.masked_fill(own, -1.0).clamp(max=-1e-7)
+    return -torch.where(own, log_p, torch.log(-torch.expm1(below_1))).mean()
+
+
+class Debiased(Objective):
+    """The loss over the batch's negatives, with weights, and noise."""
+
+    reads_projection = True
+    compares = True
+
+    def __init__(self, args: Arguments, complement: Teacher) -> None:
+        super().__init__()
+        self.args = args
+        self.complement = complement
+        self.noise = Noise()
+
+    def cast_frozen(self, dtype: torch.dtype) -> None:
+        self.complement.cast(dtype)
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        args, (query, key) = self.args, encoded.projected
+        drawn = self.noise.draw(int(len(query) * args.noise_share), query)
+        noise = ascended(drawn, query, key, args.temperature, args.noise_steps, args.noise_rate)
+        logits = cosines(query, torch.cat([key, noise])) / args.temperature  # (N, N + M)
+        negative = torch.ones_like(logits, dtype=torch.bool)
+        negative[:, : len(key)] = self.complement.similarities(batch, encoded) <= args.false_above
+        loss = {"binary": binary_nce, "info_nce": weighted_nce}[args.weighted_loss]
+        return {"contrastive": Term(loss(logits, negative), 1.0)}
+
+
+class DCLR(Method):
+    """The debiased loss alone."""
+
+    arguments = Arguments
+    one_text = True
+
+    def views(self, args: Arguments) -> list[View]:
+        """Two equal views; dropout makes them differ."""
+        return [View(), View()]
+
+    def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        """One objective, which owns the complementary model; BadInput where it does not fit the encoder."""
+        return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
+
+
+METHOD = DCLR()

@@ -1,0 +1,71 @@
+"""Encoders that no gradient reaches, whose similarities of a batch's sentences another encoder learns from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from common.errors import BadInput
+from models.collectives import gather_rows
+from models.contrast import cosines
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_tokenizer, usable_length
+from models.objectives.base import Batch, Encoded
+from models.precision import cast_matrices
+
+ITSELF = "self"  # what a flag calls the encoder that is trained
+
+
+class Teacher(nn.Module):
+    """Gives cosines in evaluation mode, without gradient, from the vectors as they are used after training.
+
+    Args:
+        encoder: a frozen one; None is the encoder that is trained, as it is at each step.
+    """
+
+    def __init__(self, encoder: SentenceEncoder | None) -> None:
+        super().__init__()
+        self.encoder = None if encoder is None else encoder.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Teacher:
+        return super().train(False)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """As the frozen parts of an objective are."""
+        if self.encoder is not None:
+            cast_matrices(self.encoder, dtype)
+
+    @torch.no_grad()
+    def similarities(self, batch: Batch, encoded: Encoded) -> Tensor:
+        """Cosines of the sentences of all processes in the first view, (N, N), `encoded.chunk_size` at a time."""
+        encoder = encoded.encoder if self.encoder is None else self.encoder
+        was = encoder.training
+        encoder.eval()
+        chunks = batch.split(encoded.chunk_size)
+        vectors = torch.cat([encoder.embed(chunk.input_ids[0], chunk.attention_mask[0]) for chunk in chunks])
+        encoder.train(was)
+        everyone = gather_rows(vectors)
+        return cosines(everyone, everyone)
+
+
+def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, source: str) -> Teacher:
+    """A teacher from a run, an export or any model folder; `self` is the student.
+
+    Args:
+        path: the folder or hub id.
+        pooling: instead of the one that the folder says; needed where it says none.
+        student: what is trained.
+        source: where the student came from.
+
+    Raises:
+        BadInput: the teacher cannot be loaded, or cannot read the student's token ids.
+    """
+    if path == ITSELF:
+        return Teacher(None)
+    encoder, tokenizer = load_encoder(path, pooling)
+    if tokenizer.get_vocab() != load_tokenizer(source).get_vocab():
+        raise BadInput(f"'{path}' has another vocabulary than '{source}', whose token ids it would be shown")
+    length = usable_length(encoder.config, tokenizer)
+    if length < student.max_length:
+        raise BadInput(f"'{path}' reads {length} tokens at most, '{source}' {student.max_length}")
+    return Teacher(encoder)

@@ -1,0 +1,108 @@
+"""DCLR against loops over sentences; its noise is one stream for all processes, which a resume goes on with."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from models.contrast import cosines, info_nce
+from models.objectives import dclr
+from tests.methods import CASES, build_model, make_batch
+
+
+def softmax(values):
+    total = sum(math.exp(v) for v in values)
+    return [math.exp(v) / total for v in values]
+
+
+def info(logits, negative):
+    total = 0.0
+    for i, row in enumerate(logits.tolist()):
+        left = sum(math.exp(v) for j, v in enumerate(row) if j == i or negative[i, j])
+        total -= math.log(math.exp(row[i]) / left)
+    return total / len(logits)
+
+
+def binary(logits, negative):
+    parts = []
+    for i, row in enumerate(logits.tolist()):
+        shares = softmax([v if j == i or negative[i, j] else 0.0 for j, v in enumerate(row)])
+        parts += [-math.log(p if j == i else 1 - p) for j, p in enumerate(shares)]
+    return sum(parts) / len(parts)
+
+
+FORMULAS = {"binary": (dclr.binary_nce, binary), "info_nce": (dclr.weighted_nce, info)}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_loss_is_the_formula_s_and_stays_finite(name):
+    loss, formula = FORMULAS[name]
+    generator = torch.Generator().manual_seed(0)
+    logits, negative = torch.randn(5, 8, generator=generator), torch.rand(5, 8, generator=generator) < 0.6
+    for kept in (negative, torch.ones_like(negative), torch.zeros_like(negative)):
+        assert loss(logits, kept).item() == pytest.approx(formula(logits, kept), rel=1e-5)
+    steep = (1000 * logits).requires_grad_()
+    loss(steep, negative).backward()
+    assert steep.grad.isfinite().all()
+    if name == "info_nce":
+        full = torch.ones_like(negative)
+        query, key, noise = torch.randn(13, 4, generator=generator).split([5, 5, 3])
+        given = cosines(query, torch.cat([key, noise])) / 0.1
+        torch.testing.assert_close(loss(given, full), info_nce(query, key, 0.1, noise))
+
+
+def test_noise_moves_up_the_loss_by_steps_of_the_given_length():
+    query, key, noise = torch.randn(15, 6, generator=torch.Generator().manual_seed(0)).double().split([5, 5, 5])
+    moved, before = dclr.ascended(noise.clone(), query, key, 0.1, 1, 0.01), info_nce(query, key, 0.1, noise)
+    torch.testing.assert_close((moved - noise).norm(dim=1), torch.full((5,), 0.01, dtype=torch.double))
+    assert info_nce(query, key, 0.1, moved) > before
+    assert info_nce(query, key, 0.1, dclr.ascended(noise.clone(), query, key, 0.1, 4, 0.01)) > before + 3e-3
+    gradient = []
+    for row in range(5):  # by finite differences, along each row's step
+        nudged = noise + 1e-5 * (moved - noise) * (torch.arange(5) == row)[:, None]
+        gradient.append((info_nce(query, key, 0.1, nudged) - before).item())
+    assert min(gradient) > 0
+    assert torch.equal(dclr.ascended(noise, query, key, 0.1, 0, 0.01), noise)
+
+
+def test_the_noise_is_a_stream_that_the_seed_and_the_state_decide():
+    like = torch.zeros(1, 4)
+    torch.manual_seed(7)
+    one = dclr.Noise()
+    torch.manual_seed(7)
+    two = dclr.Noise()
+    torch.manual_seed(8)
+    first, second = (one.draw(3, like) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(two.draw(3, like), first)
+    other = dclr.Noise()
+    assert not torch.equal(other.draw(3, like), first)
+    other.load_state_dict(two.state_dict())
+    assert torch.equal(other.draw(3, like), second)
+    many = dclr.Noise().draw(20000, like)
+    assert many.mean().abs() < 0.03 and many.std() == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("weighted_loss", FORMULAS)
+@pytest.mark.parametrize("threshold", [0.2, 1.1])
+def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold, monkeypatch):
+    """With the encoder itself as the complementary model, and with a threshold that nothing is above."""
+    flags = {"complement": "self", "false_above": threshold, "weighted_loss": weighted_loss, "noise_share": 0.5}
+    monkeypatch.setitem(CASES, "case", ("dclr", flags | {"noise_rate": 0.1}))
+    folder = str(tiny_bert)
+    model, batch, seen = build_model("case", folder, dropout=0.3), make_batch("case", folder, torch.ones(6, 9)), []
+    model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
+    [objective] = model.objectives
+    copy = dclr.Noise()
+    copy.load_state_dict(objective.noise.state_dict())
+    found = model(**batch)
+    query, key = model.projection(seen[0]).unflatten(0, (2, 6)).detach()
+    noise = dclr.ascended(copy.draw(3, query), query, key, 0.1, 4, 0.1)
+    logits = normalize(query, dim=-1) @ normalize(torch.cat([key, noise]), dim=-1).T / 0.1
+    given = batch["input_ids"][0], batch["attention_mask"][0]
+    vectors = normalize(model.eval().encoder.embed(*given), dim=-1)
+    negative = torch.cat([vectors @ vectors.T <= threshold, torch.ones(6, 3, dtype=torch.bool)], dim=1)
+    others = ~torch.eye(*negative.shape, dtype=torch.bool)
+    assert negative[others].all() == (threshold > 1) and negative[:, :6][others[:, :6]].any()
+    assert found.loss.item() == pytest.approx(FORMULAS[weighted_loss][1](logits, negative), rel=1e-4)

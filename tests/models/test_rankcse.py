@@ -1,0 +1,153 @@
+"""RankCSE against loops over lists; its teachers see what is evaluated, and learn nothing."""
+
+import math
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+from transformers import AutoModelForMaskedLM
+
+from common.errors import BadInput
+from models.encoder import load_encoder
+from models.loading import load_tokenizer
+from models.objectives import rankcse
+from models.objectives.base import Batch, Encoded
+from models.teacher import Teacher, load_teacher
+from tests.methods import CASES, build_model, make_batch
+
+
+def softmax(values):
+    total = sum(math.exp(v) for v in values)
+    return [math.exp(v) / total for v in values]
+
+
+def jensen_shannon(rows, others):
+    total = 0.0
+    for p, q in zip(map(softmax, rows.tolist()), map(softmax, others.tolist()), strict=True):
+        middle = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
+        total += sum(a * math.log(a / m) / 2 for side in (p, q) for a, m in zip(side, middle, strict=True))
+    return total / len(rows)
+
+
+def likelihood(scores, order):
+    """Of drawing the items in this order, each among those that are left, by the softmax of their scores."""
+    left, product = list(order), 1.0
+    for item in order:
+        product *= math.exp(scores[item]) / sum(math.exp(scores[other]) for other in left)
+        left.remove(item)
+    return product
+
+
+def list_mle(scores, ranked):
+    total = 0.0
+    for own, given in zip(scores.tolist(), ranked.tolist(), strict=True):
+        order = sorted(range(len(given)), key=lambda item: -given[item])
+        total -= math.log(likelihood(own, order)) / len(own)
+    return total / len(scores)
+
+
+def list_net(scores, targets):
+    total = 0.0
+    for i, (own, given) in enumerate(zip(scores.tolist(), targets.tolist(), strict=True)):
+        own, given = (softmax(row[:i] + row[i + 1 :]) for row in (own, given))
+        total -= sum(t * math.log(s) for t, s in zip(given, own, strict=True))
+    return total / len(scores)
+
+
+@pytest.mark.parametrize("name", ["jensen_shannon", "list_mle", "list_net"])
+def test_a_loss_is_the_formula_s(name):
+    first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)) * 3
+    for one, two in ((first, second), (first, first), (first, second.round())):
+        assert getattr(rankcse, name)(one, two).item() == pytest.approx(globals()[name](one, two), rel=1e-5, abs=1e-6)
+    assert getattr(rankcse, name)(50 * first, 50 * second).isfinite()
+
+
+def test_the_order_s_likelihoods_add_up_and_the_teacher_s_scale_does_not_count():
+    scores, ranked = torch.randn(2, 1, 4, generator=torch.Generator().manual_seed(0))
+    assert sum(likelihood(scores[0].tolist(), order) for order in permutations(range(4))) == pytest.approx(1)
+    assert torch.equal(rankcse.list_mle(scores, ranked), rankcse.list_mle(scores, (9 * ranked).tanh()))
+    best = rankcse.list_mle(scores, scores)
+    assert best < rankcse.list_mle(scores, -scores)
+
+
+@pytest.fixture
+def other(tiny_bert, tmp_path):
+    """A trained encoder with the same vocabulary and other weights, as a run leaves it."""
+    encoder = build_model("simcse", str(tiny_bert), pooling="avg").encoder
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for p in encoder.parameters():
+            p += 0.05 * torch.randn_like(p)
+    encoder.save(str(tmp_path / "other"), load_tokenizer(str(tiny_bert)))
+    return str(tmp_path / "other")
+
+
+@pytest.mark.parametrize("rank_loss", ["listmle", "listnet"])
+def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss, monkeypatch):
+    flags = {"teacher": [other, "self"], "teacher_pooling": None, "rank_loss": rank_loss, "consistency_weight": 0.5}
+    monkeypatch.setitem(CASES, "both", ("rankcse", flags | {"rank_weight": 2.0}))
+    folder = str(tiny_bert)
+    model, batch = build_model("both", folder, dropout=0.3), make_batch("both", folder, lengths())
+    seen = []
+    model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
+    found = model(**batch)
+    assert model.encoder.training
+    first, second = normalize(model.projection(seen[0]).unflatten(0, (2, 6)).detach(), dim=-1)
+    cosines = first @ second.T
+    teachers = [load_encoder(other)[0].eval(), model.encoder.eval()]
+    given = 0
+    for share, teacher in zip((0.33, 0.67), teachers, strict=True):
+        rows = zip(batch["input_ids"][0], lengths().sum(1).int(), strict=True)
+        vectors = [teacher.embed(ids[None, :n], torch.ones(1, int(n))).detach() for ids, n in rows]
+        vectors = normalize(torch.cat(vectors), dim=-1)
+        given = given + share * vectors @ vectors.T
+    rank = list_mle(cosines / 0.05, given) if rank_loss == "listmle" else list_net(cosines / 0.05, given / 0.025)
+    consistency = jensen_shannon(cosines / 0.1, cosines.T / 0.1)
+    assert found.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
+    assert found.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)
+    want = found.terms["contrastive"].item() + 0.5 * consistency + 2 * rank
+    assert found.loss.item() == pytest.approx(want, rel=1e-4)
+
+
+def lengths():
+    return (torch.arange(9) < torch.tensor([9, 4, 7, 3, 6, 8])[:, None]).float()
+
+
+def test_a_weight_of_zero_loads_no_teacher(tiny_bert):
+    encoder = build_model("simcse", str(tiny_bert)).encoder
+    args = rankcse.Arguments(teacher=["nowhere"], rank_weight=0.0, consistency_weight=0.0)
+    assert len(rankcse.METHOD.build(args, encoder, None, str(tiny_bert))) == 1
+
+
+def test_a_teacher_in_bfloat16_gives_the_cosines_that_autocast_gives(tiny_bert, other):
+    teacher = load_teacher(other, None, build_model("simcse", str(tiny_bert)).encoder, str(tiny_bert)).train()
+    batch, encoded = Batch.of(**make_batch("simcse", str(tiny_bert), lengths())), Encoded(None, None, None, None, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = teacher.similarities(batch, encoded)
+    teacher.cast(torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(teacher.similarities(batch, encoded), before)
+        in_chunks = teacher.similarities(batch, replace(encoded, chunk_size=4))
+    torch.testing.assert_close(in_chunks, before, atol=2e-2, rtol=0)
+    assert {p.dtype for p in teacher.parameters()} == {torch.bfloat16, torch.float32}
+
+
+def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tmp_path):
+    source = str(tiny_bert)
+    student = build_model("simcse", source).encoder
+    assert isinstance(load_teacher(other, None, student, source), Teacher)
+    with pytest.raises(BadInput, match="has another vocabulary"):
+        load_teacher(str(tiny_roberta), "avg", student, source)
+    with pytest.raises(BadInput, match="does not say how its token vectors become"):
+        load_teacher(source, None, student, source)
+    with pytest.raises(BadInput, match="--teacher: one or two, not 3"):
+        rankcse.METHOD.build(rankcse.Arguments(teacher=["self"] * 3), student, None, source)
+    short = AutoModelForMaskedLM.from_pretrained(source)
+    config = short.config
+    config.max_position_embeddings = 16
+    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "short")
+    load_tokenizer(source).save_pretrained(tmp_path / "short")
+    with pytest.raises(BadInput, match=r"reads 16 tokens at most, .* 64"):
+        load_teacher(str(tmp_path / "short"), "avg", student, source)
