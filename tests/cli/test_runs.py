@@ -64,10 +64,12 @@ def test_weight_zero_trains_what_simcse_trains_bit_for_bit(unsup, tmp_path):
 
 
 def test_a_loss_that_compares_no_sentences_takes_a_batch_of_one(unsup, tmp_path):
-    flags = {"per_device_train_batch_size": 1, "max_steps": 1, "contrastive_weight": 0, "projection": "none"}
-    run_unsup.main(unsup("infocse", **flags))
-    run_sup.main(unsup("nli", "nli", **flags))
-    assert (tmp_path / "infocse" / "scores.json").exists() and (tmp_path / "nli" / "scores.json").exists()
+    flags = {"per_device_train_batch_size": 1, "max_steps": 1, "projection": "none"}
+    run_unsup.main(unsup("tsdae", method="tsdae", **flags))
+    run_unsup.main(unsup("infocse", contrastive_weight=0, **flags))
+    run_sup.main(unsup("nli", "nli", contrastive_weight=0, **flags))
+    for name in ("infocse", "tsdae", "nli"):
+        assert (tmp_path / name / "scores.json").exists()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from common.flags import Parser, positive, underscored
 from tests.sources import COMMANDS, SOURCES, module
 
 NEEDED = {
+    "adapt.__main__": "x --text=x --output=x",
     "baselines.__main__": "whitening x --train_file=x --output=x",
     "bench.__main__": "step",
     "eval.__main__": "x",

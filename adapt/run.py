@@ -1,0 +1,124 @@
+"""The run of `python -m adapt`: prepared text, the training's flags, the verdict on real queries, adapt.json."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import run_unsup
+from adapt.documents import read_documents
+from adapt.held_out import Document, split, write_task
+from common.command_line import peek
+from common.files import digest, write_json, writing_folder
+from common.streams import show
+from eval.dev import in_words, search_set
+from eval.encode import Encode
+from models.encoder import load_encoder
+from models.loading import load_config
+from models.saved_format import read_modules
+from training.record import read_run
+from training.registry import load_method
+
+logger = logging.getLogger(__name__)
+_VERSION = 1  # of the prepared text: raise it when the same documents would give another split
+
+
+def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+    """Hold out, train, mix, judge, write.
+
+    Args:
+        args: the flags of `python -m adapt`.
+        config: `--config FILE`, as words; empty where `others` names one.
+        others: flags for run_unsup.py.
+
+    Returns:
+        What adapt.json holds.
+    """
+    folder = prepare(read_documents(args.text), args.seed, args.cache_dir)
+    run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
+    record = read_run(Path(args.output))
+    found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
+             "seed": args.seed, **record["verdict"]}  # fmt: skip
+    if args.labels:
+        found["labels"] = on_labels(args)
+    write_json(Path(args.output) / "adapt.json", found)
+    show("\n".join([f"{args.output}: {in_words(record['verdict'])}", *_said(found)]), args.output)
+    return found
+
+
+def _said(found: dict[str, Any]) -> list[str]:
+    if "labels" not in found:
+        return []
+    return [f"{found['labels']['set']}, real queries: {in_words(found['labels'] | {'shipped': found['shipped']})}"]
+
+
+def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
+    """A folder with the search task, `documents.txt` and, for titled ones, `documents.tsv`; made once a text and seed.
+
+    Raises:
+        BadInput: too few documents, see `adapt.held_out.split`.
+    """
+    folder = Path(cache_dir) / f"adapt-{digest([_VERSION, seed, documents])[:24]}"
+    if folder.is_dir():
+        return folder
+    found = split(documents, seed)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    titled = 2 * sum(bool(document.title) for document in found.training) > len(found.training)
+    with writing_folder(folder) as part:
+        _write(part / "documents.txt", (document.text for document in found.training))
+        if titled:
+            _write(part / "documents.tsv", map(_columns, found.training))
+        write_task(part / "task", found, seed)
+    logger.info("%d documents to train on, %d held out, %d near-copies of those left out", len(found.training),
+                len(found.queries), found.copies)  # fmt: skip
+    return folder
+
+
+def _columns(document: Document) -> str:
+    """Title and body; a document that has only one of them has it as both."""
+    return f"{document.title or document.body}\t{document.body or document.title}"
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[str]:
+    """The flags of run_unsup.py that are not among the given ones."""
+    own: dict[str, Any] = {
+        "model_name_or_path": args.model,
+        "train_file": folder / "documents.txt",
+        "dev_beir": folder / "task",
+        "output_dir": args.output,
+        "cache_dir": args.cache_dir,
+        "seed": args.seed,
+        "pooling": _pooling(args.model),
+    }
+    method = load_method(peek(given, "method"))
+    if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "documents.tsv").exists():
+        own |= {"train_file": folder / "documents.tsv", "columns": 2, "title_share": 0.5}
+    if args.steps:
+        own |= {"max_steps": args.steps, "eval_steps": max(1, args.steps // 2), "save_steps": max(1, args.steps // 2)}
+    names = {word[2:].split("=")[0] for word in given if word.startswith("--")}
+    return [f"--{name}={value}" for name, value in own.items() if name not in names]
+
+
+def _pooling(model: str) -> str:
+    """How the model says it is pooled; the mean of the tokens for one that says nothing."""
+    described = read_modules(model, load_config(model))
+    return described.pooling if described else "avg"
+
+
+def on_labels(args: argparse.Namespace) -> dict[str, Any]:
+    """Start against result on real queries, with the metric's name and the set's."""
+    found = search_set(args.labels, ["test"])
+    settings = read_run(Path(args.output))["settings"]
+    start, tokenizer = load_encoder(args.model, settings["pooling"])
+    result, _ = load_encoder(args.output)
+    start.max_length = result.max_length
+    items = [found.items(Encode(one, tokenizer, one.max_length, settings["bf16"])) for one in (start, result)]
+    return {"metric": found.metric, "set": Path(args.labels).name, **found.verdict(*items)}
