@@ -102,8 +102,11 @@ def _summary(model: Model, facts: Facts, citation: Citation | None) -> str:
 
 
 def _scores(facts: Facts, citation: Citation | None, model: Model) -> str:
+    findings = "\n".join(
+        f"- {escape(str(found)[:1].upper() + str(found)[1:])}." for found in facts.record.get("findings", [])
+    )
     if not facts.rows:
-        return "## Scores\n\nNone are recorded beside the model."
+        return "\n\n".join(filter(None, ["## Scores\n\nNone are recorded beside the model.", findings]))
     shown = headline(facts.rows)
     rest = [row for row in facts.rows if not any(row is one for one in shown)]
     parts = [
@@ -114,7 +117,7 @@ def _scores(facts: Facts, citation: Citation | None, model: Model) -> str:
     ]
     if rest:
         parts += ["The same tasks by subset or by another protocol:", _table(rest)]
-    parts += [_seeds(facts), comparison(facts, citation, model.encoder.config), _seen(facts)]
+    parts += [findings, _seeds(facts), comparison(facts, citation, model.encoder.config), _seen(facts)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -15,7 +15,15 @@ from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
 from training.record import RUN_FILE, read_run
 
-_KINDS = {"settings": dict, "command": list, "versions": dict, "hardware": dict, "best": dict, "seen_test_texts": dict}
+_KINDS = {
+    "settings": dict,
+    "findings": list,
+    "command": list,
+    "versions": dict,
+    "hardware": dict,
+    "best": dict,
+    "seen_test_texts": dict,
+}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -39,7 +39,7 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         markers=len(figures.MARKERS),
         facts=[(name, [column[name] for column in columns]) for name in columns[0]],
         curves=figures.curves(labels, [run.history for run in runs]),
-        readings=[(run.label, words) for run in runs if (words := in_words(run.history))],
+        readings=[(run.label, words) for run in runs for words in _findings(run)],
         scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
         comparable=all(row.comparable for row in rows),
         resamples=RESAMPLES,
@@ -63,6 +63,12 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def _findings(run: RunFolder) -> list[str]:
+    """What the run said at its end or, while it trains, what its log says so far."""
+    found = run.record.get("findings", [in_words(run.history)])
+    return [words for words in found if isinstance(words, str)] if isinstance(found, list) else []
 
 
 def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:

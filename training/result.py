@@ -87,9 +87,7 @@ def finish(
         logger.info("no dev task: the last model is the result")
         run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
     facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
-    run.finish(trainer, facts)
-    if facts["verdict"]:
-        logger.info(in_words(facts["verdict"]))
+    run.finish(trainer, facts, [in_words(facts["verdict"])] if facts["verdict"] else [])
     name = shlex.quote(str(folder))
     logger.info("next: python -m eval %s --tasks sts; python -m report %s --output report.html; python -m export %s "
                 "--output exports/%s", name, name, name, shlex.quote(folder.name))  # fmt: skip

@@ -181,13 +181,15 @@ class Run:
             save(str(folder))
             self.record["result"] = hashes(folder)
 
-    def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any]) -> None:
-        """Draw the curves and, as the last write, mark the run finished."""
+    def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any], findings: Sequence[str] = ()) -> None:
+        """Draw the curves, say what was found and, as the last write, mark the run finished."""
         draw(trainer.state.log_history, Path(self.args.output_dir) / "curves.png")
-        if words := in_words(trainer.state.log_history):
-            logger.info(words)
+        findings = [*filter(None, [in_words(trainer.state.log_history)]), *findings]
+        for found in findings:
+            logger.info(found)
         seconds = round(time.time() - self._began, 1)
         facts = facts | {
+            "findings": findings,
             "steps": trainer.state.global_step,
             "seconds_of_last_start": seconds,
             "status": "finished",

@@ -46,6 +46,13 @@ def test_every_method_has_a_name_a_sentence_and_papers():
         assert set(one.published) <= set(records)
 
 
+@pytest.mark.parametrize("scores", [SCORES, []])
+def test_the_card_says_what_the_run_found(card_of, scores):
+    card = card_of(record() | {"findings": ["the result is better than its start", HOSTILE]}, scores=scores)
+    assert "- The result is better than its start." in card
+    assert HOSTILE not in card
+
+
 def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
     for words in (
