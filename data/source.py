@@ -105,7 +105,7 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
     texts = args.text_column or (["text"] if args.title_column else [])
     names = (*([args.title_column] if args.title_column else []), *texts)
     source = Source(tuple(files), columns, names, bool(args.title_column), labelled, said)
-    if columns > 1 and source.read:
+    if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: is for lines without names; name the columns by --text_column")
     return source
 

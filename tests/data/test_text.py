@@ -136,6 +136,8 @@ def test_rows_of_several_sentences(tmp_path):
     path = written(tmp_path, "sent0,hard_neg,sent1\na,c,b\n,x,\nd,f,e\n", "nli.csv")
     text = read(tmp_path, path, names=("sent0", "sent1", "hard_neg"))
     assert list(text.cells()) == [*"abcdef"] and text.facts["empty_lines_dropped"] == 1
+    flags = {"train_file": [str(path)], "text_column": ["sent0", "sent1", "hard_neg"], "columns": 3}
+    assert source_of(SentenceArguments(**flags)).width == 3
 
 
 def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
