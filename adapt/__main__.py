@@ -30,7 +30,7 @@ def parser() -> Parser:
     )
     p.add_argument("model", metavar="MODEL", help="where to start: an encoder, a run, or a hub id")
     p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders, one document "
-                   "a line; a BEIR corpus.jsonl has titles too")  # fmt: skip
+                   "a line, or tables with a column `text` and perhaps `title`, as BEIR's corpus.jsonl")  # fmt: skip
     p.add_argument("--output", required=True, metavar="DIR", help="the run; the same command resumes it")
     p.add_argument(
         "--labels", metavar="FOLDER", help="a BEIR set with real queries, scored at the end; chooses nothing"

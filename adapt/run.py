@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
     Returns:
         What adapt.json holds.
     """
-    folder = prepare(read_documents(args.text), args.seed, args.cache_dir)
+    folder = prepare(read_documents(args.text, args.cache_dir), args.seed, args.cache_dir)
     run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
     record = read_run(Path(args.output))
     found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],

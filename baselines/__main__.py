@@ -20,7 +20,7 @@ from baselines.whitening import kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
 from common.flags import Parser
 from common.streams import show
-from data.text import content_hash
+from data.lines import content_hash
 from export.folder import new_folder
 from models.flow import COUPLINGS
 from models.word_vectors import SPECIAL

@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import nn
 
 from common.errors import BadInput
 from common.files import write_json
-from data.text import Reader, content_hash
+from data.source import Source
+from data.text import read_text
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
@@ -52,7 +54,9 @@ def fitted(args: argparse.Namespace) -> Fitted:
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a flow.
     """
-    texts = [cell for row in Reader(args.train_file, args.columns) for cell in row]
+    source = Source(tuple(map(Path, args.train_file)), args.columns)
+    with TemporaryDirectory() as folder:
+        texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if getattr(encoder.head, "flow", None) is not None:
         raise BadInput(f"'{args.model}' ends in a flow already; start from the encoder it was made of")
@@ -63,7 +67,7 @@ def fitted(args: argparse.Namespace) -> Fitted:
                 encoder.max_length, len(texts))  # fmt: skip
     vectors = Encode(encoder, tokenizer, encoder.max_length, progress=sys.stderr.isatty())(texts)
     record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
-              "train_sha256": content_hash(args.train_file), "texts": len(texts)}  # fmt: skip
+              "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
     return Fitted(encoder, tokenizer, vectors, record)
 
 

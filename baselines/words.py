@@ -16,7 +16,7 @@ import torch
 from tqdm.auto import tqdm
 
 from common.errors import BadInput
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from models.encoder import SentenceEncoder
 from models.word_vectors import SPECIAL, WordTokenizer, WordVectors
 
@@ -42,7 +42,7 @@ def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, prog
 
     Raises:
         BadInput: with file and line: a header that was not announced or is wrong, another number of columns, a number
-            that is not finite, a repeated word, an empty file, and all that `data.reader` refuses.
+            that is not finite, a repeated word, an empty file, and all that `data.lines` refuses.
     """
     lines = tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False)
     announced, width = None, None

@@ -17,7 +17,7 @@ import numpy as np
 from bench.corpus import HashedTexts, peak_rss_mib, text_of
 from common.errors import ProjectError
 from common.flags import positive
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore, read_vectors
 from eval.vectors.workers import encode_corpus

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
@@ -21,10 +22,12 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling, Interva
 
 from bench.pair import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
+from common.files import write_json
 from common.flags import positive
 from common.views import Masking, View
 from data.collator import Collator
-from data.tokenised import TokenisedText, write_tokenised
+from data.text import ROWS_AT_ONCE
+from data.tokenised import TokenisedText
 from data.tokenizer import SpecialTokens
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
@@ -45,7 +48,10 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row: milliseconds of CPU time a step, the median over `runs` slopes."""
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
-        write_tokenised(Path(folder), (([ids], None) for ids in sentences), {})
+        table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
+        with pa.ipc.new_stream(str(Path(folder) / "ids.arrow"), table.schema) as stream:
+            stream.write_table(table, ROWS_AT_ONCE)
+        write_json(Path(folder) / "facts.json", {})
         ours, plain = _ours(args, TokenisedText(folder), tokenizer, folder), _plain(args, sentences, tokenizer, folder)
         slopes = [(_slope(plain, args.steps), _slope(ours, args.steps)) for _ in range(args.runs)]
     plain_ms, ours_ms = (statistics.median(side) for side in zip(*slopes, strict=True))

@@ -23,6 +23,7 @@ from common.flags import positive
 from common.views import Masking, View
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys
+from data.source import Source
 from data.tokenised import load_tokenised
 
 BATCH, LENGTH, SEED = 64, 32, 42
@@ -67,7 +68,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     """Seconds of tokenising, of `count` batches from the start, and of reaching the last ones of the epoch."""
     tokenizer, _ = generated(1)
     clock = [time.perf_counter()]
-    corpus = load_tokenised(find_files([str(text)], ""), tokenizer, 1, cache)
+    corpus = load_tokenised(Source(tuple(find_files([str(text)], ""))), tokenizer, cache)
     after_tokenising = peak_rss_mib()
     clock.append(time.perf_counter())
     collator = Collator(corpus, tokenizer, [View(), View()], LENGTH, SEED, [Masking(0.15, whole_words=True)])
@@ -82,7 +83,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     last = list(digests(skip_first_batches(loader, max(0, len(loader) - count))))
     clock.append(time.perf_counter())
     seconds = np.diff(clock).round(1).tolist()
-    return {"name": "text", "sentences": sentences, "tokens": len(corpus.ids), "tokenise_s": seconds[0],
+    return {"name": "text", "sentences": sentences, "tokens": corpus.tokens, "tokenise_s": seconds[0],
             "batches": len(whole), "batches_s": seconds[1], "resume_s": seconds[2], "last_batches": len(last),
             "resume_at_the_end_s": seconds[3], "rss_tokenised_mib": after_tokenising,
             "peak_rss_mib": peak_rss_mib()}  # fmt: skip

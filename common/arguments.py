@@ -110,9 +110,23 @@ class DataArguments:
 
     train_file: list[str] = field(
         default_factory=list,
-        metadata={"help": "UTF-8 text, plain, .gz, .xz or .zst: files, or folders, of which all files are read, those "
-                  "of subfolders too, in the order of their paths; looked up as given, then below data_dir"},
+        metadata={"help": "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders, of which all files are read, "
+                  "those of subfolders too, in the order of their paths, or patterns (*, **); looked up as given, then "
+                  "below data_dir. By its name a file is a table (csv, json, jsonl, parquet, arrow) or lines of text"},
     )  # fmt: skip
+    dataset_name: str | None = field(
+        default=None, metadata={"help": "instead of train_file: a data set of the hub, such as OWNER/NAME"}
+    )
+    dataset_config_name: str | None = field(default=None, metadata={"help": "its configuration, if it has several"})
+    dataset_split: str = field(default="train", metadata={"help": "its split"})
+    text_column: list[str] = field(
+        default_factory=list,
+        metadata={"help": "column of a table that holds the text (default: text; labelled pairs: premise hypothesis); "
+                  "several are the sentences of a row; for lines, the names stand in the first line, tab-separated"},
+    )  # fmt: skip
+    title_column: str | None = field(
+        default=None, metadata={"help": "column that holds the title, which becomes the first text of a row"}
+    )
     max_length: int = field(default=32, metadata={"help": "tokens of a sentence or block, special ones included"})
     data_dir: str = field(default="corpora", metadata={"help": "where `python -m data.prepare` puts things"})
     cache_dir: str = field(default="corpora/cache", metadata={"help": "tokenised text, keyed by content"})

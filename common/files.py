@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from glob import escape
+from glob import escape, glob
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -232,17 +232,25 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
 
 
 def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:
-    """Training files, each as given or below `data_dir`, a folder as `files_of`; BadInput names both places."""
+    """Training files, each as given or below `data_dir`, a folder as `files_of`, or all that match a pattern, sorted.
+
+    Raises:
+        BadInput: nothing is named, or a name is at neither place.
+    """
     if not names:
         raise BadInput("--train_file is missing: the text to train on")
-    found = []
+    found: list[Path] = []
     for name in names:
         places = [Path(name), Path(data_dir) / name]
-        existing = [place for place in places if place.exists()]
-        if not existing:
+        existing = next(filter(None, map(_matching, places)), None)
+        if existing is None:
             raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
-        found += files_of(existing[0], own)
+        found += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
     return found
+
+
+def _matching(place: Path) -> list[Path]:
+    return [place] if place.exists() else sorted(map(Path, glob(str(place), recursive=True)))  # noqa: PTH207 - it leaves out hidden files
 
 
 def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:

@@ -12,7 +12,7 @@ from common.views import IGNORED, MASK, Masking, View
 from data import draws
 from data.draws import Key
 from data.masking import choose_tokens, choose_words, corrupt
-from data.tokenised import TokenisedText
+from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import SpecialTokens, word_starts
 
 Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the number of each text's
@@ -112,7 +112,7 @@ class Collator:
         return np.concatenate(cut), np.array([len(ids) for ids in cut])
 
     def _documents(self, indices: np.ndarray, column: int) -> list[np.ndarray]:
-        flat, lengths = self.text.sentences(indices, column, len(self.text.ids))
+        flat, lengths = self.text.sentences(indices, column, WHOLE)
         return np.split(flat, np.cumsum(lengths)[:-1])
 
     def _edited(

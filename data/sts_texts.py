@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common.errors import BadInput
 from common.files import writing
-from data.text import numbered_lines
+from data.lines import numbered_lines
 
 TARGET = "text/sts_unlabelled.txt"
 _ROOT = Path("senteval") / "downstream"

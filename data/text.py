@@ -1,237 +1,315 @@
-"""Streaming reader of training text: one sentence a line, tab-separated sentences, or labelled pairs.
+"""Rows of training text: read by `datasets` from files of every kind, kept in an Arrow file, memory-mapped.
 
-Only a line feed ends a line (not U+2028, not NEL). The first bytes of a file, not its name, tell whether it is plain,
-gzip, xz or zstd.
+Whitespace around a cell is dropped, and so are empty rows, which are counted. When the library fails, or a row is
+wrong, the file is read again line by line to say where.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
-import lzma
-import re
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+import json
+import logging
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from tempfile import TemporaryDirectory
 
-import zstandard
+import datasets
+import pandas
+from datasets import ClassLabel, Dataset, Features, Value
+from datasets.data_files import DataFilesList
+from fsspec.compression import register_compression
 
-from common.errors import BadInput
-from common.files import open_regular
-from data.formats import LOOKED_AT, refuse_by_lines, refuse_by_name, refuse_header
+from common.errors import DISK, BadInput
+from common.files import open_regular, read_json
+from data.cache import cached
+from data.formats import refuse_tables
+from data.lines import LONGEST_LINE, numbered_lines, packing, unpacked
+from data.source import LABEL, Source, first_cause
 
-VERSION = 1  # part of the cache's key: raise it when the same bytes would give other rows
-LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
-NLI_HEADER = ("premise", "hypothesis", "label")
+logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
-_BLOCK = 8192
-_ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # a frame without content, with which pzstd begins
-_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+ROWS_AT_ONCE = 10_000  # in memory
+_LOOKED_AT = 100  # first lines of a file of lines
+_DEEP = 500  # levels
+_TEXT = ("string", "large_string")
+
+datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what it logs of an error is said in one line here
+for _suffix, _name in ((".xz", "xz"), (".bz2", "bz2"), (".zst", "zstd")):
+    # fsspec's own readers silently end early at what `data.lines` joins or refuses.
+    register_compression(_name, lambda stream, mode="rb", suffix=_suffix, **_: unpacked(stream, suffix), _suffix[1:],
+                         force=True)  # fmt: skip
 
 
-class Reader:
-    """Iterate over the rows of several files; count rows and dropped lines.
+class Text:
+    """A text in the cache.
+
+    Attributes:
+        rows: a `datasets.Dataset` of strings, one column a sentence of the row ("0", "1", "2"); with `label` (int64,
+            a place in NLI_LABELS) if the text has labels.
+        facts: what run.json records: content hash, rows, dropped ones.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.rows = Dataset.from_file(str(folder / "rows.arrow"))
+        self.facts = read_json(folder / "facts.json", "the facts of a cached text")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cells(self, rows: Sequence[int] | None = None) -> Iterator[str]:
+        """Every sentence of all rows, or of those with these numbers, row by row."""
+        chosen = self.rows if rows is None else self.rows.select(rows)
+        names = [name for name in self.rows.column_names if name != LABEL]
+        for batch in chosen.iter(ROWS_AT_ONCE):
+            yield from (cell for row in zip(*(batch[name] for name in names), strict=True) for cell in row if cell)
+
+
+def read_text(source: Source, cache_dir: str | Path) -> Text:
+    """The rows of a text, from the cache or made now.
+
+    Raises:
+        BadInput: with file and line where there is one: a file that cannot be opened, is empty or damaged, or is no
+            such table; a column that is missing or holds no text; a line of lines that is not UTF-8, has a NUL, is over
+            `LONGEST_LINE`, or has another number of columns; a header where names are read, or none where they are; an
+            unknown label.
+        OSError: the disk is full.
+    """
+    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda partial: _make(partial, source)))
+
+
+def column_names(source: Source) -> list[str]:
+    """The columns of a table, as its first file has them; none of lines."""
+    with TemporaryDirectory() as raw:
+        return [] if source.kind == "text" else _loaded(source, source.files[:1], Path(raw)).column_names
+
+
+def _make(folder: Path, source: Source) -> None:
+    parse = _Parser(source, _header(source))
+    with TemporaryDirectory(dir=folder) as raw:
+        try:
+            found = _loaded(source, source.files, Path(raw))
+        except Exception as error:  # whatever the library raises, the files are the cause
+            raise _explained(source, parse, error, folder) from error
+        parse.check(found.features)
+        try:
+            found = found.select_columns(parse.read)
+            rows = found.map(parse, **into(folder / "rows.arrow", found, parse.features), desc="read")
+        except BadInput:
+            _search(source, parse)
+            raise
+        count = len(rows)
+    if not count:
+        raise BadInput(f"{said(source)}: holds no sentence")
+    facts = {"sha256": source.sha256, "columns": source.width + source.labelled, "rows": count}
+    facts |= {"empty_lines_dropped": parse.empty}
+    if source.labelled:
+        facts |= {"undecided_rows_dropped": parse.undecided, "labels": NLI_LABELS}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    logger.info("read %d rows (%d empty ones dropped)", count, parse.empty)
+
+
+def into(path: Path, rows: Dataset, features: Features) -> dict:
+    """Arguments of `rows.map`: batches with the numbers of their rows, new columns, an Arrow file."""
+    sizes = {"batch_size": ROWS_AT_ONCE, "writer_batch_size": ROWS_AT_ONCE}
+    names = {"cache_file_name": str(path), "new_fingerprint": path.stem}  # the library's own would hash the function
+    return {"with_indices": True, "batched": True, "remove_columns": rows.column_names, "features": features, **sizes,
+            **names}  # fmt: skip
+
+
+def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
+    """The files as the library reads them; it sees links, whose names have no patterns and tell the packing."""
+    links = []
+    for number, path in enumerate(files):
+        if source.kind == "json":
+            _check_json(path)
+        suffix = "txt" if source.kind == "text" else source.kind
+        links.append(folder / f"{number:05}.{suffix}{packing(path)}")
+        links[-1].symlink_to(path.resolve())
+    options = _csv_options(links[0]) if source.kind == "csv" else {}
+    found = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
+    return datasets.load_dataset(source.kind, data_files={"train": found}, split="train", cache_dir=str(folder),
+                                 **options)  # fmt: skip
+
+
+def _check_json(path: Path) -> None:
+    """Refuse what would end the process in the library's parser: deep nesting, and values that are no objects."""
+    with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
+        first = next((line for line in stream if line.strip()), b"").removeprefix(BOM_UTF8)
+        if first.lstrip().startswith(b"["):
+            kinds = {type(each) for each in json.loads(first + stream.read())}
+            if kinds not in ({dict}, {str}):
+                raise BadInput("an array of objects, or of strings, is needed")
+            return
+        for line in chain([first], stream):
+            if line.strip() and not line.lstrip().startswith(b"{"):
+                raise BadInput("one object a line, or one array, is needed")
+            if line.count(b"[") + line.count(b"{") > _DEEP:
+                json.loads(line)
+
+
+def _csv_options(path: Path) -> dict:
+    """Every cell is a string: pandas would read numbers from 007 and nothing from None."""
+    head = pandas.read_csv(path, nrows=1, dtype=str)
+    if not isinstance(head.index, pandas.RangeIndex):
+        raise BadInput("the first row has more cells than the header")
+    features = Features({name: Value("string") for name in head.columns})
+    return {"features": features, "keep_default_na": False, "na_filter": False}
+
+
+def _header(source: Source) -> list[str] | None:
+    """The names above the lines of all files, or None where none are read; BadInput for files that cannot be lines."""
+    header = None
+    for path in source.files if source.kind == "text" else ():
+        filled = ((number, line) for number, line in numbered_lines(path) if line.strip())
+        first = list(islice(filled, _LOOKED_AT))
+        if len(first) <= bool(source.read):
+            raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
+        if source.read:
+            number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
+            missing = [name for name in _wanted(source) if name not in cells]
+            if missing or cells != (header or cells):
+                problem = f"has no column '{missing[0]}'" if missing else "is not that of the first file"
+                raise BadInput(f"{path}:{number}: the header {problem} (tab-separated: {', '.join(cells)[:200]})")
+            header = cells
+        else:
+            refuse_tables(path, first[0][0], [line for _, line in first])
+    return header
+
+
+def _wanted(source: Source) -> list[str]:
+    """The columns that a table must have."""
+    return [*source.read, *([LABEL] if source.labelled else [])]
+
+
+class _Parser:
+    """Makes rows of sentences of what the library read, and counts what it drops; called by `Dataset.map`.
 
     Args:
-        paths: the files, read in this order.
-        columns: sentences in a row; 1 for plain text.
-
-    Raises:
-        BadInput: for a file named as CSV, JSON, Parquet or Arrow. While iterating, with file and line: a file that
-            cannot be opened, is empty or damaged, or holds another format (`data.formats`); bytes that are not UTF-8;
-            a NUL; a line over `LONGEST_LINE`; a row with another number of columns; a header.
+        source: the text.
+        header: the names above lines of text, if there are any.
     """
 
-    has_header = False  # whether a file's first row names the columns
+    def __init__(self, source: Source, header: list[str] | None) -> None:
+        self.source, self.header = source, header
+        self.width = len(header) if header else source.columns
+        self.places = [header.index(name) for name in _wanted(source)] if header else list(range(self.width))
+        self.read = ["text"] if source.kind == "text" else _wanted(source)
+        names = [str(number) for number in range(source.width)]
+        self.features = Features({name: Value("string") for name in names})
+        if source.labelled:
+            self.features[LABEL] = Value("int64")
+        self.classes: ClassLabel | None = None
+        self.empty = self.undecided = 0
 
-    def __init__(self, paths: Sequence[str | Path], columns: int = 1) -> None:
-        self.paths = [Path(path) for path in paths]
-        for path in self.paths:
-            refuse_by_name(path)
-        self.columns = columns
-        self.rows = 0
-        self.empty_lines = 0
+    def check(self, found: Features) -> None:
+        """BadInput unless the columns are there and hold text; a label may be a class of the library."""
+        for name in self.read:
+            if name not in found:
+                flag = "--title_column" if self.source.titled and name == self.read[0] else "--text_column"
+                flag = "labelled pairs" if name == LABEL else flag
+                raise BadInput(f"{said(self.source)}: no column '{name}' ({flag}); there are: {', '.join(found)}")
+            if name == LABEL and isinstance(found[name], ClassLabel):
+                self.classes = found[name]
+            elif getattr(found[name], "dtype", None) not in _TEXT:
+                _search(self.source, self)
+                raise BadInput(f"{said(self.source)}: column '{name}' holds {found[name]}, not text")
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        self.rows = self.empty_lines = 0
-        for path in self.paths:
-            before = self.rows
-            yield from self._rows(path)
-            if self.rows == before:
-                raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
-
-    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        lines = numbered_lines(path)
-        first = list(islice(lines, LOOKED_AT))
-        refuse_by_lines(path, [text for _, text in first])
-        before = self.rows
-        for number, text in chain(first, lines):
-            if not text.strip():
-                self.empty_lines += 1
-                continue
-            row = self._row(text, path, number)
+    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
+        rows = []
+        for number, *values in zip(numbers, *(batch[name] for name in self.read), strict=True):
+            try:
+                row = self.row(values)
+            except BadInput as error:
+                raise BadInput(f"{said(self.source)}: row {number + 1:,}: {error}") from error
             if row is not None:
-                if self.rows == before and not self.has_header:
-                    refuse_header(path, number, row)
-                yield row
-                self.rows += 1
+                rows.append(row)
+        return {name: [row[place] for row in rows] for place, name in enumerate(self.features)}
 
-    def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
-        """The cells of a line; None for a line that is not a row."""
-        row = tuple(cell.strip() for cell in text.split("\t"))
-        if row == NLI_HEADER and not self.has_header:
-            raise BadInput(f"{path}:{number}: the header of labelled pairs, not sentences; run_sup.py reads them")
-        if len(row) != self.columns:
-            hint = "; --columns 2 or 3 reads rows of sentences" if self.columns == 1 else ""
-            raise BadInput(f"{path}:{number}: {len(row)} tab-separated columns, expected {self.columns}{hint}")
-        if not all(row):
-            raise BadInput(f"{path}:{number}: column {row.index('') + 1} is empty")
-        return row
-
-
-class LabelledReader(Reader):
-    """Iterate over (premise, hypothesis, label) of natural language inference sets.
-
-    The first non-empty line of every file is the header `premise hypothesis label`, tab-separated. Rows without a
-    majority label, marked `-` in SNLI, are dropped and counted.
-
-    Raises:
-        BadInput: while iterating, with file and line: as `Reader`; another header; an unknown label.
-    """
-
-    has_header = True
-
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        super().__init__(paths, len(NLI_HEADER))
-        self.undecided = 0
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        self.undecided = 0
-        return super().__iter__()
-
-    def _rows(self, path: Path) -> Iterator[tuple[str, ...]]:
-        self._header_due = True
-        return super()._rows(path)
-
-    def _row(self, text: str, path: Path, number: int) -> tuple[str, ...] | None:
-        row = super()._row(text, path, number)
-        if self._header_due:
-            if row != NLI_HEADER:
-                raise BadInput(f"{path}:{number}: the header is not `{' '.join(NLI_HEADER)}`, tab-separated")
-            self._header_due = False
+    def row(self, values: Sequence) -> list | None:
+        """The cells of a row; None for one that is dropped. BadInput says what is wrong, not where."""
+        cells = self._split(values[0]) if self.source.kind == "text" else values
+        if cells is None:
             return None
-        if row[2] == "-":
+        texts = [(cell or "").strip() for cell in cells[: self.source.width]]
+        if self.source.titled and not texts[1]:
+            texts[:2] = "", texts[0]  # a title alone is a text
+        blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]
+        if blank and self.source.kind == "text":
+            raise BadInput(f"column {self.places[blank[0]] + 1} is empty")
+        if blank:
+            self.empty += 1
+            return None
+        return self._labelled(texts, cells[-1]) if self.source.labelled else texts
+
+    def _split(self, line: str) -> list[str] | None:
+        if not line.strip():
+            self.empty += 1
+            return None
+        if "\0" in line or len(line) > LONGEST_LINE:
+            raise BadInput("is no line of text")  # `numbered_lines` says more
+        cells = [cell.strip() for cell in line.removeprefix("\ufeff").split("\t")]
+        if cells == self.header:
+            return None
+        if len(cells) != self.width:
+            hint = "; --columns 2 or 3 reads rows of sentences" if self.width == 1 else ""
+            raise BadInput(f"{len(cells)} tab-separated columns, expected {self.width}{hint}")
+        return [cells[place] for place in self.places]
+
+    def _labelled(self, texts: list[str], label: str | int | None) -> list | None:
+        """The row with the place of its label; None without a majority label: `-` in SNLI's files, -1 on the hub."""
+        if label in ("-", -1, None):
             self.undecided += 1
             return None
-        if row[2] not in NLI_LABELS:
-            raise BadInput(f"{path}:{number}: label '{row[2][:40]}' is not one of {', '.join(NLI_LABELS)}")
-        return row
+        name = self.classes.int2str(label) if self.classes else label.strip()
+        if name not in NLI_LABELS:
+            raise BadInput(f"label '{name[:40]}' is not one of {', '.join(NLI_LABELS)}")
+        return [*texts, NLI_LABELS.index(name)]
 
 
-def reader_of(paths: Sequence[str | Path], columns: int | None) -> Reader:
-    """A Reader of rows of that many sentences; a LabelledReader for None."""
-    return LabelledReader(paths) if columns is None else Reader(paths, columns)
+def _search(source: Source, parse: _Parser) -> None:
+    """Read files of lines again, and raise BadInput with file and line where one is wrong."""
+    for path in source.files if source.kind in ("text", "json") else ():
+        lines = numbered_lines(path)
+        for number, line in lines:
+            if number == 1 and source.kind == "json" and line.lstrip().startswith("["):
+                break  # one document, not a line each
+            try:
+                parse.row([line]) if source.kind == "text" else _check_object(line, parse.read)
+            except BadInput as error:
+                raise BadInput(f"{path}:{number}: {error}") from error
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a plain or compressed file, numbered from 1; BadInput as for `Reader`."""
-    with _unpacked(path) as stream:
-        for number, line in enumerate(_lines(stream, path), start=1):
-            yield number, _decoded(line, path, number)
-
-
-def content_hash(paths: Sequence[str | Path]) -> str:
-    """sha256 over the bytes of the files in their order."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with open_regular(Path(path)) as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()
-
-
-def _unpacked(path: Path) -> BinaryIO:
-    stream = open_regular(path)
-    magic = stream.peek(6)[:6]
-    if magic.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=stream)
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return io.BufferedReader(_Joined(stream, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padded=True))
-    if magic.startswith(b"\x28\xb5\x2f\xfd") or _ZSTD_SKIPPED.match(magic):
-        return io.BufferedReader(_Joined(stream, lambda: zstandard.ZstdDecompressor().decompressobj(), padded=False))
-    return stream
-
-
-class _Joined(io.RawIOBase):
-    """All streams of an xz file, or frames of a zstd file, decompressed one after the other.
-
-    The libraries' own readers silently end early: `lzma`'s at anything but a whole stream behind the first one,
-    `zstandard`'s where the file is cut off.
-
-    Args:
-        stream: the compressed bytes.
-        new: makes a decompressor of one stream.
-        padded: whether zeros may follow a stream, a multiple of four, as the xz format allows.
-    """
-
-    def __init__(self, stream: BinaryIO, new: Callable[[], Any], padded: bool) -> None:
-        self._stream, self._new, self._padded = stream, new, padded
-        self._current = None
-        self._packed = self._plain = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        while not self._plain:
-            packed = self._packed or self._stream.read(_BLOCK)
-            if self._padded and self._current is None:
-                packed = self._behind_padding(packed)
-            if not packed and self._current:
-                raise EOFError("file ended within a stream")
-            if not packed:
-                return 0
-            self._current = self._current or self._new()
-            self._plain, self._packed = memoryview(self._current.decompress(packed)), b""
-            if self._current.eof:
-                self._packed, self._current = self._current.unused_data, None
-        count = min(len(buffer), len(self._plain))
-        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
-        return count
-
-    def _behind_padding(self, packed: bytes) -> bytes:
-        zeros, rest = 0, b""
-        while packed and not rest:
-            rest = packed.lstrip(b"\0")
-            zeros += len(packed) - len(rest)
-            packed = rest or self._stream.read(_BLOCK)
-        if zeros % 4:
-            raise EOFError(f"{zeros} zeros behind a stream, not a multiple of four")
-        return rest
-
-
-def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    number = 0
-    while True:
-        try:
-            line = stream.readline(LONGEST_LINE + 2)
-        except _DAMAGED as error:
-            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or cut off ({error})") from error
-        if not line:
-            return
-        number += 1
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if len(line) > LONGEST_LINE:
-            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence a line?")
-        yield line
-
-
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    if b"\x00" in line:
-        raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
+def _check_object(line: str, names: Sequence[str]) -> None:
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error
+        found = json.loads(line) if line.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise BadInput("is not a JSON object")
+    for name in names:
+        if not isinstance(found.get(name) or "", str):
+            raise BadInput(f"'{name}' is of type {type(found[name]).__name__}, not text")
+
+
+def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -> Exception:
+    """The error of a file that the library could not read, in one line."""
+    cause = first_cause(error)
+    if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK):
+        return cause
+    _search(source, parse)
+    places = said(source)
+    for path in source.files if len(source.files) > 1 else ():
+        with TemporaryDirectory(dir=folder) as raw:
+            try:
+                _loaded(source, [path], Path(raw))
+            except Exception as alone:
+                cause, places = first_cause(alone), path
+                break
+    return BadInput(f"{places}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
+
+
+def said(source: Source) -> str:
+    """The text in messages."""
+    more = f" and {len(source.files) - 1} more" if source.files[1:] else ""
+    return f"{source.said or source.files[0]}{more}"

@@ -1,38 +1,34 @@
-"""Token ids of a text, made once: one flat buffer and the offsets of every sentence in it.
+"""Token ids of a text, made once and kept in an Arrow file: a list of ids for every sentence of every row.
 
-A cache folder holds `ids.npy` (int32), `offsets.npy` (int64, (rows, columns + 1): sentence c of row r lies between
-offsets[r, c] and offsets[r, c + 1]), optionally `labels.npy`, and `facts.json`. Its key is the content of the files,
-the reader's version and the tokenizer, never names or times. Ids are stored without special tokens and without a length
-limit; the collator applies both.
+A cache folder holds `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` if there are labels) and
+`facts.json`. Its key is the content of the files, how they are read, and the tokenizer, never names or times. Ids are
+stored without special tokens and without a length limit; the collator applies both.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
-import logging
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from itertools import chain, compress, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
-from tqdm.auto import tqdm
+import pyarrow as pa
+from datasets import Dataset, Features, List, Value
 
 from common.errors import BadInput, StorageError
-from common.growing import GrowingArray
+from common.files import read_json, write_json
 from data import draws
 from data.cache import cached
-from data.text import NLI_LABELS, VERSION, LabelledReader, Reader, content_hash, reader_of
+from data.source import LABEL, Source
+from data.text import into, read_text, said
+from data.tokenizer import word_starts
 
-logger = logging.getLogger(__name__)
-_ROWS_AT_ONCE = 10_000  # tokenised and written
-_TOKENS_AT_ONCE = 2**22  # searched for the starts of words
 _COMPARED_AT_ONCE = 50_000  # rows
 EXAMINED = 1_000_000  # examples searched for equal ones, so that a longer text starts no later
+WHOLE = np.iinfo(np.int32).max  # no length limit
 
 
 @dataclass(frozen=True)
@@ -48,58 +44,63 @@ class Sample:
             raise BadInput(f"--max_rows {self.count}: the text has {total:,} rows")
         return draws.permutation(self.seed, 0, total, "sample")[: self.count]
 
-    def mask(self, total: int) -> bytes:
-        """One byte a row: 1 for a drawn one."""
-        drawn = np.zeros(total, dtype=np.uint8)
-        drawn[self.rows(total)] = 1
-        return drawn.tobytes()
-
 
 class TokenisedText:
-    """Rows of token ids, read from memory-mapped files.
+    """Rows of token ids, read without copies from a memory-mapped file.
 
     Attributes:
-        ids: (tokens,) int32.
-        offsets: (rows, columns + 1) int64.
+        columns: sentences in a row.
+        tokens: in all rows.
         labels: (rows,) int64, or None.
         facts: what run.json records of the text: content hash, rows, dropped lines.
     """
 
-    def __init__(self, folder: str | Path, offsets: np.ndarray | None = None, labels: np.ndarray | None = None) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.ids = _mapped(self.folder / "ids.npy")
-        self.offsets = _mapped(self.folder / "offsets.npy") if offsets is None else offsets
-        stored = self.folder / "labels.npy"
-        self.labels = _mapped(stored) if labels is None and stored.exists() else labels
-        self.facts = json.loads((self.folder / "facts.json").read_text(encoding="utf-8"))
+        self.facts = read_json(self.folder / "facts.json", "the facts of a cached text")
+        self._file = _mapped(self.folder / "ids.arrow")  # the whole file, as numbers of 32 bits
+        table = pa.ipc.open_stream(pa.py_buffer(self._file)).read_all()
+        self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
+        columns = [table[name].chunks for name in table.column_names if name != LABEL]
+        self.columns = len(columns)
+        self.tokens = sum(len(chunk.values) for chunks in columns for chunk in chunks)
+        self._first = np.cumsum([0, *map(len, columns[0])])  # row of every chunk, and their number
+        # Where in the file the offsets and the ids of every chunk begin, (columns, 2, chunks).
+        self._begin = np.array([list(zip(*map(self._places, chunks), strict=True)) for chunks in columns])
+
+    def _places(self, chunk: pa.ListArray) -> list[int]:
+        buffers = (chunk.buffers()[1], chunk.values.buffers()[1])
+        return [(buffer.address - self._file.ctypes.data) // 4 if buffer else 0 for buffer in buffers]
 
     def __reduce__(self):
-        # A worker process maps the files itself; a pickled memory map would be a copy of all tokens.
-        own = (None if isinstance(part, np.memmap) else part for part in (self.offsets, self.labels))
-        return TokenisedText, (self.folder, *own)
+        return TokenisedText, (self.folder,)  # a worker process maps the file itself
 
     def __len__(self) -> int:
-        return len(self.offsets)
-
-    @property
-    def columns(self) -> int:
-        return self.offsets.shape[1] - 1
-
-    def ordered(self, rows: np.ndarray) -> TokenisedText:
-        """The rows of these numbers, in this order."""
-        return TokenisedText(self.folder, self.offsets[rows], None if self.labels is None else self.labels[rows])
+        return int(self._first[-1])
 
     def sentences(self, rows: Sequence[int], column: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
         """The first `longest` ids of B sentences, concatenated, and their lengths: (tokens,), (B,)."""
-        starts = self.offsets[rows, column]
-        lengths = np.minimum(self.offsets[rows, column + 1] - starts, longest)
-        shift = starts - (np.cumsum(lengths) - lengths)  # from a place in the answer to that in the buffer
-        return self.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
+        starts, lengths = self._extents(rows, column)
+        lengths = np.minimum(lengths, longest)
+        shift = starts - (np.cumsum(lengths) - lengths)  # from a place in the answer to that in the file
+        return self._file[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
+
+    def lengths(self, rows: Sequence[int], column: int) -> np.ndarray:
+        """The lengths of B sentences, (B,)."""
+        return self._extents(rows, column)[1]
+
+    def _extents(self, rows: Sequence[int], column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places in the file of the first ids of B sentences, and their lengths."""
+        chunk = np.searchsorted(self._first, rows, side="right") - 1
+        offsets, values = self._begin[column][:, chunk]
+        place = offsets + rows - self._first[chunk]
+        starts = self._file[place].astype(np.int64)
+        return values + starts, self._file[place + 1] - starts
 
 
 def _mapped(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r")
+        return np.asarray(np.memmap(path, dtype=np.int32, mode="r"))
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise
@@ -108,137 +109,104 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def load_tokenised(
-    paths: Sequence[str | Path],
-    tokenizer,
-    columns: int | None,
-    cache_dir: str | Path,
-    sample: Sample | None = None,
+    source: Source, tokenizer, cache_dir: str | Path, sample: Sample | None = None, block: int | None = None
 ) -> TokenisedText:
-    """The token ids of files, from the cache or made now.
+    """The token ids of a text, from the cache or made now.
 
     Args:
-        paths: the files.
+        source: the text.
         tokenizer: a fast tokenizer.
-        columns: sentences in a row; None for files of premise, hypothesis and label.
         cache_dir: holds a folder for every text.
         sample: only these rows are tokenised; they come in the order of the draw.
+        block: the rows become blocks of at most so many ids (`_Cut`), for masked language modelling.
 
     Raises:
-        BadInput: as `data.text.Reader`; a sentence without a token; a sample larger than the text.
+        BadInput: as `data.text.read_text`; a sentence without a token; a sample larger than the text.
         StorageError: too little memory to map the ids.
     """
-    reader, content = reader_of(paths, columns), content_hash(paths)
     # The tokenizer's last call may have left truncation and padding; ids have neither.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
-    identity = json.dumps([content, VERSION, columns, rules, *([astuple(sample)] if sample else [])])
-    folder = Path(cache_dir) / hashlib.sha256(identity.encode()).hexdigest()[:32]
-    text = TokenisedText(cached(folder, lambda partial: _build(partial, reader, tokenizer, content, sample)))
-    if sample is None:
-        return text
-    drawn = sample.rows(text.facts["rows"])
-    return text.ordered(np.argsort(np.argsort(drawn)))  # they are stored in the order of the text
+    key = source.key(rules, sample and astuple(sample), block)
+
+    def make(folder: Path) -> None:
+        text = read_text(source, cache_dir)
+        drawn = None if sample is None else sample.rows(len(text))
+        rows = text.rows if drawn is None else text.rows.select(drawn)
+        encode = _Encode(source, tokenizer, rows, drawn) if block is None else _Cut(source, tokenizer, rows, block)
+        rows.map(encode, **into(folder / "ids.arrow", rows, encode.features), desc="tokenise")
+        write_json(folder / "facts.json", text.facts, remedy=None)
+
+    return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
-def write_tokenised(folder: Path, rows: Iterable[tuple[Sequence[Sequence[int]], int | None]], facts: dict) -> None:
-    """Write a cache folder from rows of (token ids of each sentence, label or None); labels for all rows or none.
+class _Encode:
+    """Lists of ids for batches of rows; called by `Dataset.map`."""
 
-    At most `_ROWS_AT_ONCE` rows are in memory.
-    """
-    rows = iter(rows)
-    with (
-        GrowingArray(folder / "ids.npy", np.int32) as buffer,
-        GrowingArray(folder / "offsets.npy", np.int64) as offsets,
-        GrowingArray(folder / "labels.npy", np.int64) as labels,
-    ):
-        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-            sentences = [ids for row, _ in chunk for ids in row]
-            ends = buffer.shape[0] + np.cumsum([len(ids) for ids in sentences]).reshape(len(chunk), -1)
-            starts = np.append(buffer.shape[0], ends[:-1, -1])
-            offsets.append(np.column_stack([starts, ends]))
-            buffer.append(np.fromiter(chain.from_iterable(sentences), dtype=np.int32))
-            if chunk[0][1] is not None:
-                labels.append(np.array([label for _, label in chunk]))
-    (folder / "facts.json").write_text(json.dumps({**facts, "rows": offsets.shape[0]}), encoding="utf-8")
+    def __init__(self, source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None = None) -> None:
+        self.source, self.drawn, self.backend = source, drawn, tokenizer.backend_tokenizer
+        self.backend.no_truncation()  # both may be left from the tokenizer's last call
+        self.backend.no_padding()
+        self.names = [name for name in rows.column_names if name != LABEL]
+        self.features = Features({name: List(Value("int32")) for name in self.names})
+        if LABEL in rows.column_names:
+            self.features[LABEL] = Value("int64")
 
+    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
+        ids, width = self.ids(batch, numbers), len(self.names)
+        made = {name: ids[place::width] for place, name in enumerate(self.names)}
+        return made | ({LABEL: batch[LABEL]} if LABEL in batch else {})
 
-def _build(folder: Path, reader: Reader, tokenizer, content: str, sample: Sample | None) -> None:
-    rows = enumerate(reader, start=1)
-    if sample is not None:
-        total = sum(1 for _ in reader)  # counted first: the draw depends on it
-        rows = compress(rows, sample.mask(total))
-    write_tokenised(folder, _tokenise(reader, rows, tokenizer), {})
-    facts = {"sha256": content, "columns": reader.columns, "rows": reader.rows}
-    facts |= {"empty_lines_dropped": reader.empty_lines}
-    if isinstance(reader, LabelledReader):
-        facts |= {"undecided_rows_dropped": reader.undecided, "labels": NLI_LABELS}
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-    count = reader.rows if sample is None else sample.count
-    logger.info("tokenised %d of %d rows (%d empty lines dropped)", count, reader.rows, reader.empty_lines)
+    def ids(self, batch: dict[str, list], numbers: list[int]) -> list[list[int]]:
+        """The ids of every sentence of every row, in their order."""
+        cells = [cell for row in zip(*(batch[name] for name in self.names), strict=True) for cell in row]
+        found = [each.ids for each in self.backend.encode_batch_fast(cells, add_special_tokens=False)]
+        empty = next((place for place, ids in enumerate(found) if not ids and cells[place]), None)
+        if empty is not None:
+            row = numbers[empty // len(self.names)]
+            row = 1 + (row if self.drawn is None else self.drawn[row])
+            raise BadInput(f"row {row:,} of {said(self.source)}, empty ones not counted: the tokenizer finds no "
+                           f"token in {cells[empty][:40]!a}; remove it")  # fmt: skip
+        return found
 
 
-def _tokenise(
-    reader: Reader, rows: Iterator[tuple[int, tuple[str, ...]]], tokenizer
-) -> Iterator[tuple[list[list[int]], int | None]]:
-    """The ids and the label of every row; `rows` are numbered rows of the reader."""
-    labelled = isinstance(reader, LabelledReader)
-    columns = reader.columns - labelled
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()  # both may be left from the tokenizer's last call
-    backend.no_padding()
-    with tqdm(desc="tokenise", unit="row", unit_scale=True, leave=False) as bar:
-        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-            sentences = [sentence for _, row in chunk for sentence in row[:columns]]
-            ids = [found.ids for found in backend.encode_batch_fast(sentences, add_special_tokens=False)]
-            if [] in ids:
-                place = ids.index([])
-                found, row = ascii(sentences[place][:40]), chunk[place // columns][0]
-                where = f"row {row:,} of {reader.paths[0]}" + (" and the files after it" if reader.paths[1:] else "")
-                raise BadInput(f"{where}, empty lines not counted: the tokenizer finds no token in {found}; remove it")
-            for number, (_, row) in enumerate(chunk):
-                label = NLI_LABELS.index(row[-1]) if labelled else None
-                yield ids[number * columns : (number + 1) * columns], label
-            bar.update(len(chunk))
+class _Cut(_Encode):
+    """Running text as consecutive blocks of at most `length` ids.
 
-
-def in_blocks(text: TokenisedText, length: int, starts_word: np.ndarray) -> TokenisedText:
-    """Running text as consecutive blocks of at most `length` ids, for masked language modelling.
-
-    A block ends at the last word that fits, so no word is cut (unless it is longer than a block). Lines follow each
+    A block ends at the last word that fits, so no word is cut (unless it is longer than a block). Sentences follow each
     other without a separator, like paragraphs. A shorter last block is kept.
-
-    Args:
-        text: one column; its rows are consecutive in `ids`.
-        length: ids in a block, without special tokens.
-        starts_word: (vocabulary,) whether a token begins a word (`data.tokenizer.word_starts`).
     """
-    if length < 1:
-        raise BadInput("--max_length: the special tokens leave no room for text")
-    total, cuts = len(text.ids), array("q", [0])
+
+    def __init__(self, source: Source, tokenizer, rows: Dataset, length: int) -> None:
+        super().__init__(source, tokenizer, rows)
+        if length < 1:
+            raise BadInput("--max_length: the special tokens leave no room for text")
+        self.features = Features({"0": List(Value("int32"))})
+        self.length, self.total, self.starts_word = length, len(rows), word_starts(tokenizer)
+        self.left = np.array([], dtype=np.int32)  # behind the last block
+        self.left_begins = np.array([], dtype=bool)
+
+    def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
+        found = self.ids(batch, numbers)
+        lengths = np.array([len(ids) for ids in found])
+        new = np.fromiter(chain.from_iterable(found), dtype=np.int32, count=lengths.sum())
+        begins = self.starts_word[new]
+        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # whatever the first token of a sentence looks like
+        flat, begins = np.concatenate([self.left, new]), np.concatenate([self.left_begins, begins])
+        cuts = cut(np.flatnonzero(begins), len(flat), self.length)
+        if numbers[-1] == self.total - 1 and cuts[-1] < len(flat):
+            cuts.append(len(flat))
+        self.left, self.left_begins = flat[cuts[-1] :], begins[cuts[-1] :]
+        return {"0": [flat[a:b] for a, b in pairwise(cuts)]}
+
+
+def cut(words: np.ndarray, total: int, length: int) -> list[int]:
+    """0 and the ends of blocks of at most `length` of `total` ids, while more are left; `words`: where words begin."""
+    cuts = [0]
     while total - cuts[-1] > length:
-        end = min(cuts[-1] + max(_TOKENS_AT_ONCE, length + 1), total)
-        _cut(cuts, _word_starts(text, cuts[-1], end, starts_word), end, length)
-    cuts.append(total)
-    made = np.frombuffer(cuts, dtype=np.int64)
-    return TokenisedText(text.folder, np.stack([made[:-1], made[1:]], axis=1))
-
-
-def _cut(cuts: array, boundaries: np.ndarray, end: int, length: int) -> None:
-    """Add the ends of all blocks that end before `end`, wherever their last word ends."""
-    position = cuts[-1]
-    while end - position > length:
-        candidate = boundaries[np.searchsorted(boundaries, position + length, side="right") - 1]
-        position = int(candidate) if candidate > position else position + length
-        cuts.append(position)
-
-
-def _word_starts(text: TokenisedText, first: int, end: int, starts_word: np.ndarray) -> np.ndarray:
-    """Places from `first` to `end - 1` at which a word begins; `first` is one."""
-    words = starts_word[text.ids[first:end]]
-    rows = text.offsets[:, 0]  # NumPy's search would copy the whole column
-    lines = np.array(rows[bisect_left(rows, first) : bisect_left(rows, end)])
-    words[lines - first] = True  # a line begins a word, whatever its first token looks like
-    words[0] = True
-    return first + np.flatnonzero(words)
+        last = np.searchsorted(words, cuts[-1] + length, side="right") - 1
+        fits = last >= 0 and words[last] > cuts[-1]
+        cuts.append(int(words[last]) if fits else cuts[-1] + length)
+    return cuts
 
 
 def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: int) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from transformers import AutoTokenizer, BertTokenizer
 
 from common.errors import BadInput
 from data.cache import cached
-from data.text import VERSION, Reader, content_hash
+from data.source import Source
+from data.text import Text, read_text
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
 
@@ -66,27 +66,26 @@ def word_starts(tokenizer) -> np.ndarray:
     raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
 
 
-def train_tokenizer(files: Sequence[Path], size: int, cache_dir: str | Path):
+def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
     """BERT's lower-casing tokenizer with at most `size` pieces learned from a text, cached by the text's content.
 
     Raises:
-        BadInput: `size` leaves no room for a piece or for the letters, or as `data.text.Reader`.
+        BadInput: `size` leaves no room for a piece or for the letters, or as `data.text.read_text`.
     """
     if size <= len(SPECIAL):
         raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
-    key = json.dumps([content_hash(files), VERSION, size])
-    folder = Path(cache_dir) / f"vocabulary-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-    cached(folder, lambda partial: _learn(files, size).save_pretrained(partial))
+    folder = Path(cache_dir) / f"vocabulary-{source.key(size)}"
+    cached(folder, lambda partial: _learn(read_text(source, cache_dir), size).save_pretrained(partial))
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
-def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
+def _learn(text: Text, size: int) -> BertTokenizer:
     # The library numbers letters inside words in the order of a hash table, which differs between processes, and merges
     # equally frequent pairs in the order of their numbers. So the letters are collected and numbered first.
-    letters = sorted(_pieces(files, 0, SPECIAL).keys() - set(SPECIAL))
+    letters = sorted(_pieces(text, 0, SPECIAL).keys() - set(SPECIAL))
     if len(SPECIAL) + len(letters) > size:
         raise BadInput(f"--vocabulary_size {size}: the letters of the text alone need {len(SPECIAL) + len(letters)}")
-    vocabulary = _pieces(files, size, [*SPECIAL, *letters])
+    vocabulary = _pieces(text, size, [*SPECIAL, *letters])
     tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
     cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -98,11 +97,11 @@ def _learn(files: Sequence[Path], size: int) -> BertTokenizer:
     return BertTokenizer(tokenizer_object=tokenizer, model_max_length=512)
 
 
-def _pieces(files: Sequence[Path], size: int, first: Sequence[str]) -> dict[str, int]:
+def _pieces(text: Text, size: int, first: Sequence[str]) -> dict[str, int]:
     """A learned vocabulary whose lowest ids are `first`; it holds all letters of the text, whatever `size` is."""
     tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
-    tokenizer.train_from_iterator((row[0] for row in Reader(files)), trainer)
+    tokenizer.train_from_iterator(text.cells(), trainer)
     return tokenizer.get_vocab()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.errors import BadInput
 from common.files import find_files
-from data.text import reader_of
+from data.lines import numbered_lines
 from eval.scores import markdown
 from papers import runs
 from papers.plans import Choice, RunPlan, plan_of
@@ -86,9 +86,8 @@ def _steps(plan: RunPlan, choice: Choice) -> int | None:
         files = find_files(named if isinstance(named, list) else [named], choice.data_dir)
     except BadInput:
         return None
-    labelled = script_of(settings["method"]) == "run_sup.py"
-    reader = reader_of(files, None if labelled else int(settings.get("columns", 1)))
-    count = int(settings.get("max_rows", 0)) or sum(1 for _ in reader)
+    lines = (line for path in files for _, line in numbered_lines(path))
+    count = int(settings.get("max_rows", 0)) or sum(1 for line in lines if line.strip())
     return int(count // int(settings["per_device_train_batch_size"]) * float(settings.get("num_train_epochs", 1)))
 
 

@@ -15,7 +15,7 @@ import torch
 from common.command_line import parse, peek, read_config
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
-from data.text import content_hash
+from data.lines import content_hash
 from eval.encode import Encode
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all

@@ -20,6 +20,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the libraries are imported, so before any of them
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 import random
 from pathlib import Path
@@ -30,6 +31,7 @@ from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
 
+from data.source import Source
 from data.tokenizer import train_tokenizer
 
 torch.set_num_threads(1)
@@ -109,7 +111,7 @@ def dev_file(sentences, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def bert_tokenizer(text_file, tmp_path_factory):
-    return train_tokenizer([text_file], 160, tmp_path_factory.mktemp("vocabulary"))
+    return train_tokenizer(Source((text_file,)), 160, tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.fixture(scope="session")

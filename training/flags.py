@@ -29,7 +29,7 @@ OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_reposito
     "evaluation_strategy": "--eval_strategy",
 }
 _OTHER_WORDS = {  # what people type for a flag
-    "train_file": "dataset_name dataset data train_data train_dataset text corpus input",
+    "train_file": "dataset data train_data train_dataset text corpus input",
     "dev_file": "eval_file dev_data valid_file validation_file eval_data",
     "model_name_or_path": "model model_name base_model checkpoint pretrained",
     "output_dir": "output out save_dir output_path",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -13,11 +12,11 @@ from transformers import AutoModelForMaskedLM, set_seed
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from common.errors import BadInput
-from common.files import find_files
 from common.views import Masking
 from data.collator import MaskedCollator
-from data.tokenised import in_blocks, load_tokenised
-from data.tokenizer import SpecialTokens, train_tokenizer, word_starts
+from data.source import Source, source_of
+from data.tokenised import TokenisedText, load_tokenised
+from data.tokenizer import SpecialTokens, train_tokenizer
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import backbone_of, family_of
 from models.loading import load_config, load_tokenizer, usable_length
@@ -62,18 +61,20 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
     return head
 
 
-def load_text(model_args: PretrainArguments, data_args: DataArguments, args: RunArguments, files: Sequence[Path]):
-    """The tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
+def load_text(
+    model_args: PretrainArguments, data_args: DataArguments, args: RunArguments
+) -> tuple[Source, Any, TokenisedText]:
+    """The text, the tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
         raise BadInput("give one of --model_name_or_path (a checkpoint) and --config_name (from scratch)")
     with args.main_process_first(desc="tokenise"):
+        source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
         if model_args.model_name_or_path:
             tokenizer = load_tokenizer(model_args.model_name_or_path)
         else:
-            tokenizer = train_tokenizer(files, model_args.vocabulary_size, data_args.cache_dir)
-        text = load_tokenised(files, tokenizer, 1, data_args.cache_dir)
-    room = data_args.max_length - SpecialTokens.of(tokenizer).added
-    return tokenizer, in_blocks(text, room, word_starts(tokenizer))
+            tokenizer = train_tokenizer(source, model_args.vocabulary_size, data_args.cache_dir)
+        room = data_args.max_length - SpecialTokens.of(tokenizer).added
+        return source, tokenizer, load_tokenised(source, tokenizer, data_args.cache_dir, block=room)
 
 
 @storage_errors(".")
@@ -90,14 +91,13 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
     automatic = Automatic()
     groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), choose=automatic)
     model_args, data_args, args = groups
-    files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
-    tokenizer, blocks = load_text(model_args, data_args, args, files)
+    source, tokenizer, blocks = load_text(model_args, data_args, args)
     identity = {
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
         "contents": contents(vars(model_args)),
     }
-    run = Run("run_pretrain_aux.py", argv, groups, identity, files)
+    run = Run("run_pretrain_aux.py", argv, groups, identity, source.file_names)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(groups, tokenizer, blocks)

@@ -53,7 +53,7 @@ class Run:
         argv: the command line, for the record.
         groups: the parsed dataclasses; the TrainingArguments among them name the folder.
         identity: what decides the numbers beside the settings: hashes of the texts and of the start checkpoint.
-        files: the training text, whose names the record shows.
+        files: the names of the training text, for the record.
 
     Raises:
         BadInput: the processes of the run differ in their settings, or do not see each other.
@@ -65,7 +65,7 @@ class Run:
         argv: Sequence[str],
         groups: Sequence[Any],
         identity: dict[str, Any],
-        files: Sequence[Path] = (),
+        files: Sequence[str] = (),
     ) -> None:
         self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
         started = int(os.environ.get("WORLD_SIZE", "1"))
@@ -83,7 +83,7 @@ class Run:
             "command": ["python", script, *argv],
             "settings": settings,
             "trajectory": self.trajectory,
-            "text_files": [path.name for path in files],
+            "text_files": [*files],
             **provenance(self.args.device.type == "cuda"),
         }
         self._began = time.time()

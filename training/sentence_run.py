@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
 from transformers import set_seed
 
-from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
+from common.arguments import ModelArguments, ScoredArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
-from common.files import digest, find_files
-from data.text import reader_of
+from common.files import digest
+from data.source import source_of
+from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from models.loading import load_tokenizer
 from models.objectives.base import Method
@@ -55,11 +55,10 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
-    columns = None if method.labels else sentences_a_row(data_args)
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
-        corpus = load_tokenised(files, tokenizer, columns, data_args.cache_dir, sample)
+        source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
+        corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args)
     identity = {
         "text": corpus.facts,
@@ -67,7 +66,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         "dev_pairs": dev and digest([dev.metric, dev.content]),
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
-    run = Run(SCRIPTS[labels], argv, groups, identity, files)
+    run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -76,19 +75,12 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
                 dry_run(trainer, description)
                 return args.output_dir
             run.train(trainer, start, description, callbacks)
-            chosen = repeat(1) if sample is None else sample.mask(corpus.facts["rows"])
-            texts = (text for row in compress(reader_of(files, columns), chosen) for text in row)
             if trainer.is_world_process_zero():
+                text = read_text(source, data_args.cache_dir)
+                texts = text.cells(None if sample is None else sample.rows(len(text)))
                 finish(run, trainer, tokenizer, dev, tests, data_args, texts)
             trainer.accelerator.wait_for_everyone()
     return args.output_dir
-
-
-def sentences_a_row(data_args: SentenceArguments) -> int:
-    """`--columns`; BadInput outside 1 to 3."""
-    if not 1 <= data_args.columns <= 3:
-        raise BadInput(f"--columns {data_args.columns}: from 1 to 3")
-    return data_args.columns
 
 
 def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
@@ -98,9 +90,11 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
+    first = np.arange(min(len(corpus), _LOOKED_AT))
+    lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
         "method": model_args.method,
-        "cut": cut_in_words(np.diff(corpus.offsets[:_LOOKED_AT]), data_args.max_length, collator.special.added),
+        "cut": cut_in_words(lengths, data_args.max_length, collator.special.added),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
         "packed": model.encoder.packed,
         "views": len(collator.views),

@@ -13,7 +13,7 @@ from common.errors import run_command
 import torch
 
 from common.flags import Parser
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from eval.encode import Encode
 from eval.vectors.job import Job
 from eval.vectors.store import DTYPES, WRITERS, VectorStore

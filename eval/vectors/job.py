@@ -19,7 +19,7 @@ from eval.encode import Encoder
 from eval.vectors.store import MANIFEST, VectorStore, claim
 
 ROWS = 20_000  # texts held at once
-Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.text.numbered_lines`
+Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.numbered_lines`
 _PACKED, _KINDS = (".gz", ".xz", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 RECORDS = "*.done.json"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from common.errors import BadInput
 from common.files import read_json, sha256, write_json, writing
-from common.growing import GrowingArray
+from eval.vectors.growing import GrowingArray
 
 MANIFEST = "manifest.json"
 DTYPES = ("float32", "float16", "int8")

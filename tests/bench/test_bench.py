@@ -12,7 +12,7 @@ from bench import corpus, encode_corpus, loop, pair, transfer
 from bench.__main__ import main, table
 from bench.pair import LENGTHS, batch
 from common.errors import ProjectError
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from data.tokenizer import SpecialTokens
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore

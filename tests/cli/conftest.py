@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import run_unsup
-from data.text import NLI_HEADER, NLI_LABELS
+from data.text import NLI_LABELS
 from models.auxiliary import load_masked_lm, new_head
 from models.families import backbone_of
 from models.loading import load_tokenizer
@@ -44,7 +44,7 @@ def nli_file(sentences, tmp_path_factory):
     """60 labelled pairs."""
     rows = [f"{sentences[i]}\t{sentences[i + 60]}\t{NLI_LABELS[i % 3]}" for i in range(60)]
     path = tmp_path_factory.mktemp("nli") / "nli.tsv"
-    path.write_text("\n".join(["\t".join(NLI_HEADER), *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(["premise\thypothesis\tlabel", *rows]) + "\n", encoding="utf-8")
     return path
 
 

@@ -14,6 +14,7 @@ import run_sup
 import run_unsup
 from common.command_line import parse
 from common.errors import BadInput
+from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_tokenizer
 from models.momentum import MomentumEncoder
@@ -41,8 +42,7 @@ def model_of(argv, method):
     method, (model_args, method_args, data_args, args) = parsed(argv, method)
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     model = assembly.build_model(method, method_args, model_args, tokenizer)
-    columns = None if method.labels else data_args.columns
-    corpus = load_tokenised(data_args.train_file, tokenizer, columns, data_args.cache_dir)
+    corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
     collator = assembly.make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     return model, collator([(0, index, 0) for index in range(8)])
 

@@ -1,9 +1,10 @@
-"""A stand-in for the hub on this machine: enough of its protocol for one file at a time."""
+"""A stand-in for the hub on this machine: enough of its protocol for the files of one repository."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 import threading
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from data.prepare import ARCHIVE, LOCK, WIKI, prepare, read_pinned
+
+REPO = "princeton-nlp/datasets-for-simcse"
 
 
 @dataclass
@@ -43,8 +46,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, with_body):
         hub, name = self.hub, self.path.rpartition("/")[2]
-        if "/datasets/princeton-nlp/datasets-for-simcse/resolve/" not in self.path:
-            return self._head(404, {"Content-Length": "0"})
+        if self.path.startswith(f"/api/datasets/{REPO}"):
+            return self._listing(with_body)
+        if f"/datasets/{REPO}/resolve/" not in self.path:
+            return self._head(404, {"Content-Length": "0", "X-Error-Code": "RepoNotFound"})
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         hub.requests.append(f"{self.command} {name} {start}")
         if hub.cut == "always" and start:
@@ -58,6 +63,17 @@ class _Handler(BaseHTTPRequestHandler):
             is_cut = hub.cut == "always" or (hub.cut == "once" and hub.count("GET") == 1)
             self.wfile.write(body[start : len(body) * 5 // 6 if is_cut else len(body)])
         return None
+
+    def _listing(self, with_body):
+        files = self.hub.files.items()
+        if "/data?" in self.path:  # there are no folders
+            return self._head(404, {"Content-Length": "0", "X-Error-Code": "EntryNotFound"})
+        found = {"id": REPO, "sha": self.hub.commit, "siblings": [{"rfilename": name} for name, _ in files]}
+        if "/tree/" in self.path:
+            found = [{"type": "file", "path": name, "size": len(body), "oid": "0" * 40} for name, body in files]
+        body = json.dumps(found).encode()
+        self._head(200, {"Content-Length": str(len(body))})
+        return self.wfile.write(body) if with_body else None
 
     def _headers_of(self, body, start):
         digest = self.hub.etag or hashlib.sha256(body).hexdigest()

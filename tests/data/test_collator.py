@@ -11,6 +11,7 @@ from common.views import IGNORED, MASK, Masking, Perturbed, Rates, View
 from data import draws
 from data.collator import Collator, MaskedCollator
 from data.draws import KeyedSampler, Keys
+from data.source import Source
 from data.tokenised import load_tokenised
 
 TWO = (View(), View())
@@ -19,7 +20,7 @@ BOTH = Masking(0.3, views=(0, 1))
 
 @pytest.fixture
 def text(tokenizer, text_file, tmp_path):
-    return load_tokenised([text_file], tokenizer, 1, tmp_path)
+    return load_tokenised(Source((text_file,)), tokenizer, tmp_path)
 
 
 def collator(text, tokenizer, views=TWO, max_length=32, seed=42, masking=None):
@@ -70,7 +71,7 @@ def test_a_length_without_room_for_text_is_refused(text, tokenizer, masking):
 def test_views_of_a_row_are_its_sentences(tokenizer, sentences, tmp_path, columns):
     path = tmp_path / "rows.tsv"
     path.write_text("".join("\t".join(sentences[i : i + columns]) + "\n" for i in range(20)))
-    text = load_tokenised([path], tokenizer, columns, tmp_path)
+    text = load_tokenised(Source((path,), columns), tokenizer, tmp_path)
     made = collator(text, tokenizer, [View()] * columns, 64)(batch_of(3, 11))
     for view in range(columns):
         texts = [sentences[3 + view], sentences[11 + view]]
@@ -114,7 +115,7 @@ def test_special_tokens_in_the_text_are_never_masked(tokenizer, tmp_path, whole_
     """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
     line = f"The \U0001f9ff dog {tokenizer.unk_token} sat{tokenizer.sep_token}down twice"
     (tmp_path / "text.txt").write_text(f"{line}\n" * 64, encoding="utf-8")
-    texts = load_tokenised([tmp_path / "text.txt"], tokenizer, 1, tmp_path)
+    texts = load_tokenised(Source((tmp_path / "text.txt",)), tokenizer, tmp_path)
     masking = Masking(1.0, recipe="mask", whole_words=whole_words)
     [labels] = (made := collator(texts, tokenizer, masking=masking)(batch_of(*range(64))))["masked_labels"]
     special = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in
@@ -160,7 +161,7 @@ def masked_rows(made):
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_a_sentence_s_batch_does_not_depend_on_its_neighbours(text, tokenizer, sentences, whole_words):
     collate = collator(text, tokenizer, max_length=64, masking=Masking(0.3, whole_words=whole_words, views=(0, 1)))
-    lengths = text.offsets[:, 1] - text.offsets[:, 0]
+    lengths = text.lengths(np.arange(len(text)), 0)
     order = np.argsort(lengths, kind="stable").tolist()
     shortest, longest = order[0], order[-1]
     alone = masked_rows(collate(batch_of(shortest)))[0]
@@ -183,7 +184,7 @@ def test_a_batch_does_not_depend_on_how_often_it_was_made(text, tokenizer):
 
 
 def test_batches_do_not_depend_on_the_workers(bert_tokenizer, text_file, tmp_path):
-    text = load_tokenised([text_file], bert_tokenizer, 1, tmp_path)
+    text = load_tokenised(Source((text_file,)), bert_tokenizer, tmp_path)
     collate = collator(text, bert_tokenizer, [View(), View(repeat_some)], masking=BOTH)
     found = []
     for workers in (0, 1, 2):
@@ -265,9 +266,9 @@ def test_an_edited_view_may_grow_up_to_the_model_s_limit(text, tokenizer):
 
 
 def test_the_corpus_is_left_as_it_was(text, tokenizer):
-    before = np.array(text.ids)
+    before = text.sentences(range(len(text)), 0, 99)[0]
     collator(text, tokenizer, masking=Masking(1.0, "mask", views=(0, 1)))(batch_of(*range(20)))
-    assert np.array_equal(before, text.ids)
+    assert np.array_equal(before, text.sentences(range(len(text)), 0, 99)[0])
 
 
 def test_the_masked_collator_is_the_masked_twin_alone(text, tokenizer):

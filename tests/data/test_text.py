@@ -1,369 +1,278 @@
-"""Every form of a text file is read, or refused with its file and line."""
+"""Training text of every format gives the same rows, or one line that says what is wrong and where."""
 
+import csv
 import gzip
+import io
+import json
 import lzma
-import os
 
+import datasets
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import data.text
+from common.arguments import SentenceArguments
 from common.errors import BadInput
 from common.views import View
 from data.collator import Collator
-from data.text import LONGEST_LINE, LabelledReader, Reader, content_hash
+from data.lines import LONGEST_LINE
+from data.source import Source, source_of
+from data.text import read_text
 from data.tokenised import load_tokenised
 
-ROWS = [("A first sentence.",), ("Zwölf Boxkämpfer jagen Viktor 🙂",), ('a lone " quote',), ("the last one",)]
-TEXT = "".join(f"{row[0]}\n" for row in ROWS).encode()
-PACKED = {
-    "gz": gzip.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-}
-SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
+TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]
 HEADER = "premise\thypothesis\tlabel\n"
 PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
-_MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+_FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(folder, content, name="text.txt"):
     path = folder / name
-    path.write_bytes(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def refused(path, columns=1):
+def read(folder, *paths, **how):
+    return read_text(Source(paths, **how), folder / "cache")
+
+
+def rows(folder, *paths, **how):
+    text = read(folder, *paths, **how)
+    return list(zip(*(text.rows[name] for name in text.rows.column_names), strict=True))
+
+
+def refused(folder, *paths, **how):
     with pytest.raises(BadInput) as caught:
-        list(Reader([path], columns))
+        read(folder, *paths, **how)
     assert "\n" not in str(caught.value)
+    assert not [each for each in (folder / "cache").iterdir() if each.name != "hub"], "nothing is left in the cache"
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "content",
-    {
-        "LF": TEXT,
-        "CRLF": TEXT.replace(b"\n", b"\r\n"),
-        "BOM": b"\xef\xbb\xbf" + TEXT,
-        "BOM and CRLF": b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"),
-        "no final newline": TEXT[:-1],
-        "blanks around": TEXT.replace(b"\n", b" \n").replace(b"the last", b"  the last"),
-        "gzip": gzip.compress(TEXT),
-        "two gzip members": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]),
-        "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n")),
-        "xz": lzma.compress(TEXT),
-        "two xz streams": lzma.compress(TEXT[:18]) + lzma.compress(TEXT[18:]),
-        "two xz streams with padding": lzma.compress(TEXT[:18]) + bytes(8) + lzma.compress(TEXT[18:]) + bytes(4),
-        "two xz streams with long padding": lzma.compress(TEXT[:18]) + bytes(20_000) + lzma.compress(TEXT[18:]),
-        "three xz streams, one empty": lzma.compress(TEXT[:18]) + lzma.compress(b"") + lzma.compress(TEXT[18:]),
-        "two gzip members and zeros": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]) + bytes(512),
-        "zstd": PACKED["zst"](TEXT),
-        "zstd between skippable frames": SKIPPABLE + PACKED["zst"](TEXT[:18]) + SKIPPABLE + PACKED["zst"](TEXT[18:]),
-        "zstd without a size": zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
-        "two zstd frames": PACKED["zst"](TEXT[:18]) + PACKED["zst"](TEXT[18:]),
-        "zstd with a checksum": zstandard.ZstdCompressor(write_checksum=True).compress(TEXT),
-    }.items(),
-    ids=lambda item: item[0],
-)
-def test_the_same_rows_come_from_every_form_of_a_file(tmp_path, content):
-    reader = Reader([written(tmp_path, content[1])])
-    assert list(reader) == ROWS
-    assert (reader.rows, reader.empty_lines) == (4, 0)
+def table():
+    return {"id": [*range(len(TEXTS) - 1), "x"], "text": TEXTS, "title": ["", *"abcdef"]}
 
 
-@pytest.mark.parametrize("suffix", PACKED)
-def test_the_first_bytes_tell_the_compression_not_the_name(tmp_path, suffix):
-    for name in ("text.txt", "text", "text.gz", "text.xz", "text.zst"):
-        assert list(Reader([written(tmp_path, PACKED[suffix](TEXT), name)])) == ROWS
-        assert list(Reader([written(tmp_path, TEXT, name)])) == ROWS
+def as_csv():
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerows([table().keys(), *zip(*table().values(), strict=True)])
+    return sink.getvalue().encode()
 
 
-def test_three_files_are_one_text(tmp_path):
-    lines = TEXT.splitlines(keepends=True)
-    parts = [lines[0][:-1], gzip.compress(b"".join(lines[1:3])), lines[3]]
-    paths = [written(tmp_path, part, f"part{i}") for i, part in enumerate(parts)]
-    assert list(Reader(paths)) == ROWS
-    assert list(Reader(paths[::-1])) == [ROWS[3], *ROWS[1:3], ROWS[0]]
+def as_arrow(write):
+    sink = pa.BufferOutputStream()
+    write(pa.table(table() | {"id": range(len(TEXTS))}), sink)
+    return sink.getvalue().to_pybytes()
 
 
-def test_empty_lines_are_dropped_and_counted(tmp_path):
-    reader = Reader([written(tmp_path, b"\none\n\n  \t \ntwo\n\r\n"), written(tmp_path, b"\nthree", "b.txt")])
-    assert list(reader) == [("one",), ("two",), ("three",)]
-    assert (reader.rows, reader.empty_lines) == (3, 5)
-    assert list(reader) == [("one",), ("two",), ("three",)]
-    assert (reader.rows, reader.empty_lines) == (3, 5), "a second pass counts anew"
+def stream(made, sink):
+    with pa.ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made)
 
 
-@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\r"])
-def test_only_a_line_feed_ends_a_line(tmp_path, inside):
-    assert list(Reader([written(tmp_path, f"one{inside}two\nthree\n".encode())])) == [(f"one{inside}two",), ("three",)]
+RECORDS = [dict(zip(table(), row, strict=True)) for row in zip(*table().values(), strict=True)]
+BEIR = [{"_id": f"d{n}", "title": one["title"], "text": one["text"], "metadata": {"n": n} if n % 2 else {}}
+        for n, one in enumerate(RECORDS)]  # fmt: skip
+FORMATS = {
+    "csv": as_csv(),
+    "tsv": "\n".join("\t".join(map(str, row)) for row in [table().keys(), *zip(*table().values(), strict=True)]),
+    "jsonl": "".join(json.dumps(row) + "\n" for row in RECORDS),
+    "json": json.dumps(RECORDS, indent=1),
+    "parquet": as_arrow(pa.parquet.write_table),
+    "arrow": as_arrow(stream),
+    "feather": as_arrow(pa.feather.write_feather),
+    "corpus.jsonl": "".join(json.dumps(row) + "\n" for row in BEIR),
+}
 
 
-def test_a_byte_order_mark_is_removed_at_the_start_of_a_file_only(tmp_path):
-    marked = "\ufeffone\n\ufefftwo\n".encode()
-    assert list(Reader([written(tmp_path, marked)])) == [("one",), ("\ufefftwo",)]
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, kind):
+    def batch(path, **how):
+        text = load_tokenised(Source((path,), **how), bert_tokenizer, tmp_path / "cache")
+        made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)([(0, i, 0) for i in (3, 1, 0, 6)])
+        return text, made["input_ids"].tolist()
+
+    plain, expected = batch(written(tmp_path, "\n\n".join(TEXTS)))
+    path = written(tmp_path, FORMATS[kind], f"in.{kind}")
+    text, found = batch(path, names=("text",))
+    assert found == expected and len(text) == len(plain) == len(TEXTS)
+    titled, _ = batch(path, names=("title", "text"), titled=True)
+    assert titled.columns == 2 and titled.lengths([0, 1], 0).tolist() == [0, 1]
+    assert titled.sentences([2, 4], 1, 9)[0].tolist() == plain.sentences([2, 4], 0, 9)[0].tolist()
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".zst"])
+def test_compressed_files_are_read(tmp_path, kind, packed):
+    content = FORMATS[kind] if kind in FORMATS else "\n".join(TEXTS)
+    content = content.encode() if isinstance(content, str) else content
+    path = written(tmp_path, PACKED[packed](content), f"in.{kind}{packed}")
+    assert rows(tmp_path, path) == [(text,) for text in TEXTS]
+    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{kind}{packed}")
+    assert f"cut.{kind}{packed}" in refused(tmp_path / "other", cut)
+
+
+def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
+    (tmp_path / "a[1]*").mkdir()
+    path = written(tmp_path / "a[1]*", PACKED[".zst"](b"one\n") + PACKED[".zst"](b"two\n"), "b::c?.txt")
+    other = written(tmp_path, b"\xef\xbb\xbfthree\r\n", "dataset_infos.json.gz.txt")
+    assert rows(tmp_path / "a[1]*", path, other) == [("one",), ("two",), ("three",)]
+
+
+def test_lines_are_stripped_and_empty_ones_counted(tmp_path):
+    text = read(tmp_path, written(tmp_path, "\ufeff one\u2028two \n\n  \t \r\n a\u00a0\n"))
+    assert text.rows["0"][:] == ["one\u2028two", "a"] and list(text.cells([1])) == ["a"]
+    assert text.facts | {"sha256": ""} == {"sha256": "", "columns": 1, "rows": 2, "empty_lines_dropped": 2}
 
 
 def test_rows_of_several_sentences(tmp_path):
-    path = written(tmp_path, b"a b\tc\r\n\nd\t e \n")
-    assert list(Reader([path], 2)) == [("a b", "c"), ("d", "e")]
+    assert rows(tmp_path, written(tmp_path, "a b\tc\r\n\nd\t e \n"), columns=2) == [("a b", "c"), ("d", "e")]
+    path = written(tmp_path, "sent0,hard_neg,sent1\na,c,b\n,x,\nd,f,e\n", "nli.csv")
+    text = read(tmp_path, path, names=("sent0", "sent1", "hard_neg"))
+    assert list(text.cells()) == [*"abcdef"] and text.facts["empty_lines_dropped"] == 1
+    flags = {"train_file": [str(path)], "text_column": ["sent0", "sent1", "hard_neg"], "columns": 3}
+    assert source_of(SentenceArguments(**flags)).width == 3
 
 
-@pytest.mark.parametrize(
-    ("content", "columns", "line", "said"),
-    {
-        "latin-1": ("good\nZwölf\n".encode("latin-1"), 1, 2, "not UTF-8"),
-        "latin-1 in the first line": ("Zwölf\n".encode("latin-1"), 1, 1, "byte 3 is not UTF-8"),
-        "half a character at the end": ("good\n\nö".encode()[:-1], 1, 3, "not UTF-8"),
-        "a surrogate": (b"a\n\xed\xa0\x80\n", 1, 2, "not UTF-8"),
-        "UTF-16": ("a sentence\n".encode("utf-16"), 1, 1, ""),
-        "NUL": (b"good\ngood\nb\x00d\n", 1, 3, "NUL byte at column 2"),
-        "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1) + b"\ngood\n", 1, 2, "longer than 1,000,000"),
-        "a long last line": (b"good\n" + b"x" * (LONGEST_LINE + 1), 1, 2, "longer than"),
-        "a long line of CRLF": (b"x" * (LONGEST_LINE + 1) + b"\r\n", 1, 1, "longer than"),
-        "a very long line": (b"x" * (3 * LONGEST_LINE), 1, 1, "longer than"),
-        "two columns for one": (b"a\n\nb\tc\n", 1, 3, "2 tab-separated columns, expected 1; --columns 2"),
-        "one column for two": (b"a\tb\nc\n", 2, 2, "1 tab-separated columns, expected 2"),
-        "three columns for two": (b"a\tb\nc\td\te\n", 2, 2, "3 tab-separated columns, expected 2"),
-        "an empty column": (b"a\tb\tc\nd\t \te\n", 3, 2, "column 2 is empty"),
-        "an empty last column": (b"a\t\n", 2, 1, "column 2 is empty"),
-    }.values(),
-)
-def test_a_bad_line_is_named_with_its_file_and_number(tmp_path, content, columns, line, said):
-    path = written(tmp_path, content)
-    message = refused(path, columns)
-    assert message.startswith(f"{path}:{line}: ")
-    assert said in message
-    for name, pack in PACKED.items():
-        packed = written(tmp_path, pack(content), f"text.{name}")
-        assert refused(packed, columns) == message.replace(str(path), str(packed))
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_line_of_exactly_the_longest_length_is_read(tmp_path, end):
-    line = b"x" * LONGEST_LINE
-    assert list(Reader([written(tmp_path, line + end)])) == [(line.decode(),)]
-
-
-def test_the_file_of_several_that_is_bad_is_named(tmp_path):
-    good, bad = written(tmp_path, TEXT), written(tmp_path, b"fine\nn\xf6t\n", "bad.txt")
-    with pytest.raises(BadInput, match=r"bad\.txt:2: "):
-        list(Reader([good, bad]))
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"\n \r\n\t\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
-def test_a_file_without_a_sentence_is_refused_by_name(tmp_path, content):
-    good, path = written(tmp_path, TEXT), written(tmp_path, content, "hollow.txt")
-    assert refused(path) == f"{path}: holds no sentence (empty, or only empty lines)"
-    for pack in PACKED.values():
-        assert "holds no sentence" in refused(written(tmp_path, pack(content), "hollow.bin"))
-    with pytest.raises(BadInput, match=r"hollow\.txt: holds no sentence"):
-        list(Reader([good, path]))
-
-
-def test_what_is_no_file_is_refused_with_a_message_of_its_own(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    places = [tmp_path, tmp_path / "missing", tmp_path / "pipe", tmp_path / "loop", tmp_path / ("x" * 300)]
-    said = ["is a folder; name its files", "no such file", "not a regular file"]
-    said += [f"cannot be opened ({reason})" for reason in ("Too many levels of symbolic links", "File name too long")]
-    for path, message in zip(places, said, strict=True):
-        assert refused(path) == f"{path}: {message}"
-        with pytest.raises(BadInput) as caught:
-            content_hash([path])
-        assert str(caught.value) == f"{path}: {message}"
-
-
-def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
-    path = written(tmp_path, TEXT)
-
-    def denied(self, *args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(data.text.Path, "open", denied)
-    assert refused(path) == f"{path}: cannot be opened (Permission denied)"
-    with pytest.raises(BadInput, match="cannot be opened"):
-        content_hash([path])
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_a_compressed_file_cut_off_anywhere_is_refused(tmp_path, suffix):
-    packed = PACKED[suffix](TEXT)
-    for length in range(2, len(packed)):  # one byte of a zstd file is the text `(`
-        path = written(tmp_path, packed[:length], f"cut.{suffix}")
-        assert refused(path).startswith(f"{path}:"), length
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_a_long_compressed_file_cut_off_is_refused_where_it_ends(tmp_path, suffix):
-    lines = b"".join(b"%d is %d\n" % (i, i * i * 7919 % 104729) for i in range(60_000))
-    packed = PACKED[suffix](lines)
-    path = written(tmp_path, packed[: len(packed) // 2])
-    message = refused(path)
-    assert "damaged or cut off" in message
-    number = int(message.removeprefix(f"{path}:").split(":")[0])
-    assert 1 < number < 60_000
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-def test_a_damaged_or_continued_compressed_file_is_refused(tmp_path, suffix):
-    packed = PACKED[suffix](TEXT * 50)
-    middle = len(packed) // 2
-    damaged = (
-        packed[: middle - 4] + bytes(byte ^ 0xFF for byte in packed[middle - 4 : middle + 4]) + packed[middle + 4 :]
-    )
-    assert refused(written(tmp_path, damaged))
-
-
-def joined(suffix):
-    """Two packed halves of a text, apart."""
-    return PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:])
-
-
-@pytest.mark.parametrize("suffix", PACKED)
-@pytest.mark.parametrize(
-    "damage",
-    {
-        "text behind": lambda first, second: first + second + b"not compressed",
-        "a byte behind": lambda first, second: first + second + b"x",
-        "zeros and a byte behind": lambda first, second: first + second + bytes(4) + b"x",
-        "a long tail of text": lambda first, second: first + b"x" * 20_000,
-        "text between": lambda first, second: first + b"junk" + second,
-        "a damaged second magic": lambda first, second: first + b"\xff" + second[1:],
-        "a damaged second header": lambda first, second: first + second[:2] + b"\xff" * 8 + second[10:],
-        "a second one cut in its header": lambda first, second: first + second[:3],
-        "a second one cut": lambda first, second: first + second[:-5],
-        "another format behind": lambda first, second: first + (b"BZh9" + second),
-    }.items(),
-    ids=lambda item: item[0],
-)
-def test_what_stands_behind_the_first_stream_is_read_or_refused(tmp_path, suffix, damage):
-    path = written(tmp_path, damage[1](*joined(suffix)))
-    assert "the compressed file is damaged or cut off" in refused(path)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_padding_that_the_xz_format_does_not_have_is_refused(tmp_path, count):
-    first, second = joined("xz")
-    assert "not a multiple of four" in refused(written(tmp_path, first + bytes(count) + second))
-    assert "not a multiple of four" in refused(written(tmp_path, first + second + bytes(count)))
-
-
-def test_zeros_behind_zstd_are_refused(tmp_path):
-    for count in (1, 4, 9000):
-        assert "damaged" in refused(written(tmp_path, PACKED["zst"](TEXT) + bytes(count)))
-
-
-def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):
-    one, two = written(tmp_path, b"one\n", "a"), written(tmp_path, b"two\n", "b")
-    same = written(tmp_path, b"one\n", "c")
-    assert content_hash([one, two]) == content_hash([same, two])
-    both = written(tmp_path, b"one\ntwo\n", "d")
-    assert len({content_hash(paths) for paths in ([one, two], [two, one], [one], [two], [both], [one, one])}) == 6
-
-
-def test_rows_labels_and_what_was_left_out(bert_tokenizer, tmp_path):
-    first = written(tmp_path, f"{HEADER}{PAIRS}a dog runs\ta river\t-\n".encode(), "pairs.tsv")
-    second = written(tmp_path, f"{HEADER}a river\ta dog\tneutral\n".encode(), "more.tsv")
-    corpus = load_tokenised([first, second], bert_tokenizer, None, tmp_path / "cache")
-    assert corpus.labels.tolist() == [1, 0, 2]
-    assert corpus.columns == 2 and len(corpus) == 3
-    assert (corpus.facts["undecided_rows_dropped"], corpus.facts["empty_lines_dropped"]) == (1, 1)
+def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
+    first = written(tmp_path, f"{HEADER}{PAIRS}a dog runs\ta river\t-\n", "pairs.tsv")
+    second = written(tmp_path, f"\n{HEADER}a river\ta dog\tneutral\n", "more.tsv")
+    corpus = load_tokenised(Source((first, second), labelled=True), bert_tokenizer, tmp_path / "cache")
+    assert corpus.labels.tolist() == [1, 0, 2] and (corpus.columns, len(corpus)) == (2, 3)
+    assert (corpus.facts["undecided_rows_dropped"], corpus.facts["empty_lines_dropped"]) == (1, 2)
     assert corpus.facts["labels"] == ["contradiction", "entailment", "neutral"]
     batch = Collator(corpus, bert_tokenizer, [View(), View()], 32, 0)([(0, 2, 0), (0, 0, 0)])
     assert batch["labels"].tolist() == [[2, 1]]
     texts = bert_tokenizer.batch_decode(batch["input_ids"].flatten(0, 1), skip_special_tokens=True)
     assert texts == ["a river", "a dog runs", "a dog", "a dog moves"]
+    classes = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])  # as in SNLI on the hub
+    features = datasets.Features({"premise": datasets.Value("string"), "hypothesis": datasets.Value("string"),
+                                  "label": classes})  # fmt: skip
+    pairs = {"premise": [*"abcd"], "hypothesis": [*"efgh"], "label": [0, 2, -1, 1]}
+    datasets.Dataset.from_dict(pairs, features).to_parquet(tmp_path / "pairs.parquet")
+    assert rows(tmp_path, tmp_path / "pairs.parquet", labelled=True) == [("a", "e", 1), ("b", "f", 0), ("d", "h", 2)]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "how", "said"),
     {
-        "an unknown label": (HEADER + PAIRS + "a dog\ta river\tmaybe\n", ":5: label 'maybe' is not one of"),
-        "another header": ("sentence1\tsentence2\tlabel\n" + PAIRS, ":1: the header is not `premise"),
-        "no header": (PAIRS, ":1: the header is not"),
-        "a missing column": (HEADER + "a dog\tentailment\n", ":2: 2 tab-separated columns, expected 3"),
-        "an empty hypothesis": (HEADER + "a dog\t\tneutral\n", ":2: column 2 is empty"),
-        "no rows": (HEADER, "holds no sentence"),
-        "Latin-1": (HEADER.encode() + b"caf\xe9\ta dog\tneutral\n", ":2: byte 4 is not UTF-8"),
+        "latin-1": ("good\nZwölf\n".encode("latin-1"), {}, ":2: byte 3 is not UTF-8"),
+        "NUL": (b"good\ngood\nb\x00d\n", {}, ":3: NUL byte"),
+        "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1), {}, ":2: line longer than 1,000,000"),
+        "two columns for one": ("a\n\nb\tc\n", {}, ":3: 2 tab-separated columns, expected 1; --columns 2"),
+        "one column for two": ("a\tb\nc\n", {"columns": 2}, ":2: 1 tab-separated columns, expected 2"),
+        "an empty column": ("a\tb\tc\nd\t \te\n", {"columns": 3}, ":2: column 2 is empty"),
+        "nothing": ("\n \r\n\t\n", {}, ": holds no sentence"),
+        "an unknown label": (HEADER + PAIRS + "a\tb\tmaybe\n", {"labelled": True}, ":5: label 'maybe' is not one of"),
+        "another header": ("one\ttwo\tlabel\n" + PAIRS, {"labelled": True}, ":1: the header has no column 'premise'"),
+        "no pairs": (HEADER, {"labelled": True}, ": holds no sentence"),
+        "labels as sentences": (HEADER + PAIRS, {"columns": 3}, ":1: a header (premise, hypothesis, label), not a row"),
+        "JSON": ('{"text": "a"}\n' * 3, {}, "most of its first lines are JSON objects, not sentences; name it"),
+        "a header": ("id,text\n" + "1,a b\n" * 9, {}, "its first line is a header (id, text), not a sentence"),
+        "a name that is not there": ("id\ttext\n1\tb\n", {"names": ("body",)}, ":1: the header has no column 'body'"),
     }.values(),
 )
-def test_a_bad_file_of_labelled_pairs_is_one_clear_error(bert_tokenizer, tmp_path, text, said):
-    path = written(tmp_path, text if isinstance(text, bytes) else text.encode(), "pairs.tsv")
-    with pytest.raises(BadInput) as caught:
-        load_tokenised([path], bert_tokenizer, None, tmp_path / "cache")
-    assert said in str(caught.value) and "pairs.tsv" in str(caught.value) and "\n" not in str(caught.value)
+def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how, said):
+    good = written(tmp_path, HEADER + PAIRS if "labelled" in how else "body\tid\nx\ty\n" if "names" in how else
+                   "\t".join("xyz"[: how.get("columns", 1)]) + "\n", "good.txt")  # fmt: skip
+    path = written(tmp_path, content, "bad.txt")
+    assert f"{path}{said}" in refused(tmp_path, path, **how) or f"{path}: {said}" in refused(tmp_path, path, **how)
+    assert str(path) in refused(tmp_path, good, path, **how)
 
 
-def test_an_empty_line_is_no_header(tmp_path):
-    path = tmp_path / "nli.tsv"
-    path.write_text("\n\nA man sleeps.\tA man rests.\tentailment\n")
-    with pytest.raises(BadInput, match=":3: the header is not `premise hypothesis label`"):
-        list(LabelledReader([path]))
-    path.write_text("\npremise\thypothesis\tlabel\nA man sleeps.\tA man rests.\tentailment\n")
-    reader = LabelledReader([path, path])
-    assert len(list(reader)) == 2 and reader.empty_lines == 2
-
-
-def test_labelled_pairs_are_no_rows_of_three_sentences(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text(HEADER + PAIRS)
-    with pytest.raises(BadInput, match=r"pairs\.tsv:1: the header of labelled pairs.*run_sup\.py"):
-        list(Reader([path], 3))
-
-
-_CELL = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\x00"), min_size=1, max_size=20).filter(
-    lambda cell: cell == cell.strip() and not cell.startswith("\ufeff")
+@pytest.mark.parametrize(
+    ("name", "content", "names", "said"),
+    {
+        "wrong column": ("x.csv", "a,b\n1,2\n", ("text",), "no column 'text' (--text_column); there are: a, b"),
+        "of JSON": ("x.jsonl", '{"a": "b"}\n', ("text",), "no column 'text' (--text_column); there are: a"),
+        "of Parquet": ("x.parquet", FORMATS["parquet"], ("body",), "no column 'body' (--text_column); there are: id"),
+        "numbers": ("x.parquet", FORMATS["parquet"], ("id",), "column 'id' holds Value('int64'), not text"),
+        "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', ("text",), ":3: 'text' is of type int, not text"),
+        "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', ("text",), ":2: is not JSON (Expecting value"),
+        "no object": ("x.jsonl", '{"text": "a"}\n"b"\n', ("text",), ":2: is not a JSON object"),
+        "a list": ("x.jsonl", '{"text": ["a"]}\n', ("text",), ":1: 'text' is of type list, not text"),
+        "a long row": ("x.csv", "a,text\n1,b\n2,c,d\n", ("text",), "Expected 2 fields in line 3, saw 3"),
+        "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "the first row has more cells than the header"),
+        "no Parquet": ("x.parquet", "a\n", ("text",), "cannot be read as parquet"),
+        "no Arrow": ("x.arrow", "a\n", ("text",), "cannot be read as arrow"),
+        "an empty CSV": ("x.csv", "", ("text",), "cannot be read as csv"),
+        "an empty JSON": ("x.json", "", ("text",), "cannot be read as json"),
+        "a CSV without rows": ("x.csv", "a,text\n", ("text",), "x.csv: "),
+        "empty texts": ("x.csv", "a,text\n1,\n2, \n", ("text",), "holds no sentence"),
+        "a deep document": ("x.json", '{"a":' * 500 + "1" + "}" * 500, ("text",), "x.json"),
+    }.values(),
 )
+def test_a_bad_table_is_one_error(tmp_path, name, content, names, said):
+    path = written(tmp_path, content, name)
+    message = refused(tmp_path, path, names=names)
+    assert message.startswith(f"{path}") and said in message
 
 
-@_MANY
+def test_the_bad_file_of_several_tables_is_named(tmp_path):
+    good, bad = (written(tmp_path, FORMATS["parquet"][cut:], f"{cut}.parquet") for cut in (0, 9))
+    assert refused(tmp_path, good, bad).startswith(f"{bad}: cannot be read as parquet")
+    with pytest.raises(BadInput, match=r"files of several kinds: \S+0\.parquet \(parquet\), \S+text\.txt \(text\)"):
+        read(tmp_path, good, written(tmp_path, "a"))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    {
+        "commas": ["Red, green, blue", "one,two,three"] * 9,
+        "dialogue": ['"I came, I saw", he said.', '"No," she said.', '"Why?"', 'He said "yes, no", and left.'] * 9,
+        "braces": ["{a} is a set", "{not json}", '{"half":', "[1, 2]", '"text"', "12"] * 3,
+        "deep braces": ['{"a":' * 5000] * 3,
+        "a word that names a column": ["text", "A sentence."],
+        "a title": ["A title, text and all", *["One, two, three."] * 20],
+    }.values(),
+)
+def test_prose_is_read(tmp_path, lines):
+    assert rows(tmp_path, written(tmp_path, "\n".join(lines), "notes.csv.txt")) == [(line,) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    {
+        "nothing": ({}, "--train_file is missing"),
+        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give one of --train_file and --dataset_name"),
+        "columns of a table": ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: is for lines without names"),
+        "columns beside names": ({"train_file": ["t.txt"], "columns": 2, "text_column": ["a"]}, "--columns 2: is for"),
+        "too many": ({"train_file": ["t.txt"], "columns": 4}, "--columns 4: from 1 to 3"),
+        "a part of a split": ({"dataset_name": "a/b", "dataset_split": "train[:9]"}, "--dataset_split train[:9]: name"),
+        "a path": ({"dataset_name": "."}, "--dataset_name .: is a local path"),
+        "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_config_name None"),
+    }.values(),
+)
+def test_flags_that_contradict_each_other_are_refused(tmp_path, monkeypatch, flags, said):
+    monkeypatch.chdir(tmp_path)
+    for name in ("t.txt", "t.csv"):
+        written(tmp_path, "a\n", name)
+    with pytest.raises(BadInput) as caught:
+        source_of(SentenceArguments(**flags, cache_dir="cache"))
+    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+
+
+def test_a_title_is_the_first_of_two_columns(tmp_path):
+    path = written(tmp_path, FORMATS["corpus.jsonl"], "corpus.jsonl")
+    source = source_of(SentenceArguments(train_file=[str(path)], title_column="title"))
+    assert (source.read, source.width, source.titled) == (("title", "text"), 2, True)
+    with pytest.raises(BadInput, match="labelled pairs have no titles"):
+        source_of(SentenceArguments(train_file=[str(path)], title_column="title"), labelled=True)
+
+
+@_FEW
 @given(st.binary(max_size=300), st.integers(1, 3))
 def test_any_bytes_are_read_or_refused(tmp_path, content, columns):
-    reader = Reader([written(tmp_path, content)], columns)
     try:
-        rows = list(reader)
+        found = rows(tmp_path, written(tmp_path, content), columns=columns)
     except BadInput:
         return
-    assert len(rows) == reader.rows > 0
-    for row in rows:
-        assert len(row) == columns
-        assert all(cell and not {"\n", "\t", "\x00"} & set(cell) for cell in row)
-
-
-@_MANY
-@given(st.sampled_from(sorted(PACKED)), st.data())
-def test_any_damage_to_a_compressed_file_is_read_or_refused(tmp_path, suffix, data):
-    packed = bytearray(PACKED[suffix](TEXT))
-    for _ in range(data.draw(st.integers(1, 3))):
-        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        list(Reader([written(tmp_path, bytes(packed))]))
-    except BadInput:
-        pass
-
-
-@_MANY
-@given(st.integers(1, 3).flatmap(lambda n: st.lists(st.tuples(*[_CELL] * n), min_size=1, max_size=8)), st.data())
-def test_what_was_written_is_read(tmp_path, rows, data):
-    end = data.draw(st.sampled_from(["\n", "\r\n"]))
-    content = end.join("\t".join(row) for row in rows).encode() + data.draw(st.sampled_from([b"", end.encode()]))
-    pack = data.draw(st.sampled_from([bytes, *PACKED.values()]))
-    assert list(Reader([written(tmp_path, pack(content))], len(rows[0]))) == rows
-
-
-@_MANY
-@given(st.binary(max_size=80), st.binary(max_size=80))
-def test_the_rows_of_two_joined_texts_are_the_rows_of_both(tmp_path, first, second):
-    def rows(content):
-        try:
-            return list(Reader([written(tmp_path, content)]))
-        except BadInput as error:
-            return [] if "holds no sentence" in str(error) else None
-
-    if second.startswith(b"\xef\xbb\xbf") or None in (parts := (rows(first), rows(second))):
-        return
-    assert rows(first + b"\n" + second) == parts[0] + parts[1]
+    assert found
+    for row in found:
+        assert len(row) == columns and all(cell and not {"\n", "\t", "\x00"} & set(cell) for cell in row)

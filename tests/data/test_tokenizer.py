@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
 from common.errors import BadInput
+from data.source import Source
 from data.tokenizer import SPECIAL, SpecialTokens, train_tokenizer, word_starts
 
 
@@ -78,20 +79,20 @@ def learned(monkeypatch):
 
 
 def test_the_same_text_gives_the_same_vocabulary(text_file, tmp_path):
-    first, second = (train_tokenizer([text_file], 200, tmp_path / name) for name in "ab")
+    first, second = (train_tokenizer(Source((text_file,)), 200, tmp_path / name) for name in "ab")
     assert first.get_vocab() == second.get_vocab()
     assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
 
 
 def test_a_vocabulary_is_learned_once(text_file, tmp_path, learned):
-    first = train_tokenizer([text_file], 200, tmp_path)
+    first = train_tokenizer(Source((text_file,)), 200, tmp_path)
     copied = tmp_path / "other name.txt"
     copied.write_bytes(text_file.read_bytes())
-    assert train_tokenizer([copied], 200, tmp_path).get_vocab() == first.get_vocab()
+    assert train_tokenizer(Source((copied,)), 200, tmp_path).get_vocab() == first.get_vocab()
     assert learned == [200]
-    train_tokenizer([text_file], 150, tmp_path)
+    train_tokenizer(Source((text_file,)), 150, tmp_path)
     copied.write_bytes(text_file.read_bytes() + b"another sentence\n")
-    train_tokenizer([copied], 200, tmp_path)
+    train_tokenizer(Source((copied,)), 200, tmp_path)
     assert learned == [200, 150, 200]
 
 
@@ -108,14 +109,14 @@ def test_a_half_written_vocabulary_is_never_read(text_file, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(kind, "save_pretrained", half)
         with pytest.raises(KeyboardInterrupt):
-            train_tokenizer([text_file], 200, tmp_path)
-    assert len(train_tokenizer([text_file], 200, tmp_path)) == 200
+            train_tokenizer(Source((text_file,)), 200, tmp_path)
+    assert len(train_tokenizer(Source((text_file,)), 200, tmp_path)) == 200
     assert learned == [200, 200]
 
 
 @pytest.mark.parametrize("size", [60, 100, 200, 250])
 def test_the_size_is_respected(text_file, tmp_path, size):
-    tokenizer = train_tokenizer([text_file], size, tmp_path)
+    tokenizer = train_tokenizer(Source((text_file,)), size, tmp_path)
     assert len(tokenizer) <= size
     assert len(tokenizer) > min(size, 240) - 60
     assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer))), "ids without a gap"
@@ -123,7 +124,7 @@ def test_the_size_is_respected(text_file, tmp_path, size):
 
 def test_a_larger_vocabulary_splits_less(text_file, sentences, tmp_path):
     def pieces(size):
-        return sum(map(len, train_tokenizer([text_file], size, tmp_path)(sentences)["input_ids"]))
+        return sum(map(len, train_tokenizer(Source((text_file,)), size, tmp_path)(sentences)["input_ids"]))
 
     assert pieces(300) < pieces(160) < pieces(100)
 
@@ -131,16 +132,16 @@ def test_a_larger_vocabulary_splits_less(text_file, sentences, tmp_path):
 @pytest.mark.parametrize("size", [-1, 0, 5])
 def test_a_size_without_room_for_a_piece_is_refused(text_file, tmp_path, size):
     with pytest.raises(BadInput, match=f"--vocabulary_size {size}"):
-        train_tokenizer([text_file], size, tmp_path)
+        train_tokenizer(Source((text_file,)), size, tmp_path)
 
 
 def test_a_size_below_the_number_of_letters_is_refused(text_file, tmp_path):
     with pytest.raises(BadInput, match=r"--vocabulary_size 30: the letters of the text alone need \d+"):
-        train_tokenizer([text_file], 30, tmp_path)
+        train_tokenizer(Source((text_file,)), 30, tmp_path)
 
 
 def test_it_is_bert_s_kind_of_tokenizer(text_file, sentences, tmp_path):
-    tokenizer = train_tokenizer([text_file], 160, tmp_path)
+    tokenizer = train_tokenizer(Source((text_file,)), 160, tmp_path)
     assert tokenizer.convert_ids_to_tokens(range(5)) == list(SPECIAL)
     assert tokenizer.tokenize("THE Dog.") == tokenizer.tokenize("the dog ."), "lower case, punctuation apart"
     assert tokenizer.tokenize("thé") == tokenizer.tokenize("the"), "accents are dropped"
@@ -162,4 +163,4 @@ def test_a_bad_text_is_refused_with_its_line(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"fine\nn\xf6t\n")
     with pytest.raises(BadInput, match=r"text\.txt:2: "):
-        train_tokenizer([path], 100, tmp_path / "cache")
+        train_tokenizer(Source((path,)), 100, tmp_path / "cache")

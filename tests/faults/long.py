@@ -39,6 +39,7 @@ sys.path.insert(0, str(ROOT))
 from transformers import BertConfig, BertForMaskedLM, set_seed  # noqa: E402
 
 import quickstart.generate as text  # noqa: E402
+from data.source import Source  # noqa: E402
 from data.tokenizer import train_tokenizer  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
     DEFAULTS,
@@ -57,7 +58,7 @@ from training.record import read_run  # noqa: E402
 def material(folder, script, method):
     """Flags that name a small text, a tiny model and, for stage 2, dev pairs and the method; all made here."""
     text.write(text.generate(0, 300, 40), folder)
-    tokenizer = train_tokenizer([folder / "sentences.txt"], 300, folder / "vocabulary")
+    tokenizer = train_tokenizer(Source((folder / "sentences.txt",)), 300, folder / "vocabulary")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     words = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 64}
     config = BertConfig(**sizes, **words)

@@ -9,6 +9,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from common.errors import BadInput
 from common.views import IGNORED, View
 from data.collator import Collator
+from data.source import Source
 from data.tokenised import load_tokenised
 from data.tokenizer import SpecialTokens
 from models.bag_of_words import BagOfWords, bag_of_words
@@ -35,7 +36,7 @@ def folder(request):
 @pytest.fixture
 def batch(folder, text_file, tmp_path):
     tokenizer = load_tokenizer(folder)
-    text = load_tokenised([text_file], tokenizer, 1, tmp_path)
+    text = load_tokenised(Source((text_file,)), tokenizer, tmp_path)
     shorter = View(lambda ids, starts, generator: np.repeat(ids[::2], 2))
     return Collator(text, tokenizer, [View(), shorter], 64, 5, words=True)([(0, index, 0) for index in range(6)])
 

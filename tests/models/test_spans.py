@@ -8,6 +8,7 @@ import torch
 
 from common.errors import BadInput
 from data.collator import Collator
+from data.source import Source
 from data.tokenised import load_tokenised
 from models.objectives import spans
 from models.objectives.spans import Arguments, TwoWayInfoNCE, delete, draw_spans, show
@@ -81,7 +82,7 @@ def test_the_loss_is_the_mean_of_both_directions():
 
 def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer, sentences, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(" ".join(sentences[i : i + 20]) for i in range(0, 200, 20)) + "\n")
-    text = load_tokenised([tmp_path / "text.txt"], bert_tokenizer, 1, tmp_path / "cache")
+    text = load_tokenised(Source((tmp_path / "text.txt",)), bert_tokenizer, tmp_path / "cache")
     args = Arguments(span_overlap=False, delete_rate=0.0, span_most=0.2)
     batch = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, i, 0) for i in range(10)])
     again = Collator(text, bert_tokenizer, spans.METHOD.views(args), 16, 0)([(0, 7, 5)])

@@ -10,6 +10,7 @@ from transformers import AutoModel
 
 from common.errors import BadInput
 from data.collator import Collator
+from data.source import Source
 from data.tokenised import load_tokenised
 from data.tokenizer import word_starts
 from models.families import backbone_of, output_of
@@ -27,7 +28,7 @@ def folder(request):
 @pytest.fixture
 def batch(folder, text_file, tmp_path):
     tokenizer = load_tokenizer(folder)
-    text = load_tokenised([text_file], tokenizer, 1, tmp_path)
+    text = load_tokenised(Source((text_file,)), tokenizer, tmp_path)
     views = tsdae.METHOD.views(tsdae.Arguments())
     return Collator(text, tokenizer, views, 64, 5)([(0, index, 0) for index in range(12)])
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
-from data.text import content_hash
+from data.lines import content_hash
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS

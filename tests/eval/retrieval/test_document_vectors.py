@@ -60,7 +60,7 @@ def test_a_stopped_run_computes_only_what_is_missing(beir, corpus, tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from common.growing import GrowingArray
+from eval.vectors.growing import GrowingArray
 from eval.retrieval.beir_files import read_corpus
 from eval.retrieval.document_vectors import embedded
 from tests.eval.toys import Letters

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from common.errors import BadInput
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from eval.encode_corpus.__main__ import main
 from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
@@ -101,7 +101,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from common.errors import run_command
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore
 from eval.vectors.workers import encode_corpus

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from data.text import numbered_lines
+from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore, read_vectors
 from eval.vectors.workers import encode_corpus

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.growing import GrowingArray
+from eval.vectors.growing import GrowingArray
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.int32, np.int64])

@@ -1,0 +1,139 @@
+"""Lines of plain and compressed files, numbered from 1, and the hash of what files hold.
+
+Only a line feed ends a line (not U+2028, not NEL). The first bytes of a file, not its name, tell whether it is packed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from common.errors import BadInput
+from common.files import open_regular
+
+LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
+_BLOCK = 2**16
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file.
+
+    Raises:
+        BadInput: with file and line: the file cannot be opened or is damaged, a line is not UTF-8, has a NUL or is
+            longer than `LONGEST_LINE`.
+    """
+    with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
+        for number, line in enumerate(_lines(stream, path), start=1):
+            yield number, _decoded(line, path, number)
+
+
+def content_hash(paths: Sequence[str | Path]) -> str:
+    """sha256 over the bytes of the files in their order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open_regular(Path(path)) as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def packing(path: Path) -> str:
+    """What a file is packed with, as a suffix (.gz, .xz, .bz2, .zst); empty for a plain one."""
+    with open_regular(path) as stream:
+        magic = stream.read(10)
+    return next((suffix for suffix, (pattern, _) in _PACKINGS.items() if pattern.match(magic)), "")
+
+
+def unpacked(stream: BinaryIO, suffix: str) -> BinaryIO:
+    """The content of a stream that is packed as `packing` says."""
+    return _PACKINGS[suffix][1](stream) if suffix else stream
+
+
+class _Joined(io.RawIOBase):
+    """All streams of an xz file, or frames of a zstd file, unpacked one after the other.
+
+    The libraries' own readers silently end early: `lzma`'s at anything but a whole stream behind the first one,
+    `zstandard`'s behind the first frame and where the file is cut off.
+
+    Args:
+        stream: the packed bytes.
+        new: makes a decompressor of one stream.
+    """
+
+    def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:
+        self._parts, self._left = self._unpack(stream, new), memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._left:
+            if (part := next(self._parts, None)) is None:
+                return 0
+            self._left = memoryview(part)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+    @staticmethod
+    def _unpack(stream: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
+        left, current = b"", None
+        while block := left or stream.read(_BLOCK):
+            if current is None and not (block := block.lstrip(b"\0")):  # padding between streams
+                left = b""
+                continue
+            current = current or new()
+            yield current.decompress(block)
+            left = current.unused_data if current.eof else b""
+            current = None if current.eof else current
+        if current is not None:
+            raise EOFError("file ended within a stream")
+
+
+def _joined(new: Callable[[], Any]) -> Callable[[BinaryIO], BinaryIO]:
+    return lambda stream: io.BufferedReader(_Joined(stream, new))
+
+
+_PACKINGS: dict[str, tuple[re.Pattern, Callable[[BinaryIO], BinaryIO]]] = {
+    ".gz": (re.compile(rb"\x1f\x8b"), lambda stream: gzip.GzipFile(fileobj=stream)),
+    ".xz": (re.compile(rb"\xfd7zXZ\x00"), _joined(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))),
+    ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), _joined(bz2.BZ2Decompressor)),
+    # The second pattern is a frame without content, with which pzstd begins.
+    ".zst": (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+             _joined(lambda: zstandard.ZstdDecompressor().decompressobj())),
+}  # fmt: skip
+
+
+def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    number = 0
+    while True:
+        try:
+            line = stream.readline(LONGEST_LINE + 2)
+        except _DAMAGED as error:
+            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or cut off ({error})") from error
+        if not line:
+            return
+        number += 1
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(line) > LONGEST_LINE:
+            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence a line?")
+        yield line
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    if b"\x00" in line:
+        raise BadInput(f"{path}:{number}: NUL byte at column {line.index(0) + 1}; the file is not plain text")
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error

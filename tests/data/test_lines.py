@@ -1,0 +1,177 @@
+"""Lines of files in every packing are read, or refused with their file and line."""
+
+import bz2
+import gzip
+import lzma
+import os
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import data.lines
+from common.errors import BadInput
+from data.lines import LONGEST_LINE, content_hash, numbered_lines
+
+LINES = ["A first sentence.", "", "Zwölf Boxkämpfer jagen Viktor 🙂", "the last one"]
+TEXT = "".join(f"{line}\n" for line in LINES).encode()
+PACKED = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
+SKIPPABLE = b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"
+_MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def written(folder, content, name="text.txt"):
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def lines(path):
+    return [line for _, line in numbered_lines(path)]
+
+
+def refused(path):
+    with pytest.raises(BadInput) as caught:
+        lines(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    {
+        "LF": TEXT,
+        "CRLF": TEXT.replace(b"\n", b"\r\n"),
+        "BOM": b"\xef\xbb\xbf" + TEXT,
+        "no final newline": TEXT[:-1],
+        "two gzip members and zeros": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]) + bytes(512),
+        "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n")),
+        "two xz streams": lzma.compress(TEXT[:18]) + lzma.compress(TEXT[18:]),
+        "two xz streams with long padding": lzma.compress(TEXT[:18]) + bytes(200_000) + lzma.compress(TEXT[18:]),
+        "three xz streams, one empty": lzma.compress(TEXT[:18]) + lzma.compress(b"") + lzma.compress(TEXT[18:]),
+        "two bz2 streams": bz2.compress(TEXT[:18]) + bz2.compress(TEXT[18:]),
+        "zstd between skippable frames": SKIPPABLE + PACKED["zst"](TEXT[:18]) + SKIPPABLE + PACKED["zst"](TEXT[18:]),
+        "zstd without a size": zstandard.ZstdCompressor(write_content_size=False).compress(TEXT),
+        **{suffix: pack(TEXT) for suffix, pack in PACKED.items()},
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_the_same_lines_come_from_every_form_of_a_file_whatever_its_name(tmp_path, content):
+    for name in ("text.txt", "text.gz", "text.xz"):
+        assert lines(written(tmp_path, content[1], name)) == LINES
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\r"])
+def test_only_a_line_feed_ends_a_line(tmp_path, inside):
+    assert lines(written(tmp_path, f"one{inside}two\nthree\n".encode())) == [f"one{inside}two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "said"),
+    {
+        "latin-1": ("good\nZwölf\n".encode("latin-1"), 2, "byte 3 is not UTF-8"),
+        "half a character at the end": ("good\n\nö".encode()[:-1], 3, "not UTF-8"),
+        "a surrogate": (b"a\n\xed\xa0\x80\n", 2, "not UTF-8"),
+        "NUL": (b"good\ngood\nb\x00d\n", 3, "NUL byte at column 2"),
+        "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1) + b"\ngood\n", 2, "longer than 1,000,000"),
+        "a long line of CRLF": (b"x" * (LONGEST_LINE + 1) + b"\r\n", 1, "longer than"),
+    }.values(),
+)
+def test_a_bad_line_is_named_with_its_file_and_number(tmp_path, content, line, said):
+    for name, pack in {"txt": bytes, **PACKED}.items():
+        path = written(tmp_path, pack(content), f"text.{name}")
+        message = refused(path)
+        assert message.startswith(f"{path}:{line}: ") and said in message
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_line_of_exactly_the_longest_length_is_read(tmp_path, end):
+    line = b"x" * LONGEST_LINE
+    assert lines(written(tmp_path, line + end)) == [line.decode()]
+
+
+def test_what_is_no_file_is_refused_with_a_message_of_its_own(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    places = [tmp_path, tmp_path / "missing", tmp_path / "pipe", tmp_path / "loop", tmp_path / ("x" * 300)]
+    said = ["is a folder; name its files", "no such file", "not a regular file"]
+    said += [f"cannot be opened ({reason})" for reason in ("Too many levels of symbolic links", "File name too long")]
+    for path, message in zip(places, said, strict=True):
+        assert refused(path) == f"{path}: {message}"
+        with pytest.raises(BadInput) as caught:
+            content_hash([path])
+        assert str(caught.value) == f"{path}: {message}"
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    path = written(tmp_path, TEXT)
+
+    def denied(self, *args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(data.lines.Path, "open", denied)
+    assert refused(path) == f"{path}: cannot be opened (Permission denied)"
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_compressed_file_cut_off_anywhere_is_refused(tmp_path, suffix):
+    packed = PACKED[suffix](TEXT)
+    for length in range(10, len(packed)):  # from fewer bytes the packing is not known
+        path = written(tmp_path, packed[:length], f"cut.{suffix}")
+        assert refused(path).startswith(f"{path}:"), length
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_long_compressed_file_cut_off_is_refused_where_it_ends(tmp_path, suffix):
+    content = b"".join(b"%d is %d\n" % (i, i * i * 7919 % 104729) for i in range(60_000))
+    packed = PACKED[suffix](content)
+    path = written(tmp_path, packed[: len(packed) // 2])
+    message = refused(path)
+    assert "damaged or cut off" in message
+    assert suffix == "bz2" or 1 < int(message.removeprefix(f"{path}:").split(":")[0]) < 60_000
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@pytest.mark.parametrize(
+    "damage",
+    {
+        "text behind": lambda first, second: first + second + b"not compressed",
+        "zeros and a byte behind": lambda first, second: first + second + bytes(4) + b"x",
+        "a long tail of text": lambda first, second: first + b"x" * 200_000,
+        "text between": lambda first, second: first + b"junk" + second,
+        "a damaged second magic": lambda first, second: first + b"\xff" + second[1:],
+        "a damaged second header": lambda first, second: first + second[:2] + b"\xff" * 8 + second[10:],
+        "a second one cut in its header": lambda first, second: first + second[:3],
+        "a second one cut": lambda first, second: first + second[:-5],
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_what_stands_behind_the_first_stream_is_read_or_refused(tmp_path, suffix, damage):
+    packed = damage[1](PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:]))
+    assert "the compressed file is damaged or cut off" in refused(written(tmp_path, packed))
+
+
+def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):
+    one, two = written(tmp_path, b"one\n", "a"), written(tmp_path, b"two\n", "b")
+    same = written(tmp_path, b"one\n", "c")
+    assert content_hash([one, two]) == content_hash([same, two])
+    both = written(tmp_path, b"one\ntwo\n", "d")
+    assert len({content_hash(paths) for paths in ([one, two], [two, one], [one], [two], [both], [one, one])}) == 6
+
+
+@_MANY
+@given(st.sampled_from(sorted(PACKED)), st.data())
+def test_any_damage_to_a_compressed_file_is_read_or_refused(tmp_path, suffix, data):
+    packed = bytearray(PACKED[suffix](TEXT))
+    for _ in range(data.draw(st.integers(1, 3))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        lines(written(tmp_path, bytes(packed)))
+    except BadInput:
+        pass
