@@ -97,15 +97,8 @@ def without_diagonal(square: Tensor) -> Tensor:
     return square.flatten()[1:].view(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
 
 
-class Consistency(Objective):
+class Consistency(simcse.Contrastive):
     """Both views' similarity lists of a sentence are one distribution."""
-
-    reads_projection = True
-    compares = True
-
-    def __init__(self, temperature: float, weight: float) -> None:
-        super().__init__()
-        self.temperature, self.weight = temperature, weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         logits = cosines(*encoded.projected) / self.temperature

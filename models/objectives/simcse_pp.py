@@ -96,15 +96,8 @@ class OffDropout(Objective):
         return {"contrastive": Term(off_dropout_nce(*encoded.projected, self.temperature, self.scale), 1.0)}
 
 
-class DimensionWise(Objective):
+class DimensionWise(simcse.Contrastive):
     """The contrast of dimensions between the two views with dropout."""
-
-    reads_projection = True
-    compares = True
-
-    def __init__(self, temperature: float, weight: float) -> None:
-        super().__init__()
-        self.temperature, self.weight = temperature, weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         first, second = encoded.projected[:2]

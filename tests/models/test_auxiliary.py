@@ -23,11 +23,6 @@ from models.runner import ROWS, Labelled, Runner
 FAMILIES = ["tiny_bert", "tiny_roberta"]
 
 
-@pytest.fixture(params=FAMILIES)
-def folder(request):
-    return str(request.getfixturevalue(request.param))
-
-
 def ids_and_mask(config, seed=0, rows=3, longest=11):
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(10, config.vocab_size, (rows, longest), generator=generator)

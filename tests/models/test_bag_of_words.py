@@ -28,11 +28,6 @@ def test_bag_of_words_by_hand():
     assert total.item() == pytest.approx(-(p[0, 2].log() + p[0, 1].log() + p[1, 0].log()).item(), rel=1e-6)
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def folder(request):
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture
 def batch(folder, text_file, tmp_path):
     tokenizer = load_tokenizer(folder)

@@ -79,11 +79,6 @@ def test_none_is_the_plain_sentence():
     assert consert.view(consert.Arguments(), "none").perturb is None
 
 
-@pytest.fixture(params=["bert", "roberta"])
-def folder(request):
-    return str(request.getfixturevalue(f"tiny_{request.param}"))
-
-
 def encoder_of(folder, packed, pooling="avg_top2", **options):
     return SentenceEncoder(load_backbone(folder, load_config(folder)), pooling, None, 64, packed, **options).eval()
 

@@ -35,11 +35,6 @@ HARD += [(case, lengths) for case in ("simcse", "infocse", "infocse_rtd")
          for lengths in ("drawn", "all of one word", "one length")]  # fmt: skip
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def folder(request):
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture
 def long_folder(folder, tmp_path):
     """The same model, new, with a place for each of 512 tokens."""

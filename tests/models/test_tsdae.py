@@ -20,11 +20,6 @@ from models.objectives.spans import delete
 from tests.methods import build_model
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def folder(request):
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture
 def batch(folder, text_file, tmp_path):
     tokenizer = load_tokenizer(folder)
