@@ -146,9 +146,9 @@ class SentenceEncoder(PreTrainedModel):
         exchange_dropout(self.backbone)
         make_packable(self.backbone)
 
-    def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling).pooled)
+        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()

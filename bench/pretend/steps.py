@@ -18,6 +18,7 @@ from bench.pair import LENGTHS
 from bench.pretend.device import LOG, moved, pretending
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
+from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_tokenizer
 from training import pretrain_run
@@ -103,7 +104,7 @@ class Materials:
         argv = [part for name, value in given.items() for part in (f"--{name}", str(value))]
         model_args, method_args, data_args, args = parse(["--config", str(config), *argv], groups, "")
         tokenizer = load_tokenizer(model_args.model_name_or_path)
-        text = load_tokenised([file], tokenizer, None if method.labels else 1, data_args.cache_dir)
+        text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
         set_seed(args.seed)
         model = build_model(method, method_args, model_args, tokenizer, args.bf16)
         return model, make_collator(method, method_args, data_args, text, tokenizer, model, args.seed)
@@ -112,7 +113,7 @@ class Materials:
         flags = self._flags(case, self.folder / "text") | {"skip_from": self.layers // 2}
         argv = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
-        tokenizer, blocks = pretrain_run.load_text(*groups, [self.folder / "text"])
+        _, tokenizer, blocks = pretrain_run.load_text(*groups)
         trainer, _ = pretrain_run.build(groups, tokenizer, blocks)
         return trainer.model, trainer.data_collator
 

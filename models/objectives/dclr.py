@@ -118,6 +118,9 @@ class Debiased(Objective):
         self.complement = complement
         self.noise = Noise()
 
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [(0,)]
+
     def cast_frozen(self, dtype: torch.dtype) -> None:
         self.complement.cast(dtype)
 
