@@ -26,7 +26,7 @@ from training.faults import storage_errors
 from training.plan import dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
 from training.run import Run, set_dropout
-from training.run_arguments import RunArguments, path_in_words
+from training.run_arguments import RunArguments, path_in_words, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
