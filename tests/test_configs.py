@@ -99,4 +99,4 @@ def test_accelerate_files_start_the_number_of_processes_they_say(path):
 @pytest.mark.parametrize("name", NAMES)
 def test_configurations_for_a_gpu_make_their_batches_beside_it(name):
     values = read_config(CONFIGS / f"{name}.yaml")
-    assert ("bf16" in values) == ("dataloader_num_workers" in values)
+    assert (str(values.get("bf16")).lower() == "true") == ("dataloader_num_workers" in values)
