@@ -21,6 +21,7 @@ SUBJECTS = {
     "encode_corpus": "a large generated corpus encoded by a stub, killed on the way: complete, equal, peak memory",
     "factorial": "start x head x lambda of InfoCSE over seeds: which of them gives what (hours; goes on)",
     "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; goes on)",
+    "gpu": "a training step on a GPU, or with --pretend what it asks of one: kernels, synchronisations",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
     "memory": "peak memory of a training step against the published computation",

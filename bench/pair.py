@@ -116,7 +116,7 @@ class PlainInfoCSE(nn.Module):
     def _contrastive(self, cls: Tensor) -> Tensor:
         with torch.autocast(cls.device.type, enabled=False):
             first, second = F.normalize(self.projection(cls.float()), dim=-1).chunk(2)
-            return F.cross_entropy(first @ second.T / self.temperature, torch.arange(len(first)))
+            return F.cross_entropy(first @ second.T / self.temperature, torch.arange(len(first), device=cls.device))
 
     def _auxiliary(self, cls: Tensor, ids: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
@@ -133,7 +133,7 @@ def plain(lm: BertForMaskedLM, weight: float = WEIGHT) -> PlainInfoCSE:
     """The plain step of InfoCSE; `lm` itself becomes its frozen copy, cut above the layer that is read."""
     encoder, head, output = copy.deepcopy(lm.bert), _head(lm), copy.deepcopy(lm.cls)
     lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
-    return PlainInfoCSE(encoder, _projection(lm), lm, head, output, weight, TEMPERATURE).train()
+    return PlainInfoCSE(encoder, projection(lm), lm, head, output, weight, TEMPERATURE).train()
 
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
@@ -145,7 +145,7 @@ def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, p
     if precision == "bf16":
         aux.cast_frozen(torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
-    return EncoderForTraining(encoder, _projection(lm), [Contrastive(TEMPERATURE), aux]).train()
+    return EncoderForTraining(encoder, projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 
 
 def _head(lm: BertForMaskedLM) -> nn.ModuleList:
@@ -153,7 +153,7 @@ def _head(lm: BertForMaskedLM) -> nn.ModuleList:
     return auxiliary.new_head(lm.bert, HEAD_LAYERS)
 
 
-def _projection(lm: BertForMaskedLM) -> nn.Module:
+def projection(lm: BertForMaskedLM) -> nn.Module:
     torch.manual_seed(2)
     return projection_named("batch_norm", lm.config.hidden_size, lm.config.initializer_range)
 

@@ -45,10 +45,11 @@ class ModelArguments:
         metadata={"help": "weight of a further term: the text's words, predicted from the pooled vector by the "
                   "checkpoint's own MLM head (2401.11248); default: no such term"},
     )  # fmt: skip
-    packed: bool = field(
-        default=True,
-        metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so)"},
-    )
+    packed: bool | None = field(
+        default=None,
+        metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so); "
+                  "default: true on a CPU, false on a GPU"},
+    )  # fmt: skip
     chunk_size: CountOrZero = field(
         default=0,
         metadata={"help": "sentences a process holds the graph of at a time, so that memory does not bound the batch "
@@ -99,7 +100,10 @@ class PretrainArguments:
     dropout: Rate | None = field(
         default=None, metadata={"help": "hidden and attention dropout; default: the checkpoint's own"}
     )
-    packed: bool = field(default=True, metadata={"help": "compute real tokens only, the same losses in less time"})
+    packed: bool | None = field(
+        default=None,
+        metadata={"help": "compute real tokens only, the same losses; default: true on a CPU, false on a GPU"},
+    )
 
 
 @dataclass

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from common.errors import BadInput
+from common.packing import EDGE, Grid, Packing
 from common.views import IGNORED, MASK, Masking, View
 from data import draws
 from data.draws import Key
@@ -32,6 +33,7 @@ class Collator:
         operations: O, the dropout operations of the network, for views that draw a rate for each.
         longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
         words: also return the words of the texts.
+        packing: which layouts a model reads, and whether shapes are to be few.
 
     Returns of a call, as torch tensors:
         input_ids, attention_mask: (V, B, L);
@@ -43,7 +45,8 @@ class Collator:
             if there are such;
         words: only if asked for; each distinct token of a view before its edit where it first occurs, IGNORED
             elsewhere, (V, B, L'), special tokens left out;
-        labels: classes of the rows, (1, B), only if the text has them.
+        labels: classes of the rows, (1, B), only if the text has them;
+        layouts: only with `packing`.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Collator:
         operations: int = 1,
         longest: int | None = None,
         words: bool = False,
+        packing: Packing | None = None,
     ) -> None:
         self.text = text
         self.special = SpecialTokens.of(tokenizer)
@@ -69,7 +73,7 @@ class Collator:
         self.masking = tuple(masking)
         if self.masking and self.special.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
-        self.width = width
+        self.width, self.packing = width, packing
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
         self.words = words
         whole = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
@@ -93,7 +97,16 @@ class Collator:
             made["words"] = self._words(*self._padded(shown))
         if self.text.labels is not None:
             made["labels"] = self.text.labels[indices][None]
-        return {name: torch.from_numpy(value) for name, value in made.items()}
+        tensors = {name: torch.from_numpy(value) for name, value in made.items()}
+        return tensors | ({"layouts": self._layouts(made)} if self.packing is not None else {})
+
+    def _layouts(self, made: dict[str, np.ndarray]) -> dict[tuple, Grid]:
+        """Where the tokens and labels of a batch are."""
+        marked = {masking.name: (masking.views, made[f"{masking.name}_labels"]) for masking in self.masking}
+        found = self.packing.layouts(made["attention_mask"] != 0, marked)
+        if "target_input_ids" in made:
+            found |= self.packing.of_targets(made["target_input_ids"], made["target_attention_mask"] != 0)
+        return found
 
     def _shown(self, epochs: np.ndarray, indices: np.ndarray) -> list[Texts]:
         """What each view shows before its edit."""
@@ -139,7 +152,10 @@ class Collator:
         """Padded ids with special tokens, (V, B, L), and the attention mask."""
         flat, lengths = (np.concatenate(each) for each in zip(*views, strict=True))
         start = len(self.special.prefix)
-        position = np.arange(lengths.max() + self.special.added)
+        longest = lengths.max() + self.special.added
+        if self.packing and self.packing.static:
+            longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
+        position = np.arange(longest)
         ids = np.full((len(lengths), len(position)), self.special.pad, dtype=np.int64)
         ids[(position >= start) & (position < start + lengths[:, None])] = flat
         ids[:, :start] = self.special.prefix
@@ -223,15 +239,16 @@ class MaskedCollator:
 
     def __init__(
         self, text: TokenisedText, tokenizer, max_length: int, seed: int, masking: Masking,
-        aux_masking: Masking | None = None, clean: bool = False, words: bool = False,
+        aux_masking: Masking | None = None, clean: bool = False, words: bool = False, packing: Packing | None = None,
     ) -> None:  # fmt: skip
         self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
         self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}
         self._names |= {"input_ids": "clean_input_ids"} if clean else {}
         self._names |= {"words": "words"} if words else {}
         maskings = [masking, *filter(None, [aux_masking])]
-        self._collate = Collator(text, tokenizer, [View()], max_length, seed, maskings, words=words)
+        self._collate = Collator(text, tokenizer, [View()], max_length, seed, maskings, words=words, packing=packing)
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         made = self._collate(batch)
-        return {name: made[source][0] for source, name in self._names.items()}
+        found = {name: made[source][0] for source, name in self._names.items()}
+        return found | ({"layouts": made["layouts"]} if "layouts" in made else {})

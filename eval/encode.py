@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # of x86; without either, torch widens every product in software
 TOKENS_PER_BATCH = 2048  # larger batches do not fit the cache and are slower
+TIMES_ON_A_GPU = 16  # as many tokens, which has no such cache and waits for the host with fewer
 
 
 class Encode:
@@ -84,7 +85,8 @@ class Encode:
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
         parts = []
         with tqdm(total=len(ids), desc="encode", unit="sentence", disable=not self.progress, leave=False) as bar:
-            for batch in _batches(ids):
+            times = 1 if self._device.type == "cpu" else TIMES_ON_A_GPU
+            for batch in _batches(ids, TOKENS_PER_BATCH * times):
                 parts.append(self._embed(batch))
                 bar.update(len(batch))
         return parts
@@ -118,11 +120,11 @@ def _design(module) -> list:
     return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
 
 
-def _batches(ids: list[list[int]]):
+def _batches(ids: list[list[int]], tokens: int):
     """Cut a list sorted by falling length into batches of about equal numbers of tokens."""
     start = 0
     while start < len(ids):
-        size = max(1, TOKENS_PER_BATCH // max(1, len(ids[start])))
+        size = max(1, tokens // max(1, len(ids[start])))
         yield ids[start : start + size]
         start += size
 

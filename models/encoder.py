@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.files import share_weights
+from common.packing import Grid
 from models.families import FAMILIES
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
@@ -87,6 +88,7 @@ class SentenceEncoder(PreTrainedModel):
         rates: Tensor | None = None,
         perturbation: Perturbation | None = None,
         with_tokens: bool = False,
+        layout: Grid | None = None,
     ) -> EncoderOutput:
         """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
 
@@ -97,13 +99,16 @@ class SentenceEncoder(PreTrainedModel):
                 dropout operations, (B, O), in the order of `models.kernels.dropout`.
             perturbation: changes the embeddings.
             with_tokens: give the last layer's states of all tokens too; those of padding have no meaning.
+            layout: of the mask; made from it where it did not travel with the batch.
         """
         if perturbation is not None:
             self.check_perturbation()
-        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
+        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens, layout)
 
-    def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
-        tokens, change = self.runner.of(attention_mask, rates), change or Perturbation()
+    def _encode(
+        self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False, layout=None
+    ) -> EncoderOutput:
+        tokens, change = self.runner.of(attention_mask, rates, layout), change or Perturbation()
         if pooling.only_first and not with_tokens:
             cls = tokens.first_states(self.backbone, input_ids, change)
             return EncoderOutput(cls, cls)
@@ -111,9 +116,10 @@ class SentenceEncoder(PreTrainedModel):
         pooled = pooling.pool(states, attention_mask)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
-    def layer_means(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def layer_means(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
-        every = self.runner.of(attention_mask).states(self.backbone, input_ids, Perturbation(), all_layers=True)
+        tokens = self.runner.of(attention_mask, layout=layout)
+        every = tokens.states(self.backbone, input_ids, Perturbation(), all_layers=True)
         return torch.stack([masked_mean(states, attention_mask) for states in every])
 
     def check_perturbation(self) -> None:
@@ -140,9 +146,9 @@ class SentenceEncoder(PreTrainedModel):
         exchange_dropout(self.backbone)
         make_packable(self.backbone)
 
-    def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling).pooled)
+        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()

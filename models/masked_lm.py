@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.files import share_weights
+from common.packing import Grid, Layout, Packing
 from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
@@ -86,6 +87,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         aux_labels: Tensor | None = None,
         clean_input_ids: Tensor | None = None,
         words: Tensor | None = None,
+        layouts: dict[tuple, Grid] | None = None,
         num_items_in_batch: Tensor | None = None,
     ) -> TrainingOutput:
         """Masked ids, mask and labels (-100 where unmasked), all (B, L), as are the optional ones of the class.
@@ -93,8 +95,9 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         Without `num_items_in_batch` each loss is the mean over the targets of all processes; with it, (losses,) as
         `count_targets` counts, the sum of this process over that number, which the Trainer scales.
         """
+        texts = input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words, layouts
         with recomputing(input_ids.device):
-            sums = self._losses(input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words)
+            sums = self._losses(*texts)
         loss = torch.zeros((), device=input_ids.device)
         for number, (name, (total, count)) in enumerate(sums.items()):
             weight = self.bow_weight if name == "bow" else 1.0
@@ -104,6 +107,10 @@ class AuxiliaryMaskedLM(PreTrainedModel):
                 loss = loss + weight * total / num_items_in_batch[number].clamp(min=1)
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
 
+    def packing(self, static: bool = False) -> Packing:
+        """Which layouts a batch takes along."""
+        return Packing(Layout if self.packed else Grid, frozenset({(0,)}), static=static)
+
     def count_targets(self, batch: dict[str, Tensor]) -> Tensor:
         """How many targets each loss of a batch is a sum over, in the order of the losses: (losses,)."""
         aux = batch.get("aux_labels", batch["labels"])
@@ -112,24 +119,26 @@ class AuxiliaryMaskedLM(PreTrainedModel):
 
     def _losses(
         self, input_ids, attention_mask, labels, aux_input_ids=None, aux_labels=None, clean_input_ids=None, words=None,
-        shuffle_cls: bool = False,
+        layouts=None, shuffle_cls: bool = False,
     ) -> dict[str, Sums]:  # fmt: skip
         """The losses by name; `shuffle_cls` gives rows each other's [CLS]."""
-        tokens, backbone = self.runner.of(attention_mask), backbone_of(self.lm)
+        [layout] = (layouts or {None: None}).values()
+        tokens, backbone = self.runner.of(attention_mask, layout=layout), backbone_of(self.lm)
         lower_layers, upper_layers = backbone.encoder.layer[: self.skip_from], backbone.encoder.layer[self.skip_from :]
 
         def below(ids: Tensor) -> Tensor:
             return tokens.run(lower_layers, tokens.embed(backbone.embeddings, ids))
 
         lower = below(input_ids)
-        cls, late = tokens.run_both(upper_layers, lower, labels)
+        cls, late = tokens.run_both(upper_layers, lower, labels, "masked")
         if clean_input_ids is not None:
             cls = tokens.run_first(upper_layers, below(clean_input_ids))
         found = {"mlm": late}
         if self.c_head:
             lower = lower if aux_input_ids is None else below(aux_input_ids)
             states = tokens.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
-            found["aux_mlm"] = tokens.run_labelled(self.c_head, states, labels if aux_labels is None else aux_labels)
+            own = (labels, "masked") if aux_labels is None else (aux_labels, "aux")
+            found["aux_mlm"] = tokens.run_labelled(self.c_head, states, *own)
         transform, decoder = output_of(self.lm)
         sums = {name: Sums(*tokens.token_loss(transform, decoder, each)) for name, each in found.items()}
         if words is not None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import StorageError
+from common.packing import Grid
 from models.loading import without_pooler
 from models.precision import at_least_float32
 
@@ -39,9 +40,9 @@ class MomentumEncoder(nn.Module):
         return super().train(mode and self.mode == "train")
 
     @torch.no_grad()
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """(B, L) -> pooled vectors (B, H), in float32, before any head."""
-        return at_least_float32(self.encoder(input_ids, attention_mask).pooled)
+        return at_least_float32(self.encoder(input_ids, attention_mask, layout=layout).pooled)
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:
@@ -71,15 +72,17 @@ class VectorQueue(nn.Module):
             ) from error
         self.register_buffer("vectors", vectors)
         self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all, so the next place is its remainder
-        self._full = False  # never reset, so that a full queue needs no read from the device
+        self._held: int | None = 0  # how many are held; None where the buffers were loaded and nobody has looked
+
+    def _load_from_state_dict(self, *args) -> None:
+        super()._load_from_state_dict(*args)
+        self._held = None
 
     def contents(self) -> Tensor:
         """What is held, (M, width) with M <= size, in the order of the buffer."""
-        if not self._full:
-            held = int(self.pushed)
-            self._full = held >= len(self.vectors)
-            return self.vectors[:held].clone()
-        return self.vectors.clone()  # the next push must not change what a backward pass still needs
+        if self._held is None:
+            self._held = min(int(self.pushed), len(self.vectors))  # once: later pushes are counted on the host
+        return self.vectors[: self._held].clone()  # the next push must not change what a backward pass still needs
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
@@ -90,3 +93,4 @@ class VectorQueue(nn.Module):
         places = (self.pushed + skipped + torch.arange(len(kept), device=self.vectors.device)) % size
         self.vectors[places] = kept
         self.pushed += len(rows)
+        self._held = None if self._held is None else min(self._held + len(rows), size)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,13 +22,15 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from common.packing import Layout
 from common.views import IGNORED
 from models.families import FAMILIES, backbone_of, output_of
+from models.kernels.device import on_cpu
 from models.kernels.dropout import attend, backward_is_slow, rates_of, running_rates
-from models.kernels.rows import collect, rounded, spread
+from models.kernels.rows import collect, spread
 from models.kernels.vocabulary_loss import vocabulary_loss
 from models.perturb import Perturbation
-from models.runner import LOGITS, Labelled, Read, Runner, earlier
+from models.runner import LOGITS, Labelled, Read, Runner, earlier, ready_mask
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
@@ -35,43 +38,37 @@ NAME = "packed"
 
 @dataclass(frozen=True)
 class Packed(Runner):
-    """The real tokens only: where the N of them stand in the padded grid of B rows and `length` columns.
+    """The real tokens only, as a Layout has them.
 
-    Beside the real tokens it holds as many padding positions as make N a round number (see `models.kernels.rows`). As
-    in the padded call they attend and are not attended to, and no loss or pooling reads them.
+    As in the padded call, the padding positions among them attend and are not attended to, and no loss or pooling reads
+    them.
 
     Attributes:
-        batch, columns: B, and L of the mask it was made from.
-        length: columns of the grid: L rounded up to a multiple of 8.
-        slots: the place of each token in the flattened grid, rising, (N,).
-        queries: the same of the tokens that attend; `slots`, or a part of them.
-        first: the index of each sentence's first token among the N, (B,).
-        keys: which places are attended to, (B or 1, 1, 1 or length, length), or None where all are.
+        layout: where the N tokens stand in the grid of B rows; `slots`, `source` and `first` are its parts.
+        queries: the places of the tokens that attend; `slots`, or a part of them.
+        keys: which places are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`; None where
+            all are.
         rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' own.
     """
 
-    batch: int
-    columns: int
-    length: int
+    layout: Layout
     slots: Tensor
-    queries: Tensor
+    source: Tensor
     first: Tensor
+    queries: Tensor
     keys: Tensor | None
     rates: Tensor | None = None
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Packed:
-        """From the mask of the padded batch, (B, L), and each sentence's dropout rates, (B, O)."""
-        batch, columns = attention_mask.shape
-        length = -(-columns // 8) * 8
-        grid = F.pad(attention_mask.bool(), (0, length - columns))
-        kept = grid.clone()
-        kept[:, 0] = True  # also where the padding is on the left
-        kept = rounded(kept.flatten(), True)
-        slots = kept.nonzero().squeeze(1)
-        first = kept.cumsum(0).view(batch, length)[:, 0] - 1
-        keys = None if bool(grid.all()) else grid.view(batch, 1, 1, length)
-        return cls(batch, columns, length, slots, slots, first, keys, rates)
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None) -> Packed:
+        """From the mask of the padded batch, (B, L), each sentence's dropout rates, (B, O), and the mask's layout."""
+        layout = Layout.of(attention_mask) if layout is None else layout
+        keys = None
+        if not layout.full:
+            keys = ready_mask(F.pad(attention_mask, (0, layout.length - layout.columns)), rates)
+        parts = layout.parts
+        slots, source, first = (parts[name] for name in ("slots", "source", "first"))
+        return cls(layout, slots, source, first, slots, keys, rates)
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> None:
@@ -82,44 +79,38 @@ class Packed(Runner):
         return cls if use_packing(config, True) else Runner
 
     def causal(self) -> Packed:
-        return replace(self, keys=earlier(self.length, self.slots.device))
+        return replace(self, keys=earlier(self.layout.length, self.slots.device))
 
     @property
     def row(self) -> Tensor:
         """The sentence of each token, (N,)."""
-        return self.slots // self.length
+        return self.slots // self.layout.length
 
     @property
     def position(self) -> Tensor:
         """Its column in the padded batch, (N,); filled-in columns count as the last one."""
-        return (self.slots % self.length).clamp(max=self.columns - 1)
+        return self.source % self.layout.columns
 
     def per_token(self, vectors: Tensor) -> Tensor:
         return vectors.index_select(0, self.row).unsqueeze(0)
 
     def pack(self, padded: Tensor) -> Tensor:
-        """Integers of the padded batch, (B, L) -> (N,)."""
-        return padded[self.row, self.position]
+        """What a padded batch (B, L, ...) has for the tokens, (N, ...)."""
+        return padded.flatten(0, 1)[self.source]
 
     def align(self, labels: Tensor) -> Tensor:
         """(B, L) -> (N,); filled-in columns carry no label."""
-        return self.pack(labels).masked_fill(self.slots % self.length >= self.columns, IGNORED)
+        beyond = self.slots % self.layout.length >= self.layout.columns
+        return self.pack(labels).masked_fill(beyond, IGNORED)
 
     def unpack(self, states: Tensor) -> Tensor:
         """States (1, N, H) -> (B, L, H), zeros where no token is."""
-        grid = spread(states[0], self.slots, self.batch * self.length)
-        return grid.view(self.batch, self.length, -1)[:, : self.columns]
+        batch, length = self.layout.batch, self.layout.length
+        return spread(states[0], self.slots, batch * length).view(batch, length, -1)[:, : self.layout.columns]
 
     def at(self, states: Tensor, tokens: Tensor) -> Tensor:
         """The states of some different tokens, (1, N, H) -> (1, number of tokens, H)."""
         return collect(states[0], tokens).unsqueeze(0)
-
-    def labelled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens that carry a label, and some others, never first ones, to a round number: indices, labels (M,)."""
-        packed = self.align(labels)
-        spare = torch.ones_like(packed, dtype=torch.bool).index_fill_(0, self.first, False)
-        chosen = rounded(packed != IGNORED, spare).nonzero().squeeze(1)
-        return chosen, packed[chosen]
 
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
@@ -142,7 +133,7 @@ class Packed(Runner):
         states = self.run(backbone.encoder.layer, self.embed(backbone.embeddings, input_ids))[0]
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
-        for tokens in torch.arange(len(states), device=states.device).split(LOGITS):
+        for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
             made = [None if other is None else other[tokens] for other in others]
             parts.append(read(decoder(transform(states[tokens])), *made))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
@@ -176,16 +167,20 @@ class Packed(Runner):
     def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         return self.run_at(layers, states, self.first)[0]
 
-    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> Labelled:
-        tokens, labels = self.labelled(labels)
-        return Labelled(self.run_at(layers, states, tokens), labels)
+    def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
+        return Labelled(states, self.align(labels))
 
-    def run_both(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> tuple[Tensor, Labelled]:
-        tokens, labels = self.labelled(labels)
-        read = torch.cat([self.first, tokens]).unique()  # rising
-        states = self.run_at(layers, states, read)
-        cls, late = (self.at(states, torch.searchsorted(read, part)) for part in (self.first, tokens))
-        return cls[0], Labelled(late, labels)
+    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
+        found = self.layout.labels(name, labels)
+        return Labelled(self.run_at(layers, states, found.tokens), found.targets)
+
+    def run_both(
+        self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
+    ) -> tuple[Tensor, Labelled]:
+        found = self.layout.labels(name, labels)
+        states = self.run_at(layers, states, found.read)
+        cls, late = (self.at(states, part) for part in (found.first_among, found.tokens_among))
+        return cls[0], Labelled(late, found.targets)
 
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
@@ -198,7 +193,7 @@ class Packed(Runner):
     def _sampled(self, tokens: Tensor | None = None):
         """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
         if self.rates is None:
-            return rates_of(None)
+            return nullcontext()
         return rates_of(self.rates[self.row if tokens is None else self.row[tokens]][None, :, None])
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
@@ -233,20 +228,21 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
         mixed = attend(query, key, value, attention_mask, module.dropout.of(rates).unsqueeze(-1), scaling)
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
-    size = packing.batch * packing.length
+    layout = packing.layout
+    size = layout.batch * layout.length
 
     def grid(x: Tensor, places: Tensor) -> Tensor:
         rows = x.transpose(1, 2).reshape(-1, heads * width)
-        return spread(rows, places, size).view(packing.batch, packing.length, heads, width).transpose(1, 2)
+        return spread(rows, places, size).view(layout.batch, layout.length, heads, width).transpose(1, 2)
 
     query, key, value = grid(query, packing.queries), grid(key, packing.slots), grid(value, packing.slots)
     rates = packing.rates if module.training else None
     if rates is not None:
         mixed = attend(query, key, value, packing.keys, module.dropout.of(rates).view(-1, 1, 1, 1), scaling)
-    elif dropout or backward_is_slow(query):
+    elif on_cpu(query) and (dropout or backward_is_slow(query)):
         mixed = attend(query, key, value, packing.keys, dropout or None, scaling)
     else:
-        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, scale=scaling)
+        mixed = F.scaled_dot_product_attention(query, key, value, packing.keys, dropout_p=dropout, scale=scaling)
     rows = mixed.transpose(1, 2).reshape(size, heads * width)
     return collect(rows, packing.queries).view(1, -1, heads, width), None
 
@@ -262,8 +258,9 @@ def make_packable(model: PreTrainedModel) -> None:
     model.set_attn_implementation(NAME)
 
 
-def use_packing(config, wanted: bool) -> bool:
-    """Whether a model runs packed. Unsupported families log a notice and run padded."""
+def use_packing(config, wanted: bool | None) -> bool:
+    """Whether a model runs packed, as it does where nothing is said; unsupported families log a notice and do not."""
+    wanted = wanted is not False
     if wanted and (config.model_type not in FAMILIES or config.is_decoder):  # packed attention looks both ways
         logger.info("%s: runs padded; packing knows %s", config.model_type, ", ".join(FAMILIES))
         return False

@@ -7,6 +7,7 @@ here and (1, N, H) there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -15,18 +16,21 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
+from common.packing import Grid
 from common.views import IGNORED
+from models.families import FAMILIES
+from models.kernels.device import on_cpu
 from models.kernels.dropout import rates_of
 from models.perturb import Perturbation
 from models.precision import at_least_float32
 
-ROWS = 128  # masked positions are computed in multiples of it
+READY = ("sdpa", "packed")  # attention functions that take a ready mask
 LOGITS = 1024  # tokens whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[..., Tensor]
 
 
 class Labelled(NamedTuple):
-    """States at the labelled tokens, and maybe others, with their labels (IGNORED for the others)."""
+    """States at the labelled tokens and some others, with their labels (IGNORED for the others), (M,)."""
 
     states: Tensor
     labels: Tensor
@@ -40,13 +44,16 @@ def earlier(length: int, device: torch.device) -> Tensor:
 class Runner:
     """Layers on the padded batch, as the library runs them: the oracle of `Packed`, and the way of unknown families."""
 
-    def __init__(self, attention_mask: Tensor, rates: Tensor | None = None) -> None:
-        self.mask, self.rates = attention_mask, rates
+    def __init__(self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> None:
+        self.mask, self.rates, self.layout = attention_mask, rates, layout
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None) -> Runner:
-        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O); see `kernels.dropout`."""
-        return cls(attention_mask, rates)
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Runner:
+        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O); see `kernels.dropout`.
+
+        The mask's layout is made from it where it did not travel with the batch.
+        """
+        return cls(attention_mask, rates, layout)
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> None:
@@ -59,7 +66,7 @@ class Runner:
 
     def causal(self) -> Runner:
         """The same batch, whose tokens attend to themselves and earlier ones only; its padding is on the right."""
-        return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates)
+        return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
 
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
@@ -68,8 +75,9 @@ class Runner:
         extra = {"output_hidden_states": all_layers}
         if change.positions is not None:
             extra["position_ids"] = change.position_ids(backbone.embeddings)
-        with rates_of(None if self.rates is None else self.rates[:, None, None]), change.within(backbone):
-            output = backbone(input_ids=input_ids, attention_mask=self.mask, **extra)
+        sampled = nullcontext() if self.rates is None else rates_of(self.rates[:, None, None])
+        with sampled, change.within(backbone):
+            output = backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config), **extra)
         return output.hidden_states if all_layers else [output.last_hidden_state]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
@@ -81,9 +89,10 @@ class Runner:
 
         `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens exist at a time.
         """
-        parts = []
-        for rows in torch.arange(len(input_ids), device=input_ids.device).split(max(1, LOGITS // input_ids.shape[1])):
-            logits = lm(input_ids=input_ids[rows], attention_mask=self.mask[rows]).logits
+        parts, mask = [], self._mask(lm.config)
+        size = max(1, LOGITS // input_ids.shape[1])
+        for rows in (slice(start, start + size) for start in range(0, len(input_ids), size)):
+            logits = lm(input_ids=input_ids[rows], attention_mask=mask[rows]).logits
             parts.append(read(logits, *(None if other is None else other[rows] for other in others)))
         return torch.cat(parts)
 
@@ -96,7 +105,7 @@ class Runner:
         if len(layers) == 0:
             return states
         config = layers[0].attention.self.config
-        mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self.mask)
+        mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
         for layer in layers:
             states = layer(states, mask)
         return states
@@ -105,14 +114,16 @@ class Runner:
         """The same; the states of the first tokens, (B, H)."""
         return self.run(layers, states)[:, 0]
 
-    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> Labelled:
-        """The same; what a loss at the labels (B, L) reads."""
-        return Labelled(self.run(layers, states), labels)
+    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
+        """The same; what a loss at the labels (B, L) reads. The layout may know them by name."""
+        return self.labelled(self.run(layers, states), labels, name)
 
-    def run_both(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor) -> tuple[Tensor, Labelled]:
+    def run_both(
+        self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
+    ) -> tuple[Tensor, Labelled]:
         """`run_first` and `run_labelled` at once."""
         states = self.run(layers, states)
-        return states[:, 0], Labelled(states, labels)
+        return states[:, 0], self.labelled(states, labels, name)
 
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         """[h ; M > 0]: the states with vectors (B, H) in the place of the first tokens."""
@@ -129,13 +140,40 @@ class Runner:
     def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
         """Sum of the cross entropies of the labels, behind transform and vocabulary matrix, and their number.
 
-        Logits exist only at the labelled tokens. Their number is filled up to a multiple of `ROWS`: oneDNN keeps a
-        primitive for every shape it has seen, and with a new number in every step bfloat16 training on a CPU would grow
-        by tens of megabytes a step.
+        Logits exist only at the labelled tokens.
         """
-        chosen = found.labels != IGNORED
-        targets = found.labels[chosen]
-        filled = -len(targets) % ROWS
-        logits = decoder(transform(F.pad(found.states[chosen], (0, 0, 0, filled))))  # (M rounded up, vocabulary)
-        targets = F.pad(targets, (0, filled), value=IGNORED)
-        return F.cross_entropy(at_least_float32(logits), targets, ignore_index=IGNORED, reduction="sum"), chosen.sum()
+        logits = decoder(transform(found.states))  # (M, vocabulary)
+        total = F.cross_entropy(at_least_float32(logits), found.labels, ignore_index=IGNORED, reduction="sum")
+        return total, (found.labels != IGNORED).sum()
+
+    def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
+        """States of all tokens -> what a loss at the labels (B, L) reads."""
+        found = (self.layout or Grid.of(labels)).labels(name, labels)
+        return Labelled(states.flatten(0, 1)[found.tokens], found.targets)
+
+    def _mask(self, config) -> Tensor:
+        """What the library makes its mask from: on a CPU the mask itself, or the ready one.
+
+        The library asks whether a mask has any padding, for which it would wait for a GPU.
+        """
+        if (
+            self.mask.dim() == 4
+            or on_cpu(self.mask)
+            or config.model_type not in FAMILIES
+            or config._attn_implementation not in READY
+        ):
+            return self.mask
+        return ready_mask(self.mask, self.rates)
+
+
+def ready_mask(mask: Tensor, rates: Tensor | None) -> Tensor:
+    """A mask (B, L) as attention takes it, (B, 1, 1, L): what is added to the scores, in the type of their product.
+
+    That is a conversion for each batch, not for each layer. Attention with sampled rates takes True for a real token.
+    """
+    keys = mask.bool()[:, None, None]
+    if rates is not None or on_cpu(mask):
+        return keys
+    kind = mask.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.get_default_dtype()
+    return torch.zeros(keys.shape, dtype=dtype, device=mask.device).masked_fill_(~keys, float("-inf"))

@@ -42,7 +42,8 @@ class Teacher(nn.Module):
         was = encoder.training
         encoder.eval()
         chunks = batch.split(encoded.chunk_size)
-        vectors = torch.cat([encoder.embed(chunk.input_ids[0], chunk.attention_mask[0]) for chunk in chunks])
+        parts = [encoder.embed(chunk.input_ids[0], chunk.attention_mask[0], chunk.layout((0,))) for chunk in chunks]
+        vectors = torch.cat(parts)
         encoder.train(was)
         everyone = gather_rows(vectors)
         return cosines(everyone, everyone)
@@ -68,4 +69,6 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     length = usable_length(encoder.config, tokenizer)
     if length < student.max_length:
         raise BadInput(f"'{path}' reads {length} tokens at most, '{source}' {student.max_length}")
+    if not student.packed:  # the layouts that travel with a batch are the student's
+        encoder.runner, encoder.packed = student.runner, False
     return Teacher(encoder)

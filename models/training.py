@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from models.collectives import gather_with_gradient, local_rows
+from common.packing import Grid, Layout, Packing
+from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
 from models.heads import project
@@ -18,7 +20,7 @@ from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.objectives.base import Batch, Encoded, Objective
 from models.perturb import Perturbation
-from models.precision import at_least_float32
+from models.precision import at_least_float32, cast_together
 
 
 @dataclass
@@ -55,6 +57,11 @@ class EncoderForTraining(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
+    def packing(self, count: int, chunk: int = 0, static: bool = False) -> Packing:
+        """Which layouts batches of `count` views take along."""
+        groups = {tuple(range(count)), *(group for each in self.objectives for group in each.groups(count))}
+        return Packing(Layout if self.encoder.packed else Grid, frozenset(groups), chunk, static)
+
     @property
     def head(self) -> nn.Module | None:
         """The projection head: the encoder's own where it keeps one."""
@@ -83,8 +90,10 @@ class EncoderForTraining(PreTrainedModel):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
-        with recomputing(ids.device):
-            output = self.encoder(ids, mask, rates, change, with_tokens)
+        # Several processes average gradients while the backward pass runs: there these may not come all at its end.
+        cast = cast_together(self.encoder, ids.device) if world_size() == 1 else nullcontext()
+        with recomputing(ids.device), cast:
+            output = self.encoder(ids, mask, rates, change, with_tokens, batch.layout())
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 

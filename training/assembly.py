@@ -78,9 +78,13 @@ def _length_of(source: str, config, pooling: str) -> int:
 
 
 def make_collator(
-    method: Method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int
-) -> Collator:
-    """The method's views of the text; rows of several sentences show one sentence a view."""
+    method: Method, method_args, data_args: ScoredArguments, corpus, tokenizer, model, seed: int, chunk_size: int = 0,
+    static: bool = False,
+) -> Collator:  # fmt: skip
+    """The method's views of the text; rows of several sentences show one sentence a view.
+
+    With `static` batches have one of a few shapes, for a compiled step.
+    """
     longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
@@ -91,7 +95,8 @@ def make_collator(
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     words = any(objective.reads_words for objective in model.objectives)
-    return Collator(corpus, tokenizer, views, data_args.max_length, seed, masking, width, operations, longest, words)
+    size = data_args.max_length, seed, masking, width, operations, longest, words
+    return Collator(corpus, tokenizer, views, *size, model.packing(len(views), chunk_size, static))
 
 
 def _drops(config) -> bool:
@@ -106,6 +111,9 @@ def make_trainer(
     """The Trainer with its dev score and what to do when it improves; BadInput for batches that teach nothing."""
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
+        if args.torch_compile and (objective.not_compiled or count_operations(model.encoder)):
+            reason = objective.not_compiled or "a compiler cannot read how units are drawn at sampled rates"
+            raise BadInput(f"--torch_compile: not with this method; {reason}")
     if args.gradient_accumulation_steps > 1:
         logger.warning(
             "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch import nn
 from transformers import TrainingArguments
 
@@ -33,7 +34,7 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
         size[parameter.requires_grad] += parameter.numel()
     rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
-    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "float32"
+    precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
     if args.bf16:
         warn_of_slow_bf16(args.device.type)
     lines = {
@@ -91,9 +92,9 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     args = trainer.args
     size = args.per_device_train_batch_size
     batch = trainer.data_collator([(0, i, 0) for i in range(size)])
-    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items())
+    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items() if name != "layouts")
     trainer.model.to(args.device).train()
-    batch = {name: value.to(args.device) for name, value in batch.items()}
+    batch = send_to_device(batch, args.device)
     seconds = []
     timed = not isinstance(trainer, CachedTrainer)  # the whole batch's graph is what --chunk_size avoids
     for _ in range(_TIMED if timed else 1):

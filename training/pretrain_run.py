@@ -26,7 +26,7 @@ from training.faults import storage_errors
 from training.plan import dry_run, masking_in_words, plan
 from training.provenance import contents, weights_hash
 from training.run import Run, set_dropout
-from training.run_arguments import RunArguments
+from training.run_arguments import RunArguments, path_in_words, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
         config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config)
     head = build_head(model_args, backbone_of(lm))
-    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed, model_args.bow_weight)
+    return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed is not False, model_args.bow_weight)
 
 
 def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
@@ -91,6 +91,7 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
     automatic = Automatic()
     groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), choose=automatic)
     model_args, data_args, args = groups
+    model_args.packed = settle_packing(model_args.packed, args)
     source, tokenizer, blocks = load_text(model_args, data_args, args)
     identity = {
         "text": blocks.facts,
@@ -123,12 +124,13 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0
-    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, masking, aux_masking, clean, words)
+    wanted = masking, aux_masking, clean, words, model.packing(args.torch_compile)
+    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, *wanted)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
         "masking": masking_in_words([one for one in (masking, aux_masking) if one]),
         "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
-        "packed": model.packed,
+        "packed": path_in_words(model.packed, args),
     }
     return trainer, plan(model, args, trainer.sampler, facts)
 

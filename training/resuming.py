@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerState
+import torch
+from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers.trainer_pt_utils import safe_globals
 
 from common.errors import CheckpointRefused, ProjectError
 from data.draws import KeyedSampler
@@ -64,6 +66,8 @@ class ResumingTrainer(Trainer):
     def _load_rng_state(self, checkpoint):
         with _loading(checkpoint):
             super()._load_rng_state(checkpoint)
+            if checkpoint is not None and self.args.device.type == "cuda":
+                check_device_state(Path(checkpoint), self.args)
 
     def restore(self, checkpoint: str) -> None:
         """Load weights and state of a checkpoint after which nothing is left to train."""
@@ -79,6 +83,20 @@ class ResumingTrainer(Trainer):
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")
         self.model.tie_weights()
+
+
+def check_device_state(checkpoint: Path, args: TrainingArguments) -> None:
+    """Refuse a checkpoint whose random state of the GPU is not in place: transformers logs that and goes on."""
+    name = "rng_state.pth" if args.world_size == 1 else f"rng_state_{args.process_index}.pth"
+    with safe_globals():
+        saved = torch.load(checkpoint / name, map_location="cpu", weights_only=True).get("cuda")
+    states = [saved] if isinstance(saved, torch.Tensor) else saved or []  # of one GPU, or of all that were visible
+    now = torch.cuda.get_rng_state(args.device)
+    if not any(torch.equal(state, now) for state in states):
+        raise CheckpointRefused(
+            f"{checkpoint}: the random state of its GPU cannot be restored, so the run would draw other dropout; "
+            "resume on as many GPUs of the same kind, or start anew elsewhere"
+        )
 
 
 class Steps(TrainerCallback):

@@ -74,6 +74,8 @@ class Run:
         settings = {name: value for group in groups for name, value in _settings(group).items()}
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
+        if self.args.device.type != "cpu":  # another device rounds and draws otherwise; runs on a CPU never said so
+            self.trajectory["device"] = self.args.device.type
         in_step = {k: v for k, v in settings.items() if k in IN_STEP}
         check_agreement(gather_object([self.trajectory | in_step]))
         self.record = {

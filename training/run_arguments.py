@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -56,22 +57,16 @@ class RunArguments(TrainingArguments):
             BadInput: a value out of its range, or a flag that conflicts with how runs are kept.
         """
         _check_ranges(self)
-        if self.save_strategy == "best":
-            raise BadInput(
-                "--save_strategy best: the best model is kept in best/ anyway; a checkpoint is to go on from"
-            )
-        if self.max_steps == 0 or self.max_steps < -1:
-            raise BadInput(f"--max_steps {self.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
-        for name, reason in _REFUSED.items():
-            if getattr(self, name):
-                raise BadInput(f"--{name}: {reason}")
-        for name, (value, reason) in _ONLY.items():
-            if getattr(self, name) != value:
-                raise BadInput(f"--{name} {getattr(self, name)}: is always {str(value).lower()}; {reason}")
+        _check_refused(self)
+        if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
+            self.tf32 = False  # transformers would switch it on
         try:
             super().__post_init__()
         except (ImportError, OSError) as error:
             raise BadInput(f"a flag names a file or package that is not here: {error}") from error
+        if self.torch_compile:
+            _check_compiled(self)
+        self.accelerator_config.non_blocking = self.device.type == "cuda"  # the next batch travels during a step
         _check_precision(self)
         _check_schedule(self)
 
@@ -84,6 +79,19 @@ def _check_ranges(args: RunArguments) -> None:
                 raise BadInput(f"--{name} {value}: a number from {low:g} to {high:g} is needed")
 
 
+def _check_refused(args: RunArguments) -> None:
+    if args.save_strategy == "best":
+        raise BadInput("--save_strategy best: the best model is kept in best/ anyway; a checkpoint is to go on from")
+    if args.max_steps == 0 or args.max_steps < -1:
+        raise BadInput(f"--max_steps {args.max_steps}: a number of steps is needed, or -1 for --num_train_epochs")
+    for name, reason in _REFUSED.items():
+        if getattr(args, name):
+            raise BadInput(f"--{name}: {reason}")
+    for name, (value, reason) in _ONLY.items():
+        if getattr(args, name) != value:
+            raise BadInput(f"--{name} {getattr(args, name)}: is always {str(value).lower()}; {reason}")
+
+
 def _check_precision(args: RunArguments) -> None:
     """Launcher and flags must agree: plan, record and evaluation take the precision from the flags."""
     said = "fp16" if args.fp16 else "bf16" if args.bf16 else "no"
@@ -94,6 +102,13 @@ def _check_precision(args: RunArguments) -> None:
         )
     if args.fp16 and args.device.type == "cpu":
         raise BadInput("--fp16: is not computed on a CPU; use --bf16, or neither")
+
+
+def _check_compiled(args: RunArguments) -> None:
+    """A compiled step is whole and of few shapes."""
+    if args.world_size > 1:
+        raise BadInput("--torch_compile: is tested for one process only; leave it out with several")
+    os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
 
 
 def _check_schedule(args: RunArguments) -> None:
@@ -116,10 +131,24 @@ def _check_schedule(args: RunArguments) -> None:
         ) from error
 
 
+def settle_packing(wanted: bool | None, args: TrainingArguments) -> bool:
+    """`--packed`, or its default: packed on a CPU; padded on a GPU, until results/ has figures from one."""
+    return args.device.type == "cpu" if wanted is None else wanted
+
+
+def path_in_words(packed: bool, args: TrainingArguments) -> str:
+    """Which path runs, for the plan."""
+    why = "; the default on a GPU until one was measured, see docs/gpu.md" if args.device.type != "cpu" else ""
+    return "True: real tokens only" if packed else f"False: with padding{why}"
+
+
 def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     """Refuse what depends on the processes, on the `count` examples to train on, and on the installed packages."""
     if args.n_gpu > 1:
-        raise BadInput("several GPUs in one process would be nn.DataParallel; start with `accelerate launch`")
+        raise BadInput(
+            "several GPUs in one process would be nn.DataParallel; start with `accelerate launch`, "
+            "--config_file configs/accelerate/two_gpus.yaml or one_gpu.yaml, which names one"
+        )
     if count < args.per_device_train_batch_size * args.world_size:
         beside = f", with {held_out} held out," if held_out else ""
         raise BadInput(

@@ -27,7 +27,7 @@ from training.provenance import contents, weights_hash
 from training.registry import argument_groups, load_method
 from training.result import dev_set, finish
 from training.run import Run
-from training.run_arguments import RunArguments
+from training.run_arguments import RunArguments, path_in_words, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     automatic = Automatic()
     groups = parse(argv, argument_groups(method), choose=automatic)
     model_args, _, data_args, args = groups
+    model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
     tokenizer = load_tokenizer(model_args.model_name_or_path)
@@ -88,7 +89,8 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
+    shapes = model_args.chunk_size, args.torch_compile
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed, *shapes)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
     first = np.arange(min(len(corpus), _LOOKED_AT))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
@@ -96,7 +98,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
         "method": model_args.method,
         "cut": cut_in_words(lengths, data_args.max_length, collator.special.added),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
-        "packed": model.encoder.packed,
+        "packed": path_in_words(model.encoder.packed, args),
         "views": len(collator.views),
         "masking": masking_in_words(collator.masking),
         "pooling": model_args.pooling,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from accelerate.utils import DistributedType, broadcast_object_list, set_seed
+from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
 from transformers import ProgressCallback
 
 from common.errors import BadInput, NonFinite
@@ -185,7 +185,7 @@ class EmbeddingTrainer(ResumingTrainer):
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
-        batch = {name: value.to(self.args.device) for name, value in self._probe.items()}
+        batch = send_to_device(self._probe, self.args.device)
         with self.accelerator.autocast():
             seen = model.probe(**batch)
         if seen.get("uniformity", -1.0) > COLLAPSED:
@@ -229,6 +229,8 @@ class CachedTrainer(EmbeddingTrainer):
     def __init__(self, model, args, *others, chunk_size: int, **named) -> None:
         if args.fp16:
             raise BadInput("--chunk_size and --fp16 do not go together: use --bf16")
+        if args.torch_compile:
+            raise BadInput("--chunk_size and --torch_compile do not go together: the step is taken in pieces")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
         super().__init__(model, args, *others, **named)
 

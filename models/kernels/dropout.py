@@ -15,43 +15,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.kernels.device import on_cpu
+
 GRAIN = 1 << 16  # rates are rounded to a multiple of its inverse, 0.1 to 0.100006; the scale is that of the rounded one
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
-_RATES: ContextVar[Tensor | None] = ContextVar("rates", default=None)
+_RUNNING: list[Tensor | None] = [None]  # a list, which a compiler can read
 
 
 @contextmanager
-def rates_of(rates: Tensor | None) -> Iterator[None]:
+def rates_of(rates: Tensor) -> Iterator[None]:
     """Rates for the activations within: (rows, tokens, 1, O), of which one O broadcasts to them; NaN: the module's."""
-    token = _RATES.set(rates)
+    before, _RUNNING[0] = _RUNNING[0], rates
     try:
         yield
     finally:
-        _RATES.reset(token)
+        _RUNNING[0] = before
 
 
 def running_rates() -> Tensor | None:
     """The rates of the forward pass that is running, or None."""
-    return _RATES.get()
+    return _RUNNING[0]
 
 
 def drop(x: Tensor, rates: Tensor | float) -> Tensor:
     """Dropout at one rate, or at rates that broadcast to x."""
-    if isinstance(rates, float) and x.device.type != "cpu":
+    if isinstance(rates, float) and not on_cpu(x):
         return F.dropout(x, rates)
     return _Drop.apply(x, rates)
 
 
 def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Which units are kept, one byte each, and what they are multiplied with."""
-    cut = (torch.as_tensor(rates, device=device) * GRAIN).round().clamp(max=GRAIN - 1)
+    """Which units are kept, one byte each, and what they are multiplied with; one rate for all only on a CPU."""
+    cut = ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN).round().clamp(max=GRAIN - 1)
     least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
     if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
         seed = int(torch.empty((), dtype=torch.int64).random_())
@@ -93,9 +94,8 @@ def attend(
 
 
 def backward_is_slow(query: Tensor) -> bool:
-    """Whether torch's attention loses to `attend`: on a CPU in bfloat16 its backward pass does, 7-fold at 32 tokens."""
-    half_on_cpu = query.dtype == torch.bfloat16 and query.device.type == "cpu"
-    return query.requires_grad and half_on_cpu and query.shape[2] <= 256  # at 512 it is ahead
+    """Whether torch's attention loses to `attend` on a CPU: in bfloat16 its backward does, 7-fold at 32 tokens."""
+    return query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256  # at 512 it is ahead
 
 
 class _Attend(torch.autograd.Function):
@@ -148,7 +148,7 @@ class SampledDropout(Dropout):
         return rates[..., self.number if rates.shape[-1] > 1 else 0].nan_to_num(self.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        rates = _RATES.get()
+        rates = running_rates()
         if rates is None or not self.training:
             return super().forward(x)
         return drop(x, self.of(rates))

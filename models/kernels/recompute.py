@@ -13,6 +13,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
+from models.kernels.device import on_cpu
+
 _LAST: ContextVar[list | None] = ContextVar("last", default=None)
 
 
@@ -24,7 +26,7 @@ class Recomputed(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        made, last = self.activation(x), _LAST.get()
+        made, last = self.activation(x), _LAST.get() if on_cpu(x) else None
         if last is not None:
             last[:] = [(made, x, self.activation)]  # holds `made`, so that no other tensor takes its address
         return made
@@ -33,7 +35,7 @@ class Recomputed(nn.Module):
 @contextmanager
 def recomputing(device: torch.device) -> Iterator[None]:
     """A forward pass within which every Recomputed spares its output."""
-    if device.type != "cpu":
+    if device.type != "cpu" or torch.compiler.is_compiling():
         yield
         return
     last: list = []

@@ -1,26 +1,9 @@
-"""Scatter and gather of rows, and how many of them to compute."""
+"""Scatter and gather of rows."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-
-def filled(count: int) -> int:
-    """`count` rounded up by at most a sixteenth, to one of sixteen values between two powers of two.
-
-    oneDNN keeps a primitive for every shape it has seen: with a new number of tokens in every step, bfloat16 training
-    on a CPU would grow by tens of megabytes a step.
-    """
-    step = max(8, 1 << max(0, count.bit_length() - 5))
-    return -(-max(count, 1) // step) * step
-
-
-def rounded(chosen: Tensor, spare: Tensor | bool) -> Tensor:
-    """A mask (N,) with as many of its first gaps, where they are spare, closed as make the chosen a round number."""
-    count = int(chosen.sum())
-    missing, gaps = filled(count) - count, ~chosen & spare
-    return chosen | (gaps & (gaps.cumsum(0) <= missing))
 
 
 def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:

@@ -20,6 +20,10 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
         states: (M, H); products are in the autocast type where autocast is on, the soft-max in float32.
         targets: (M,), IGNORED where a row carries no loss.
     """
+    if torch.compiler.is_compiling():  # a compiler fuses the soft-max itself, and cannot read a backward of our own
+        logits = decoder(states)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
     return _SumOfCrossEntropies.apply(states, decoder.weight, decoder.bias, targets, torch.is_grad_enabled())
 
 
@@ -70,8 +74,8 @@ def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor) -> Tensor:
         picked, top = soft.gather(1, wanted).squeeze(1), soft.amax(1, keepdim=True)
         mass = soft.sub_(top).exp_().sum(1, keepdim=True)
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()
-        soft.mul_(mass.reciprocal()).scatter_add_(1, wanted, -torch.ones_like(top))
-        soft.index_fill_(0, (~real).nonzero().squeeze(1), 0)
+        weight = real.to(soft.dtype).unsqueeze(1)  # 0 for a row without a target, whose gradient is 0
+        soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, wanted, -weight)
         d_bias += soft.sum(0)
         part.copy_(soft)
     return total

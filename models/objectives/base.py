@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
+from common.packing import Grid
 from common.views import IGNORED, Masking, View
 from models.contrast import NO_NEGATIVES
 
@@ -52,6 +53,8 @@ class Batch:
         target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
             B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
+        layouts: of the masks, as `common.packing.Packing` makes them; what is not there is made from the mask.
+        start: the first of its sentences in the batch that the layouts know.
     """
 
     input_ids: Tensor
@@ -64,6 +67,13 @@ class Batch:
     target_input_ids: Tensor | None = None
     target_attention_mask: Tensor | None = None
     words: Tensor | None = None
+    layouts: dict[tuple, Grid] = field(default_factory=dict)
+    start: int = 0
+
+    def layout(self, group: tuple[int, ...] | str | None = None) -> Grid | None:
+        """The layout of the mask of a group of views, or of all; None where it did not come along."""
+        count, size = self.attention_mask.shape[:2]
+        return self.layouts.get((group or tuple(range(count)), self.start, self.start + size))
 
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
@@ -80,8 +90,9 @@ class Batch:
 
     def _sentences(self, rows: slice) -> Batch:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        parts = {name: value[:, rows] for name, value in tensors.items()}
         twins = {name: twin.sentences(rows) for name, twin in self.twins.items()}
-        return Batch(twins=twins, **{name: value[:, rows] for name, value in tensors.items()})
+        return Batch(twins=twins, layouts=self.layouts, start=self.start + rows.start, **parts)
 
 
 @dataclass
@@ -125,12 +136,14 @@ class Objective(nn.Module):
         reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
         reads_words: whether it reads the words of `Batch`.
         compares: whether it tells a batch's sentences from each other, so that one alone teaches nothing.
+        not_compiled: why a step with it cannot be compiled; empty where it can.
     """
 
     reads_projection = False
     reads_tokens = False
     reads_words = False
     compares = False
+    not_compiled = ""
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         """Named terms of the loss for one batch."""
@@ -140,6 +153,10 @@ class Objective(nn.Module):
         """BadInput where batches of `count` sentences, of all processes, are too small for the loss."""
         if self.compares and count < 2:
             raise BadInput(NO_NEGATIVES)
+
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        """Which of `count` views it runs through a network by themselves, not all as the encoder does."""
+        return []
 
     def tokens(self, batch: Batch) -> Tensor | None:
         """How many tokens of the batch the loss is a mean over, (); None where it needs the batch as a whole.

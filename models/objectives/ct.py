@@ -50,16 +50,15 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
     Raises:
         BadInput: fewer than two rows are left to meet each other.
     """
-    same = torch.arange(count) % (negatives + 1) == 0
-    others = (~same).nonzero().squeeze(1)
+    same = [row % (negatives + 1) == 0 for row in range(count)]
+    others = [row for row in range(count) if not same[row]]
     if len(others) < 2:
         raise BadInput(
             f"--per_device_train_batch_size: of {count} sentences {len(others)} are left for pairs of different ones "
             f"with --negatives {negatives}; give more sentences"
         )
-    partner = torch.arange(count)
-    partner[others] = others.roll(-1)
-    return partner, same
+    met = dict(zip(others, others[1:] + others[:1], strict=True))
+    return torch.tensor([met.get(row, row) for row in range(count)]), torch.tensor(same)
 
 
 def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
@@ -86,17 +85,22 @@ class ContrastiveTension(Objective):
         super().__init__()
         self.second = second
         self.negatives = negatives
+        self._pairs: tuple[Tensor, Tensor] | None = None  # of the last batch, and nearly always of the next
 
     def check_batch(self, count: int) -> None:
         pairing(count, self.negatives)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        pooled = self.second(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)).pooled
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        pooled = self.second(ids, mask, layout=batch.layout()).pooled
         pooled = pooled.view_as(encoded.pooled)
         first, second = (
             gather_with_gradient(at_least_float32(side)).flatten(0, 1) for side in (encoded.pooled, pooled)
         )
-        partner, same = (each.to(first.device) for each in pairing(len(first), self.negatives))
+        if self._pairs is None or len(self._pairs[0]) != len(first):
+            partner, same = pairing(len(first), self.negatives)
+            self._pairs = partner.to(first.device), same.to(first.device)
+        partner, same = self._pairs
         return {"contrastive": Term(tension(first, second[partner], same), 1.0)}
 
 

@@ -62,12 +62,20 @@ class Noise(nn.Module):
         super().__init__()
         self.register_buffer("seed", torch.randint(2**48, ()))
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self._next: int | None = None  # the sum of both, which is read from the device once
+
+    def _load_from_state_dict(self, *args) -> None:
+        super()._load_from_state_dict(*args)
+        self._next = None
 
     def draw(self, rows: int, like: Tensor) -> Tensor:
         """(rows, D) numbers for a (N, D) tensor, of its type and on its device."""
-        generator = torch.Generator().manual_seed(int(self.seed + self.calls))
+        self._next = int(self.seed + self.calls) if self._next is None else self._next
+        generator = torch.Generator().manual_seed(self._next)
         self.calls += 1
-        return torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator).to(like.device)
+        self._next += 1
+        made = torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator)
+        return made.to(like.device, non_blocking=True)
 
 
 def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float) -> Tensor:
@@ -117,6 +125,9 @@ class Debiased(Objective):
         self.args = args
         self.complement = complement
         self.noise = Noise()
+
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [(0,)]
 
     def cast_frozen(self, dtype: torch.dtype) -> None:
         self.complement.cast(dtype)

@@ -96,7 +96,7 @@ class ReplacedTokens(Objective):
             rewritten = rewritten * mask  # padding is id 0 there, whatever the tokenizer's is
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
-        tokens, discriminator = self.runner.of(mask), self.discriminator
+        tokens, discriminator = self.runner.of(mask, layout=batch.layout()), self.discriminator
         states = tokens.with_first(tokens.embed(discriminator.embeddings, rewritten), vectors)
         logits = at_least_float32(self.head(tokens.run(discriminator.encoder.layer, states)))
         labels = tokens.align(labels)
@@ -105,7 +105,7 @@ class ReplacedTokens(Objective):
 
     def tokens(self, batch: Batch) -> Tensor:
         mask = batch.attention_mask
-        return mask.new_tensor(mask.numel()) if self.args.pad_as_negative else mask.sum()
+        return torch.full((), mask.numel(), device=mask.device) if self.args.pad_as_negative else mask.sum()
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:
@@ -118,7 +118,8 @@ class ReplacedTokens(Objective):
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
             kept |= twin.labels.flatten(0, 1) == IGNORED
-        return torch.where(kept, ids, self.generator_runner.of(mask).logits(self.generator, masked, chosen, uniforms))
+        tokens = self.generator_runner.of(mask, layout=batch.layout())
+        return torch.where(kept, ids, tokens.logits(self.generator, masked, chosen, uniforms))
 
 
 def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:

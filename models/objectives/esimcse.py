@@ -75,11 +75,15 @@ class QueuedContrastive(Objective):
 
     reads_projection = True
     compares = True
+    not_compiled = moco.GROWS
 
     def __init__(self, memory: moco.Memory, temperature: float) -> None:
         super().__init__()
         self.memory = memory
         self.temperature = temperature
+
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [(0,)]
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         query, key = encoded.projected

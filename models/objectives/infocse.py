@@ -76,7 +76,7 @@ class AuxiliaryMLM(Objective):
         weight: lambda.
         detach: freeze `lower`.
         frozen_eval: with `detach`, keep `lower` without dropout.
-        views: which views' [CLS] and twins are used.
+        views: the views whose [CLS] and twins are used: the first ones.
         runner: how the layers run on a batch.
     """
 
@@ -111,8 +111,11 @@ class AuxiliaryMLM(Objective):
         if self.detach:
             self.lower.cast(dtype)
 
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [self.views]
+
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        total, count = self._loss(encoded.cls[list(self.views)], batch)
+        total, count = self._loss(encoded.cls[: len(self.views)], batch)
         return {"aux_mlm": Term(mean_over_tokens(total, count), self.weight)}
 
     def tokens(self, batch: Batch) -> Tensor:
@@ -120,7 +123,7 @@ class AuxiliaryMLM(Objective):
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """The auxiliary loss, and the same when every sentence gets its neighbour's [CLS]: what the vector tells."""
-        cls = encoded.cls[list(self.views)]
+        cls = encoded.cls[: len(self.views)]
         seen = {}
         for name, given in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
             total, count = self._loss(given, batch)
@@ -130,11 +133,11 @@ class AuxiliaryMLM(Objective):
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         twin = batch.twins["masked"]
         cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
-        mask = batch.attention_mask[list(self.views)].flatten(0, 1)
-        tokens = self.runner.of(mask)
+        mask = batch.attention_mask[: len(self.views)].flatten(0, 1)
+        tokens = self.runner.of(mask, layout=batch.layout(self.views))
         with torch.no_grad() if self.detach else nullcontext():
             lower = self.lower(twin.input_ids.flatten(0, 1), tokens)
-        found = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels)
+        found = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels, "masked")
         return tokens.token_loss(self.output.transform, self.output.decoder, found)
 
 

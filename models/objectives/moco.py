@@ -26,6 +26,8 @@ from models.momentum import MomentumEncoder, VectorQueue
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 
+GROWS = "the queue has another size in every step until it is full, and each would be compiled"
+
 
 @dataclass
 class Arguments(simcse.Arguments):
@@ -60,7 +62,8 @@ class Memory(nn.Module):
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
         """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
         chunks = batch.split(encoded.chunk_size)
-        pooled = gather_rows(torch.cat([self.keys(c.input_ids[view], c.attention_mask[view]) for c in chunks]))
+        parts = [self.keys(c.input_ids[view], c.attention_mask[view], c.layout((view,))) for c in chunks]
+        pooled = gather_rows(torch.cat(parts))
         head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
         with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
             return project(head, pooled[None])[0].detach()
@@ -71,6 +74,7 @@ class MomentumContrast(Objective):
 
     reads_projection = True
     compares = True
+    not_compiled = GROWS
 
     def __init__(self, memory: Memory, temperature: float) -> None:
         super().__init__()
@@ -78,9 +82,12 @@ class MomentumContrast(Objective):
         self.reads_projection = memory.head != "none"
         self.temperature = temperature
 
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [(min(1, count - 1),)]
+
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
-        keys = self.memory.encode(batch, min(1, len(batch.input_ids) - 1), encoded)
+        keys = self.memory.encode(batch, *self.groups(len(batch.input_ids))[0], encoded)
         loss = info_nce(query, keys, self.temperature, self.memory.queue.contents())
         self.memory.queue.push(keys)
         return {"contrastive": Term(loss, 1.0)}

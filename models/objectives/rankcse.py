@@ -117,6 +117,9 @@ class Distillation(Objective):
         self.teachers = nn.ModuleList(teachers)
         self.shares = (1.0,) if len(teachers) == 1 else (args.teacher_share, 1 - args.teacher_share)
 
+    def groups(self, count: int) -> list[tuple[int, ...]]:
+        return [(0,)]
+
     def cast_frozen(self, dtype: torch.dtype) -> None:
         for teacher in self.teachers:
             teacher.cast(dtype)

@@ -107,9 +107,8 @@ class SelfGuided(Objective):
     def _layers(self, batch: Batch) -> Tensor:
         """The copy's layers for the sentences of all processes, (K, V N, H)."""
         shape = batch.input_ids.shape[:2]
-        means = at_least_float32(
-            self.start.layer_means(batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1))
-        )
+        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        means = at_least_float32(self.start.layer_means(ids, mask, batch.layout()))
         everyone = gather_with_gradient(means.unflatten(1, shape).flatten(0, 1))  # (K V, N, H)
         return everyone.unflatten(0, (-1, shape[0])).flatten(1, 2)
 

@@ -37,9 +37,9 @@ class MaskedTokens(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         twin, backbone = batch.twins["masked"], encoded.encoder.backbone
-        tokens = encoded.encoder.runner.of(batch.attention_mask.flatten(0, 1))
+        tokens = encoded.encoder.runner.of(batch.attention_mask.flatten(0, 1), layout=batch.layout())
         states = tokens.embed(backbone.embeddings, twin.input_ids.flatten(0, 1))
-        found = tokens.run_labelled(backbone.encoder.layer, states, twin.labels.flatten(0, 1))
+        found = tokens.run_labelled(backbone.encoder.layer, states, twin.labels.flatten(0, 1), "masked")
         total, count = tokens.token_loss(self.output.transform, self.output.decoder, found)
         return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
 

@@ -28,7 +28,7 @@ from models.families import family_of
 from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.objectives.spans import delete
-from models.runner import Labelled, Runner
+from models.runner import Runner
 
 
 @dataclass
@@ -95,11 +95,12 @@ class Reconstruction(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
         ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_attention_mask.flatten(0, 1)[:, 1:]  # (T, L - 1)
-        tokens = encoded.encoder.runner.of(mask).causal()  # a token that another one follows
+        runner = encoded.encoder.runner.of(mask, layout=batch.layout("target"))
+        tokens = runner.causal()  # a token that another one follows
         layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(backbone.encoder.layer, self.cross, strict=True)]
         states = tokens.run(layers, tokens.embed(backbone.embeddings, ids[:, :-1]))
         following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
-        found = Labelled(states, tokens.align(following))
+        found = tokens.labelled(states, following, "target")
         total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), found)
         return {"reconstruction": Term(mean_over_tokens(total, count), 1.0)}
 

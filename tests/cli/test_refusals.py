@@ -1,7 +1,10 @@
 """What the training scripts refuse, or say, before the first step; nothing here trains."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 from transformers import DistilBertConfig, DistilBertModel
 
 import run_sup
@@ -12,7 +15,7 @@ from tests.sources import ROOT
 from training.flags import OLD_NAMES, method_names
 from training.plan import cut_in_words
 from training.run import Run
-from training.run_arguments import RunArguments
+from training.run_arguments import RunArguments, path_in_words, settle_packing
 
 _TOO_WIDE = "--projection wide_mlp: this method needs vectors of the encoder's width"
 _OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
@@ -120,6 +123,30 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
     with pytest.raises(BadInput, match="the launcher asks for mixed precision 'bf16' and the flags for 'no'"):
         run_unsup.main(unsup(method="simcse"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"method": "moco"}, "--torch_compile: not with this method; the queue has another size"),
+        ({"method": "esimcse"}, "--torch_compile: not with this method; the queue has another size"),
+        ({"method": "s_simcse"}, "--torch_compile: not with this method; a compiler cannot read how units are drawn"),
+        ({"method": "simcse", "chunk_size": 2}, "--chunk_size and --torch_compile do not go together"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_with_its_reason(unsup, tmp_path, monkeypatch, flags, message):
+    for name in ("BACKEND", "USE_FULLGRAPH", "USE_DYNAMIC"):  # which the flag sets
+        monkeypatch.setenv(f"ACCELERATE_DYNAMO_{name}", "no")
+    with pytest.raises(BadInput, match=message):
+        run_unsup.main(unsup(**flags, torch_compile="true"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_packed_is_the_default_on_a_cpu_alone_and_the_plan_says_which_path_runs():
+    on = {kind: SimpleNamespace(device=torch.device(kind)) for kind in ("cpu", "cuda")}
+    assert [settle_packing(None, args) for args in on.values()] == [True, False]
+    assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
+    assert path_in_words(False, on["cuda"]).startswith("False: with padding; the default on a GPU")
 
 
 def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
+from common.packing import filled
 from models.auxiliary import LowerLayers, load_masked_lm, new_head
 from models.families import backbone_of
 from models.kernels import dropout
-from models.kernels.rows import filled
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
 from models.packed import Packed, make_packable, use_packing

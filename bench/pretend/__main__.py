@@ -1,0 +1,23 @@
+"""The process of `python -m bench gpu --pretend`: prints a JSON row a case. Torch is loaded after `guard.cpp`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+import torch
+
+from bench.pretend.steps import rows
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("layers", "batch", "length"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--half", action="store_true")
+    parser.add_argument("--objectives", nargs="*", default=[])
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    for row in rows(**vars(parser.parse_args())):
+        sys.stdout.write(json.dumps(row) + "\n")

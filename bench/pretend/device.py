@@ -1,0 +1,236 @@
+"""Tensors that say they are on `cuda:0` and hold CPU numbers, and a log of what a GPU would have been asked to do.
+
+Every aten operation on them is computed on the CPU and counted: a kernel, or a view, which launches none. A
+synchronisation is what makes the host wait for the device: a number that is read, an output whose shape depends on
+values, a copy between host and device that is not said to be asynchronous. A mixed device is an operation that a GPU
+refuses, because one of its tensors is in host memory.
+
+The library chooses some kernels by device before any operation is dispatched; a CPU build cannot take those of CUDA.
+Attention is therefore counted as CUDA's one fused kernel each way. Needs `guard.cpp`, loaded before torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.optim import optimizer as optimizers
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_flatten, tree_map
+
+DEVICE = torch.device("cuda:0")
+_ROOT = str(Path(__file__).parents[2])
+_HERE = str(Path(__file__).parent)
+_NO_KERNEL = {f"aten.{name}" for name in """empty.memory_format empty_like.default new_empty.default
+    empty_strided.default new_empty_strided.default _unsafe_view.default detach.default detach_.default alias.default
+    lift_fresh.default _reshape_alias.default is_same_size.default""".split()}  # fmt: skip
+_WAITING = ("_local_scalar_dense.", "equal.", "nonzero.", "masked_select.", "_unique2.", "unique_dim.",
+            "unique_consecutive.", "repeat_interleave.Tensor", "bincount.")  # fmt: skip
+_INDEXING = ("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index_put_.default", "aten.index_put.default",
+             "aten._index_put_impl_.default")  # fmt: skip
+
+
+class Log:
+    """What was asked of the device since `reset`: counters by operation, or by operation and place in our sources."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self, active: bool = False) -> None:
+        self.active = active
+        self.kernels, self.views, self.synchronisations, self.mixed = Counter(), Counter(), Counter(), Counter()
+
+    def wait(self, kind: str) -> None:
+        if self.active:
+            self.synchronisations[f"{kind} at {_place()}"] += 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        was, self.active = self.active, False
+        try:
+            yield
+        finally:
+            self.active = was
+
+
+LOG = Log()
+
+
+def _place() -> str:
+    """The innermost line of ours that is running."""
+    frame = sys._getframe(1)
+    while frame:
+        name = frame.f_code.co_filename
+        if name.startswith(_ROOT) and not name.startswith(_HERE) and "site-packages" not in name:
+            return f"{name[len(_ROOT) + 1 :]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "?"
+
+
+class Pretend(Tensor):
+    """A tensor on the pretend device; `held` has its numbers."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, held: Tensor, requires_grad: bool = False):
+        made = Tensor._make_wrapper_subclass(
+            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype,
+            layout=held.layout, device=DEVICE, requires_grad=requires_grad,
+        )  # fmt: skip
+        made.held = held.detach()
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return _run(func, args, kwargs or {})
+
+
+def _on_host(x: object) -> bool:
+    return isinstance(x, Tensor) and not isinstance(x, Pretend)
+
+
+def _run(func, args: tuple, kwargs: dict):
+    """One aten operation: counted, then computed on the CPU."""
+    flat, _ = tree_flatten((args, kwargs))
+    ours = [x for x in flat if isinstance(x, Pretend)]
+    target = torch.device(kwargs["device"]).type if kwargs.get("device") is not None else None
+    if not ours and target != "cuda":
+        return func(*args, **kwargs)
+    if LOG.active:
+        _count(func, args, kwargs, flat, ours, target)
+    own_args, own = tree_map(lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs))
+    if target == "cuda":
+        own |= {"device": torch.device("cpu")}
+        own.pop("pin_memory", None)
+    out = func(*own_args, **own)
+    if target == "cpu":
+        return out
+    known = {id(x.held): x for x in ours} if func._schema.is_mutable else {}
+    wrapped = tree_map(lambda x: (known[id(x)] if id(x) in known else Pretend(x)) if _on_host(x) else x, out)
+    aliases = func.is_view or any(each.alias_info is not None for each in func._schema.returns)
+    return return_and_correct_aliasing(func, args, kwargs, wrapped) if aliases else wrapped
+
+
+def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str | None) -> None:
+    name, host = str(func), [x for x in flat if _on_host(x)]
+    if func.is_view or name in _NO_KERNEL or name.startswith("prim"):
+        LOG.views[name] += 1
+    else:
+        LOG.kernels[name] += 1
+    if name.removeprefix("aten.").startswith(_WAITING):
+        LOG.wait(name)
+    if name in ("aten._to_copy.default", "aten.copy_.default"):
+        to_device = isinstance(args[0], Pretend) if name == "aten.copy_.default" else target == "cuda"
+        asynchronous = to_device and (kwargs.get("non_blocking") or args[2:3] == (True,))
+        if (not ours or host or target == "cpu") and not asynchronous:  # what comes back is read at once
+            LOG.wait("copy")
+        return
+    places = [x for x in args[1] if x is not None] if name in _INDEXING else []
+    if any(index.dtype in (torch.bool, torch.uint8) or _on_host(index) for index in places):
+        LOG.wait("index by a mask or from the host")
+    others = [x for x in host if not any(x is index for index in places)]
+    if ours and any(x.dim() for x in others):  # a number in host memory is passed by value
+        LOG.mixed[f"{name} at {_place()}"] += 1
+
+
+class _Operations(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return _run(func, args, kwargs or {})
+
+
+class _Functions(TorchFunctionMode):
+    """What never reaches the dispatcher as it would with a GPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is Tensor.__getitem__ and isinstance(args[0], Pretend):
+            parts = args[1] if isinstance(args[1], tuple) else (args[1],)
+            if any(isinstance(part, list) for part in parts):
+                LOG.wait("list index")
+                parts = tuple(Pretend(torch.tensor(part)) if isinstance(part, list) else part for part in parts)
+                return func(args[0], parts)
+        elif func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
+            return self._made(func, args, kwargs)
+        elif func is nn.functional.scaled_dot_product_attention and isinstance(args[0], Pretend):
+            return _attention(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _made(self, func, args: tuple, kwargs: dict):
+        """A tensor from numbers of the host."""
+        model = args[0] if func is Tensor.new_tensor else None
+        data = args[-1]
+        known = model if model is not None else data
+        device = kwargs.pop("device", None) or (known.device if isinstance(known, Tensor) else "cpu")
+        if isinstance(data, Pretend) or torch.device(device).type != "cuda":
+            return func(*args, **kwargs, device=device)
+        LOG.wait(func.__name__)
+        with LOG.paused():
+            kwargs.setdefault("dtype", model.dtype if model is not None else None)
+            return Pretend(torch.tensor(data, **kwargs))
+
+
+def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if torch.is_autocast_enabled("cuda"):
+        query, key, value = (x.to(torch.get_autocast_dtype("cuda")) for x in (query, key, value))
+    return _Fused.apply(query, key, value, attn_mask, dropout_p, scale or query.shape[-1] ** -0.5)
+
+
+class _Fused(torch.autograd.Function):
+    """Attention as one kernel, and the two by which CUDA turns a mask of bools into one of numbers."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, mask, rate: float, scale: float) -> Tensor:
+        converted = mask is not None and mask.dtype == torch.bool
+        with LOG.paused():
+            scores = (query * scale) @ key.transpose(-1, -2)
+            if mask is not None:
+                scores = scores.masked_fill(~mask, float("-inf")) if converted else scores + mask
+            weights = scores.softmax(-1).to(value.dtype)
+            kept = torch.ones_like(weights) if not rate else torch.nn.functional.dropout(torch.ones_like(weights), rate)
+            ctx.save_for_backward(query, key, value, weights, kept)
+            ctx.scale, out = scale, (weights * kept) @ value
+        LOG.kernels.update({"fused attention": 1, "mask conversion": 2 * converted} if LOG.active else {})
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        query, key, value, weights, kept = ctx.saved_tensors
+        with LOG.paused():
+            d_value = (weights * kept).transpose(-1, -2) @ gradient
+            d_weights = (gradient @ value.transpose(-1, -2)) * kept
+            d_scores = weights * (d_weights - (d_weights * weights).sum(-1, keepdim=True)) * ctx.scale
+            made = d_scores @ key, d_scores.transpose(-1, -2) @ query, d_value
+        LOG.kernels.update({"fused attention, backward": 1} if LOG.active else {})
+        return *made, None, None, None
+
+
+def moved(module: nn.Module) -> nn.Module:
+    """A module whose parameters and buffers are on the pretend device; what is shared stays shared."""
+    found: dict[int, Tensor] = {}
+    for part in module.modules():
+        for name, held in part._parameters.items():
+            if held is not None and id(held) not in found:
+                found[id(held)] = nn.Parameter(Pretend(held.detach().clone()), requires_grad=held.requires_grad)
+            part._parameters[name] = found.get(id(held))
+        for name, held in part._buffers.items():
+            part._buffers[name] = None if held is None else found.setdefault(id(held), Pretend(held.clone()))
+    return module
+
+
+@contextmanager
+def pretending() -> Iterator[Log]:
+    """Within, `cuda:0` is the pretend device."""
+    torch.cuda._lazy_init, torch.cuda._initialized = lambda: None, True
+    torch.cuda.is_bf16_supported = lambda *_, **__: True
+    torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+    if Pretend not in optimizers._foreach_supported_types:
+        optimizers._foreach_supported_types.append(Pretend)
+    with _Operations(), _Functions():
+        yield LOG

@@ -1,0 +1,114 @@
+"""A step on the pretend device: no error, no mixed device, no synchronisation; and the measurements' parts on a CPU."""
+
+import itertools
+import shutil
+from argparse import Namespace
+
+import pytest
+import torch
+
+from bench import gpu, gpu_measures
+from bench.__main__ import main
+from common.errors import BadInput
+from training.registry import method_names
+
+OBJECTIVES = [*method_names(), "stage 1"]
+
+
+@pytest.fixture(scope="module")
+def buildable():
+    if shutil.which("g++") is None or torch.version.cuda is not None:
+        pytest.skip("the pretend device needs g++ and a CPU build of torch")
+
+
+@pytest.fixture(scope="module")
+def counted(buildable):
+    """Rows of the command, at a tiny size, by objective."""
+    return by_objective(half=True)
+
+
+def by_objective(half):
+    found = {}
+    for row in gpu.pretended([], layers=2, batch=4, length=16, half=half):
+        found.setdefault(row["objective"], []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_step_makes_the_host_wait_for_nothing_and_mixes_no_devices(counted, objective):
+    check(counted[objective])
+    met = [
+        set(zip(*each, strict=True)) for each in itertools.combinations(zip(*cases(counted[objective]), strict=True), 2)
+    ]
+    assert [len(pairs) for pairs in met] == [4, 4, 4]
+
+
+def cases(rows):
+    return [(row["family"], row["packed"], row["precision"]) for row in rows]
+
+
+@pytest.mark.slow
+def test_so_does_every_case(buildable):
+    for rows in by_objective(half=False).values():
+        assert len(set(cases(rows))) == 8
+        check(rows)
+
+
+def check(rows):
+    for row in rows:
+        assert (row["mixed_devices"], row["synchronisations"]) == (0, 0), row
+        assert row["kernels"] > 100
+
+
+def test_the_log_sees_what_it_is_for(buildable, tmp_path):
+    """Each kind of synchronisation, and a mixed device, where there is one: otherwise zeros would prove nothing."""
+    done = gpu.run_pretending(["-c", SEES], tmp_path)
+    assert done.stdout.split() == ["True"] * 7 + ["0"], done.stderr
+
+
+SEES = """
+import torch
+from bench.pretend.device import LOG, Pretend, pretending
+x, mask = Pretend(torch.randn(3, 4)), Pretend(torch.tensor([True, False, True]))
+waits = [lambda: float(x.sum()), lambda: x[mask], lambda: mask.nonzero(), lambda: x[[0, 1]],
+         lambda: torch.tensor([1, 2], device="cuda:0"), lambda: torch.ones(3).to("cuda:0")]
+with pretending():
+    for work in waits:
+        LOG.reset(active=True)
+        work()
+        print(LOG.synchronisations.total() == 1)
+    LOG.reset(active=True)
+    try:
+        x + torch.ones(3, 4)
+    except Exception:
+        pass
+    print(LOG.mixed.total() == 1)
+    LOG.reset(active=True)
+    (x @ x.T).softmax(-1).masked_fill_(mask, 0.0)[:2].to(torch.bfloat16)
+    print(LOG.synchronisations.total())
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be measured for minutes")
+def test_without_a_gpu_the_measurement_is_refused_with_the_way_that_works():
+    with pytest.raises(BadInput, match="--pretend"):
+        main(["gpu"])
+
+
+@pytest.mark.parametrize("path", [path for path in gpu_measures.PATHS if "compiled" not in path])
+@pytest.mark.parametrize("kind", ["infocse", "simcse"])
+def test_the_measured_steps_run(kind, path):
+    """On a CPU; what a GPU says of them no test here can know."""
+    args = Namespace(model="tiny", batch=6, length=16, steps=6)
+    row = gpu_measures.step(kind, path, args, torch.device("cpu"), 1.0)
+    assert row["tokens_per_s"] > 0 and "failed" not in row
+
+
+@pytest.mark.slow
+def test_the_measured_runs_are_the_script_s_and_resume(tmp_path):
+    args = Namespace(model="tiny", batch=6, length=16, steps=6)
+    run, resumed = gpu_measures.Runs(tmp_path, args, torch.device("cpu")).rows()
+    assert run["seconds"] > 0
+    assert resumed["bit_for_bit"]
+    found = [{"device": "cpu", "product_tflops": 1} | row for row in (run, resumed)]
+    assert "bit_for_bit" in gpu_measures.page(found)

@@ -1,0 +1,27 @@
+"""Weights that are cast together give the numbers that autocast gives, which casts them one by one."""
+
+import torch
+from torch import nn
+
+from models import precision
+from models.precision import cast_together
+
+
+def test_cast_together_is_autocast_to_the_bit(monkeypatch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False))
+    frozen = nn.Linear(4, 4).requires_grad_(False)
+    model.append(frozen)
+    x, found, cast = torch.randn(5, 8), [], []
+    monkeypatch.setattr(precision.torch, "is_autocast_enabled", lambda kind: True)
+    monkeypatch.setattr(precision.torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+    for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16), cast_together(model, torch.device(device)):
+            cast.append([model[0].weight.dtype, model[2].weight.dtype, frozen.weight.dtype])
+            loss = model(x).float().square().sum()
+        loss.backward()
+        assert all(isinstance(p, nn.Parameter) and p.dtype == torch.float32 for p in model.parameters())
+        found.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
+    assert cast == [[torch.float32] * 3, [torch.bfloat16, torch.float32, torch.float32]]
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
