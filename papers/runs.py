@@ -24,7 +24,7 @@ from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
 from training.registry import argument_groups, load_method, script_of
 from training.run import Run
-from training.run_arguments import RunArguments
+from training.run_arguments import RunArguments, settle_packing
 from training.run_folder import discard
 from training.signals import run_to_its_end
 
@@ -157,6 +157,7 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
     """
     name = peek(argv, "method")
     groups = parse(argv, argument_groups(load_method(name)), "")
+    groups[0].packed = settle_packing(groups[0].packed, groups[-1])
     old, new = dict(record["trajectory"]), Run(script_of(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]

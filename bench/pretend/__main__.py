@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -10,9 +9,10 @@ import sys
 import torch
 
 from bench.pretend.steps import rows
+from common.flags import Parser
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     for name in ("layers", "batch", "length"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--half", action="store_true")

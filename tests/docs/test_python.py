@@ -5,6 +5,7 @@ import re
 import shutil
 
 import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -29,6 +30,7 @@ def page(tiny_bert, text_file, dev_file, tmp_path, monkeypatch):
     names = {}
     for block in BLOCKS:
         exec(compile(block, "docs/python.md", "exec"), names)
+    plt.close("all")
     return names
 
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from common.errors import BadInput
+from common.packing import ROWS
 from models.auxiliary import (
     LowerLayers,
     VocabularyHead,
@@ -18,7 +19,7 @@ from models.auxiliary import (
 )
 from models.families import backbone_of
 from models.masked_lm import AuxiliaryMaskedLM
-from models.runner import ROWS, Labelled, Runner
+from models.runner import Runner
 
 FAMILIES = ["tiny_bert", "tiny_roberta"]
 
@@ -135,8 +136,9 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
 
     labels = torch.full((3, 100), -100)
     labels.view(-1)[:masked] = 4
-    found = Labelled(torch.randn(3, 100, 4), labels)
-    total, count = Runner.of(torch.ones(3, 100)).token_loss(torch.nn.Identity(), output, found)
+    runner = Runner.of(torch.ones(3, 100))
+    found = runner.labelled(torch.randn(3, 100, 4), labels, "own")
+    total, count = runner.token_loss(torch.nn.Identity(), output, found)
     assert shapes == [-(-masked // ROWS) * ROWS]
     assert count.item() == masked
     assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)
