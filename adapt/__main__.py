@@ -1,55 +1,9 @@
-"""`python -m adapt MODEL --text FILE ... --output DIR`: better search in your own documents, or the start as it was.
-
-Some documents are held out and turned into pseudo-queries. The model is trained on the others; its weights are mixed
-with the start's; half of the pseudo-queries choose the mixture, the other half judge it. DIR is a run like any other:
-where the result is not better beyond chance it holds the start. DIR/adapt.json has the verdict.
-"""
+"""`python -m adapt MODEL --text FILE ... --output DIR`: better search in your own documents, or the start as it was."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import Any
-
+from adapt.command import main
 from common.errors import run_command
-from common.flags import Parser, positive
-from training.flags import look_over_sentences
-
-CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
-
-
-def parser() -> Parser:
-    """The command line of `python -m adapt`."""
-    p = Parser(
-        prog="python -m adapt",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=__doc__,
-        epilog="Every other flag goes to run_unsup.py and wins over configs/adapt.yaml, such as --learning_rate 1e-5, "
-        "--method tsdae or\n--per_device_train_batch_size 32.\n\n"
-        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text docs/ --output runs/my-search",
-    )
-    p.add_argument("model", metavar="MODEL", help="where to start: an encoder, a run, or a hub id")
-    p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders, one document "
-                   "a line, or tables with a column `text` and perhaps `title`, as BEIR's corpus.jsonl")  # fmt: skip
-    p.add_argument("--output", required=True, metavar="DIR", help="the run; the same command resumes it")
-    p.add_argument(
-        "--labels", metavar="FOLDER", help="a BEIR set with real queries, scored at the end; chooses nothing"
-    )
-    p.add_argument("--steps", type=positive, help="of training (default: configs/adapt.yaml)")
-    p.add_argument("--seed", type=int, default=42, help="of the held-out documents and of the training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="where the prepared text goes")
-    return p
-
-
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Hold out, train, mix, judge, write; returns what adapt.json holds."""
-    args, others = parser().parse_known_args(argv)
-    config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
-    look_over_sentences([*config, *others], __doc__, labels=False)
-    from adapt.run import run  # here: it imports torch, and the flags are looked over first
-
-    return run(args, config, others)
-
 
 if __name__ == "__main__":
     run_command(main)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-import adapt.__main__ as command
+from adapt import command
 from common.errors import BadInput
 from tests.folders import record, same_weights
 
