@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from scipy.stats import spearmanr
 
-from common.errors import ProjectError
+from common.errors import BadInput, ProjectError
 from common.files import read_json, writing
 from eval.dev import BETTER
 from eval.scores import markdown
@@ -66,6 +66,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         run = f"{name}_{method}_{corpus}_seed-{seed}".replace(", ", "-")
         if run not in known and (row := _row(args, Path(args.folder) / run, model, method, corpus, seed)):
             known[run] = {"name": run, "start": name, "method": method, "set": corpus, "seed": seed, **row}
+    if not known:
+        raise BadInput(f"{args.folder}: no finished run; leave --collect out to train")
     if args.figure:
         draw(list(known.values()), Path(args.figure))
     return list(known.values())

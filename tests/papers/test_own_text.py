@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 from scipy.stats import spearmanr
 
+from common.errors import BadInput
 from papers import own_text
 from training.registry import load_method
 
@@ -53,6 +54,9 @@ def test_runs_are_gathered_from_their_folders(tmp_path):
     [row] = own_text.rows(args)
     assert row["curve"] == [[0, 1.0], [30, 2.0]] and row["facts"]["start"] == "s" and row["real"] == score
     assert (tmp_path / "gain.png").read_bytes()[:4] == b"\x89PNG"
+    args.sets = ["npl"]
+    with pytest.raises(BadInput, match="no finished run"):
+        own_text.rows(args)
 
 
 @pytest.mark.parametrize("method", own_text.METHODS)
