@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from common.errors import BadInput
 from common.flags import Parser, positive
 from training.flags import look_over_sentences
 from training.given import as_flags
@@ -18,6 +19,7 @@ Some documents are held out and turned into pseudo-queries. The model is trained
 with the start's; half of the pseudo-queries choose the mixture, the other half judge it. DIR is a run like any other:
 where the result is not better beyond chance it holds the start. DIR/adapt.json has the verdict.
 """
+_OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
 
 
@@ -34,6 +36,8 @@ def parser() -> Parser:
     p.add_argument("model", metavar="MODEL", help="where to start: an encoder, a run, or a hub id")
     p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders, one document "
                    "a line, or tables with a column `text` and perhaps `title`, as BEIR's corpus.jsonl")  # fmt: skip
+    p.add_argument("--text_column", help="of tables (default: text)")
+    p.add_argument("--title_column", default="title", help="of tables that have one (default: title)")
     p.add_argument("--output", required=True, metavar="DIR", help="the run; the same command resumes it")
     p.add_argument(
         "--labels", metavar="FOLDER", help="a BEIR set with real queries, scored at the end; chooses nothing"
@@ -47,6 +51,10 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write; returns what adapt.json holds."""
     args, others = parser().parse_known_args(argv)
+    if args.seed < 0:
+        raise BadInput(f"--seed {args.seed}: must be 0 or more")
+    if taken := _OWN & {word[2:].split("=")[0] for word in others if word.startswith("--")}:
+        raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
     config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
     look_over_sentences([*config, *others], DESCRIPTION, labels=False)
     from adapt.run import run  # here: it imports torch, and the flags are looked over first

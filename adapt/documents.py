@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from adapt.held_out import Document
 from common.files import find_files
@@ -12,18 +11,31 @@ from data.source import Source
 from data.text import column_names, read_text
 
 
-def read_documents(paths: Sequence[str], cache_dir: str) -> list[Document]:
-    """All documents, in the order of the files; BadInput with file and line for what is none."""
-    return [document for path in find_files(list(paths), ".", ()) for document in _rows(path, cache_dir)]
+def read_documents(
+    paths: Sequence[str],
+    cache_dir: str,
+    own: Sequence[str] = (),
+    text_column: str | None = None,
+    title_column: str = "title",
+) -> list[Document]:
+    """All documents, in the order of the files.
 
+    Args:
+        paths: files and folders.
+        cache_dir: where the texts are kept.
+        own: folders that the command itself writes; they are not read.
+        text_column: of tables, default `text`; files of lines have a header where it is given.
+        title_column: of tables that have it.
 
-def _rows(path: Path, cache_dir: str) -> list[Document]:
-    """Lines, or the column `text` of a table, with its titles if it has a column `title`."""
-    source = Source((path,))
-    if "title" in column_names(source):
-        source = replace(source, names=("title", "text"), titled=True)
-    text = read_text(source, cache_dir)
-    if not source.titled:
-        return [Document("", line) for line in text.cells()]
-    rows = zip(text.rows["0"], text.rows["1"], strict=True)
-    return [Document(*(" ".join(cell.split()) for cell in row)) for row in rows]
+    Raises:
+        BadInput: with file and line where there is one.
+    """
+    found = []
+    for path in find_files(list(paths), ".", own):
+        source = Source((path,), names=(text_column,) if text_column else ())
+        if title_column in column_names(source):
+            source = replace(source, names=(title_column, text_column or "text"), titled=True)
+        text = read_text(source, cache_dir).rows
+        columns = ([" ".join(cell.split()) for cell in text[name]] for name in ("0", "1")[: source.width])
+        found += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))
+    return found

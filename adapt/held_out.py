@@ -63,11 +63,12 @@ def split(documents: Sequence[Document], seed: int) -> Split:
     wanted = min(MOST, int(SHARE * len(documents)))
     rng = np.random.default_rng([seed, len(documents)])
     held: dict[int, tuple[str, str]] = {}
-    known = _Shingles()
+    known, titles = _Shingles(), Counter(document.title.lower() for document in documents)
     for index in order:
         if len(held) == wanted:
             break
-        pair = pseudo_query(documents[index], rng)
+        shared = titles[documents[index].title.lower()] > 1  # such a title asks for no document of its own
+        pair = pseudo_query(Document("", documents[index].text) if shared else documents[index], rng)
         if pair is not None and not known.has_copy_of(documents[index].text):
             held[index] = pair
             known.add(documents[index].text)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import run_unsup
 from adapt.documents import read_documents
 from adapt.held_out import Document, split, write_task
 from common.command_line import peek
+from common.errors import BadInput
 from common.files import digest, write_json, writing_folder
 from common.streams import show
 from eval.dev import in_words, search_set
@@ -24,7 +30,7 @@ from training.record import read_run
 from training.registry import load_method
 
 logger = logging.getLogger(__name__)
-_VERSION = 1  # of the prepared text: raise it when the same documents would give another split
+_VERSION = 2  # of the prepared text: raise it when the same documents would give another split
 
 
 def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
@@ -38,8 +44,12 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
     Returns:
         What adapt.json holds.
     """
-    folder = prepare(read_documents(args.text, args.cache_dir), args.seed, args.cache_dir)
+    own = (args.cache_dir, args.output)
+    documents = read_documents(args.text, args.cache_dir, own, args.text_column, args.title_column)
+    folder = prepare(documents, args.seed, args.cache_dir)
     run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
+    if not (Path(args.output) / "run.json").is_file() or int(os.environ.get("RANK", "0")):
+        return {}  # a dry run, or a process beside the main one
     record = read_run(Path(args.output))
     found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
              "seed": args.seed, **record["verdict"]}  # fmt: skip
@@ -68,7 +78,7 @@ def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
     found = split(documents, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
     titled = 2 * sum(bool(document.title) for document in found.training) > len(found.training)
-    with writing_folder(folder) as part:
+    with writing_folder(folder, Path(tempfile.mkdtemp(prefix=".adapt-", dir=folder.parent)), _place) as part:
         _write(part / "documents.txt", (document.text for document in found.training))
         if titled:
             _write(part / "documents.tsv", map(_columns, found.training))
@@ -76,6 +86,16 @@ def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
     logger.info("%d documents to train on, %d held out, %d near-copies of those left out", len(found.training),
                 len(found.queries), found.copies)  # fmt: skip
     return folder
+
+
+def _place(partial: Path, folder: Path) -> None:
+    """Rename a filled folder, unless another process was faster."""
+    try:
+        partial.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        shutil.rmtree(partial)
 
 
 def _columns(document: Document) -> str:
@@ -96,7 +116,9 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
         "output_dir": args.output,
         "cache_dir": args.cache_dir,
         "seed": args.seed,
-        "pooling": _pooling(args.model),
+        "start_shares": 0.5,
+        "keep_start": "true",
+        "test_tasks": "none",
     }
     method = load_method(peek(given, "method"))
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "documents.tsv").exists():
@@ -104,12 +126,17 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
     if args.steps:
         own |= {"max_steps": args.steps, "eval_steps": max(1, args.steps // 2), "save_steps": max(1, args.steps // 2)}
     names = {word[2:].split("=")[0] for word in given if word.startswith("--")}
+    if "pooling" not in names:
+        own["pooling"] = _pooling(args.model)
     return [f"--{name}={value}" for name, value in own.items() if name not in names]
 
 
 def _pooling(model: str) -> str:
     """How the model says it is pooled; the mean of the tokens for one that says nothing."""
     described = read_modules(model, load_config(model))
+    if described and described.head:
+        modules = f"'{model}' has a head of {len(described.head)} modules"
+        raise BadInput(f"{modules}, which adapt cannot train; give another model, or --pooling to leave it behind")
     return described.pooling if described else "avg"
 
 
@@ -120,5 +147,7 @@ def on_labels(args: argparse.Namespace) -> dict[str, Any]:
     start, tokenizer = load_encoder(args.model, settings["pooling"])
     result, _ = load_encoder(args.output)
     start.max_length = result.max_length
-    items = [found.items(Encode(one, tokenizer, one.max_length, settings["bf16"])) for one in (start, result)]
+    device = "cuda" if torch.cuda.is_available() and not settings["use_cpu"] else "cpu"
+    encoders = (Encode(one.to(device), tokenizer, one.max_length, settings["bf16"]) for one in (start, result))
+    items = [found.items(encode) for encode in encoders]
     return {"metric": found.metric, "set": Path(args.labels).name, **found.verdict(*items)}

@@ -80,8 +80,13 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
 
 def column_names(source: Source) -> list[str]:
     """The columns of a table, as its first file has them; none of lines."""
+    if source.kind == "text":
+        return []
     with TemporaryDirectory() as raw:
-        return [] if source.kind == "text" else _loaded(source, source.files[:1], Path(raw)).column_names
+        try:
+            return _loaded(source, source.files[:1], Path(raw)).column_names
+        except Exception as error:  # whatever the library raises, the file is the cause
+            raise _explained(source, _Parser(source, None), error, Path(raw)) from error
 
 
 def _make(folder: Path, source: Source) -> None:

@@ -48,8 +48,13 @@ class DevSet:
         return score_of(_part(items, self.choosing))
 
     def verdict(self, start: Items, result: Items) -> dict[str, Any]:
-        """The result against the start on the examples that judge, see `verdict`."""
-        return verdict(_part(start, self.judging), _part(result, self.judging))
+        """The result against the start on the examples that judge, see `verdict`; `apart` if others have chosen."""
+        return verdict(_part(start, self.judging), _part(result, self.judging)) | {"apart": self.apart}
+
+    @property
+    def apart(self) -> bool:
+        """Whether no example that judges has chosen the best model."""
+        return None not in (self.judging, self.choosing) and not {*self.judging} & {*self.choosing}
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:
@@ -106,7 +111,7 @@ def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
         ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # 1 for the best; ties count against it
         return {"value": np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0.0)}
 
-    return DevSet("halves_ndcg", pairs, items)
+    return DevSet("halves_ndcg", pairs, items, choosing=[], judging=range(len(pairs)))
 
 
 def _halves(row: Sequence[str]) -> tuple[str, str]:
@@ -143,4 +148,5 @@ def in_words(found: Mapping[str, Any]) -> str:
     numbers = (
         f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
     )
-    return f"{said} ({numbers})" + ("; the start was kept" if found.get("shipped") == "start" else "")
+    same = "" if found.get("apart", True) else ", on the examples that chose it"
+    return f"{said} ({numbers}{same})" + ("; the start was kept" if found.get("shipped") == "start" else "")

@@ -140,7 +140,7 @@ def agreement(rows: list[dict]) -> str:
         own = [row for row in rows if (row["start"], row["set"], row["seed"]) == place]
         pairs = [(own[0]["pseudo"]["start"], own[0]["real"]["start"])]
         pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in own]
-        if len(pairs) > 2:
+        if len({pseudo for pseudo, _ in pairs}) > 2:
             ranks.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
     mean = f"{fmean(ranks):.2f} over {len(ranks)} sets" if ranks else "not measured: fewer than three candidates a set"
     return (

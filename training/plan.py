@@ -68,23 +68,24 @@ def masking_in_words(masking: Sequence[Masking]) -> str:
     return ", ".join(told) or "none"
 
 
-def cut_in_words(lengths: np.ndarray, max_length: int, special: int) -> str:
+def cut_in_words(lengths: np.ndarray, max_length: int, special: int, most: int) -> str:
     """How many texts `--max_length` cuts, and which value would cut few; many log a warning.
 
     Args:
         lengths: tokens of texts, without special ones.
         max_length: the flag.
         special: special tokens of a text.
+        most: tokens that the model takes.
     """
     share = float((lengths > max_length - special).mean())
     said = f"{share:.1%} of the texts, at --max_length {max_length} tokens"
     if share <= _CUT:
         return said
-    enough = int(-(-(np.quantile(lengths, 1 - _CUT) + special) // 8) * 8)
+    enough = min(most, int(-(-(np.quantile(lengths, 1 - _CUT) + special) // 8) * 8))
     if share > _MUCH_CUT:
-        logger.warning("--max_length %d cuts %.0f %% of the texts; %d would cut under 5 %%", max_length, 100 * share,
-                       enough)  # fmt: skip
-    return f"{said}; {enough} would cut under 5 %"
+        said_of_many = "--max_length %d cuts %.0f %% of the texts; %d would cut fewer"
+        logger.warning(said_of_many, max_length, 100 * share, enough)
+    return f"{said}; {enough} would cut fewer"
 
 
 def dry_run(trainer: EmbeddingTrainer, description: str) -> None:

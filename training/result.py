@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import score_all
 from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone, load_config
 from models.pooling import pooling_named
 from training.best import BEST, copy_best, read_best
 from training.run import Run
@@ -26,6 +28,10 @@ from training.trainer import EmbeddingTrainer
 logger = logging.getLogger(__name__)
 _HALVES = 128  # held-out texts that judge a run without a dev task
 _LONGEST = 512  # tokens of each
+_NOT_OF_A_MODEL = shutil.ignore_patterns(
+    ".*", "*.md", "*.bin", "*.onnx", "onnx", "openvino", "run.json", "scores*", "log.jsonl", "*.png", "best",
+    "best.json", "checkpoint-*", "adapt.json",
+)  # fmt: skip
 
 
 def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
@@ -79,7 +85,10 @@ def finish(
     if dev:
         facts["best"] = read_best(folder, trainer.run_id)
     encoder, facts["verdict"] = _choose(run, trainer, tokenizer, dev, data_args)
-    if encoder is not None:
+    if encoder is not None and facts["verdict"]["shipped"] == "start":
+        source = run.record["settings"]["model_name_or_path"]
+        run.export(lambda place: _save_start(source, encoder, place, tokenizer))
+    elif encoder is not None:
         run.export(lambda place: encoder.save(place, tokenizer))
     elif dev:
         run.export(lambda place: copy_best(folder, place))
@@ -115,15 +124,15 @@ def _choose(
     judge = dev or _halves(trainer, tokenizer)
     if judge is None:
         return None, None
-    start, trained = _start(run), trainer.model.encoder
+    trained = trainer.model.encoder
     if dev is not None:
         trained, _ = load_encoder(str(Path(run.args.output_dir) / BEST))
-    start.max_length = trained.max_length  # so that both read the same tokens
+    start = _start(run, trained)
     models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(data_args.start_shares))}
     models[1.0] = start
     items = {share: judge.items(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
-    scores = {share: judge.score_of(one) for share, one in items.items()}
-    best = max(scores, key=scores.__getitem__) if data_args.start_shares else 0.0
+    scores = {share: judge.score_of(one) for share, one in items.items()} if data_args.start_shares else {0.0: None}
+    best = max(scores, key=scores.__getitem__)
     found = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}
     if data_args.start_shares:
         found |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
@@ -133,20 +142,32 @@ def _choose(
 
 
 def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
-    """The held-out texts as a search task; None where there are too few."""
+    """The held-out texts as a search task; None where there are too few, or too few of two words."""
     text, held = trainer.data_collator.text, trainer.sampler.held[:_HALVES]
     columns = range(text.columns)
     rows = [[tokenizer.decode(text.sentences([row], column, _LONGEST)[0]) for column in columns] for row in held]
-    return halves_set(rows) if len(rows) > 1 else None
+    try:
+        return halves_set(rows)
+    except BadInput:
+        return None
 
 
-def _start(run: Run) -> SentenceEncoder:
-    """The encoder that the run began with, without a head."""
+def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
+    """The encoder that the run began with, without a head, reading the same tokens as the trained one."""
     settings = run.record["settings"]
-    pooling = settings["pooling"]
+    source, pooling = settings["model_name_or_path"], settings["pooling"]
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"
-    return load_encoder(settings["model_name_or_path"], pooling)[0]
+    backbone = load_backbone(source, load_config(source))
+    return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed)
+
+
+def _save_start(source: str, encoder: SentenceEncoder, place: str, tokenizer) -> None:
+    """Write the start: a sentence-transformers folder file by file, with its prompts and normalisation."""
+    if (Path(source) / "modules.json").is_file():
+        shutil.copytree(source, place, ignore=_NOT_OF_A_MODEL, dirs_exist_ok=True)
+    else:
+        encoder.save(place, tokenizer)
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:

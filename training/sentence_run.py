@@ -16,7 +16,7 @@ from common.files import digest
 from data.source import source_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
-from models.loading import load_tokenizer
+from models.loading import load_tokenizer, usable_length
 from models.objectives.base import Method
 from training.assembly import build_model, load_tests, make_collator, make_trainer
 from training.automatic import Automatic
@@ -96,7 +96,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
         "method": model_args.method,
-        "cut": cut_in_words(lengths, data_args.max_length, collator.special.added),
+        "cut": _cut(collator, lengths, data_args.max_length, usable_length(model.config, tokenizer)),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
         "packed": path_in_words(model.encoder.packed, args),
         "views": len(collator.views),
@@ -108,6 +108,13 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
         logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
                        equal, examined, trainer.sampler.batch_size)  # fmt: skip
     return trainer, plan(model, args, trainer.sampler, facts)
+
+
+def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:
+    """How many texts are cut; none are by views that show a part of a document."""
+    if all(view.cut for view in collator.views):
+        return f"parts of whole documents, at most {max_length} tokens of each (--max_length)"
+    return cut_in_words(lengths, max_length, collator.special.added, most)
 
 
 def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:

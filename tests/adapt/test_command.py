@@ -7,7 +7,9 @@ import pytest
 from safetensors.torch import load_file
 
 from adapt import command
+from adapt.run import _place
 from common.errors import BadInput
+from models.encoder import load_encoder
 from tests.folders import record, same_weights
 
 
@@ -80,6 +82,39 @@ def test_plain_documents_are_adapted_to_as_well(sentences, tiny_bert, tmp_path):
                           "--cache_dir", str(tmp_path / "cache"), "--use_cpu", "true", "--max_length", "32",
                           "--per_device_train_batch_size", "16", "--disable_tqdm", "true"])  # fmt: skip
     assert found["verdict"] in ("better", "worse", "not told apart")
+
+
+def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, tiny_bert, tmp_path):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save(str(tmp_path / "start"), tokenizer)
+    modules = json.loads((tmp_path / "start" / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (tmp_path / "start" / "modules.json").write_text(json.dumps(modules))
+    words = arguments("run", "--learning_rate", "1e-9")
+    found = command.main([str(tmp_path / "start"), *words[1:]])
+    assert found["shipped"] == "start"
+    assert json.loads((tmp_path / "run" / "modules.json").read_text()) == modules
+    assert same_weights(tmp_path / "run", tmp_path / "start")
+
+
+def test_two_commands_may_prepare_one_text_at_once(tmp_path):
+    for name in ("partial", "other", "folder"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "folder" / "file").touch()
+    _place(tmp_path / "partial", tmp_path / "folder")
+    assert (tmp_path / "folder" / "file").exists() and not (tmp_path / "partial").exists()
+
+
+def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
+    assert command.main(arguments("run", "--dry_run")) == {}
+    assert "min of training" in capsys.readouterr().out and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1"])
+def test_what_adapt_decides_itself_is_refused(arguments, flag):
+    words = [word for word in arguments() if not word.startswith("--seed")]
+    with pytest.raises(BadInput, match=flag.split("=")[0]):
+        command.main([*words, flag])
 
 
 def test_flags_of_the_training_are_checked_by_it(arguments):

@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from adapt.documents import read_documents
 from adapt.held_out import Document
+from common.errors import BadInput
 
 
 def test_titles_and_bodies_of_every_kind(tmp_path):
@@ -17,4 +20,11 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     titled = [Document("A dog", "watches a river"), Document("", "a teacher")]
     assert found["a.csv"] == found["corpus.jsonl"] == [*titled, Document("", "alone")]
     assert found["lines.txt"] == [Document("", "a dog"), Document("", "a river")]
+    (tmp_path / "headed.tsv").write_text("name\tbody\na dog\ta river\n")
+    assert read_documents([str(tmp_path / "headed.tsv")], tmp_path / "cache", (), "body") == [Document("", "a river")]
+    (tmp_path / "lines.jsonl").write_text(json.dumps({"text": "one\n\nparagraph\tmore"}) + "\n")
+    assert read_documents([str(tmp_path / "lines.jsonl")], tmp_path / "cache") == [Document("", "one paragraph more")]
+    (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
+    with pytest.raises(BadInput, match=r"cut\.jsonl:2: is not JSON"):
+        read_documents([str(tmp_path / "cut.jsonl")], tmp_path / "cache")
     assert found["no_titles.csv"] == [Document("", "a dog")]

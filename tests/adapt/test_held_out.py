@@ -27,6 +27,12 @@ def test_queries_come_from_documents_that_are_not_trained_on(documents):
     assert split(documents, seed=0) == found and split(documents, seed=1).queries != found.queries
 
 
+def test_a_title_that_several_documents_have_is_no_query(documents):
+    found = split([Document("Introduction", body) for _, body in documents], seed=0)
+    for query, answer in found.queries:
+        assert query != "Introduction" and sorted(f"{query} {answer}".split())[:1] == ["Introduction"]
+
+
 def test_near_copies_of_held_out_documents_are_not_trained_on(documents):
     copies = [Document(title, f"{body} and a word more") for title, body in documents]
     found = split([*documents, *copies], seed=0)

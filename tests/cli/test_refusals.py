@@ -250,10 +250,11 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
 
 def test_a_length_that_cuts_few_texts_is_named(caplog):
     lengths = np.arange(1, 101)
-    assert cut_in_words(lengths, 102, 2) == "0.0% of the texts, at --max_length 102 tokens"
-    said = cut_in_words(lengths, 32, 2)
-    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would cut under 5 %"
+    assert cut_in_words(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
+    said = cut_in_words(lengths, 32, 2, 512)
+    assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would cut fewer"
     assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
+    assert cut_in_words(lengths, 32, 2, 64).endswith("64 would cut fewer")
     assert "cuts 70 % of the texts" in caplog.text
 
 
