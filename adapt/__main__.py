@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from adapt.command import main
 from common.errors import run_command
+
+# isort: split
+
+from adapt.command import main
 
 if __name__ == "__main__":
     run_command(main)

@@ -6,11 +6,14 @@ traceback.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -89,6 +92,32 @@ _AROUND = 100  # characters shown on both sides of what is not UTF-8
 
 def run_command(main: Callable[[], object]) -> None:
     """Call `main`; an expected error becomes one line and an exit code. Closed output does not end the command."""
+    code = None
+    try:
+        _run(main)
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+        raise
+    finally:
+        if isinstance(code, int) and sys._getframe(1).f_globals.get("__name__") == "__main__":
+            _leaving.append(code)
+
+
+_leaving: list[int] = []  # exit codes of this process's command
+
+
+@atexit.register  # on import, before any library: so it runs behind the libraries' own clean-up
+def _leave() -> None:
+    """End here: threads of pyarrow and gloo can abort the interpreter's own end, after all is done."""
+    if _leaving:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(_leaving[-1])
+
+
+def _run(main: Callable[[], object]) -> None:
     with lasting():
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
         try:
