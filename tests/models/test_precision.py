@@ -7,14 +7,23 @@ from models import precision
 from models.precision import cast_together
 
 
+class Autocasting:
+    """Torch that says bf16 autocast is on. Torch itself must not say so: autocast would restore that at its end."""
+
+    is_autocast_enabled = staticmethod(lambda kind: True)
+    get_autocast_dtype = staticmethod(lambda kind: torch.bfloat16)
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
 def test_cast_together_is_autocast_to_the_bit(monkeypatch):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4, bias=False))
     frozen = nn.Linear(4, 4).requires_grad_(False)
     model.append(frozen)
     x, found, cast = torch.randn(5, 8), [], []
-    monkeypatch.setattr(precision.torch, "is_autocast_enabled", lambda kind: True)
-    monkeypatch.setattr(precision.torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+    monkeypatch.setattr(precision, "torch", Autocasting())
     for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
         model.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16), cast_together(model, torch.device(device)):
@@ -25,3 +34,4 @@ def test_cast_together_is_autocast_to_the_bit(monkeypatch):
         found.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
     assert cast == [[torch.float32] * 3, [torch.bfloat16, torch.float32, torch.float32]]
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert not torch.is_autocast_enabled("cpu")
