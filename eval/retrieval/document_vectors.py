@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,54 +25,47 @@ class DocumentVectors:
     """The vectors of one corpus in a folder.
 
     Attributes:
-        folder: holds `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
+        store: holds `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
         documents: how many there are in all.
         width: entries of a vector.
         size: documents in a shard.
     """
 
-    folder: Path
+    store: VectorStore
     documents: int
     width: int
     size: int
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """(index of the first document, memory-mapped vectors), one shard mapped at a time."""
-        for number in range(self._count):
-            self._check(number)
-            yield number * self.size, np.load(self._path(number), mmap_mode="r")
+        for start in range(0, self.documents, self.size):
+            self._check(start)
+            yield start, np.load(self._path(start), mmap_mode="r")
 
     def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
         """Encode the missing shards, after checking the others; BadInput for one of another shape."""
-        missing = [number for number in range(self._count) if not self._path(number).is_file()]
-        for number in set(range(self._count)) - set(missing):
-            self._check(number)
-        if len(missing) < self._count:
-            logger.info("%s: %d of %d shards are there", self.folder, self._count - len(missing), self._count)
-        for number in missing:
-            start = number * self.size
-            vectors = encode(corpus.texts(start, min(start + self.size, self.documents)))
-            self._store.write(_stem(number), [vectors], "choose another --embeddings, or TMPDIR without it")
+        starts = range(0, self.documents, self.size)
+        there = [start for start in starts if self._path(start).is_file()]
+        for start in there:
+            self._check(start)
+        if there:
+            logger.info("%s: %d of %d shards are there", self.store.folder, len(there), len(starts))
+        for start in sorted({*starts} - {*there}):
+            vectors = encode(corpus.texts(start, start + self._rows(start)))
+            self.store.write(self._stem(start), [vectors], "choose another --embeddings, or TMPDIR without it")
 
-    @property
-    def _count(self) -> int:
-        return -(-self.documents // self.size)
+    def _stem(self, start: int) -> str:
+        return f"shard-{start // self.size:05}"
 
-    @property
-    def _store(self) -> VectorStore:
-        return VectorStore(self.folder, "npy", "float32")
+    def _rows(self, start: int) -> int:
+        return min(self.size, self.documents - start)
 
-    def _path(self, number: int) -> Path:
-        return self._store.files(_stem(number))[0]
+    def _path(self, start: int) -> Path:
+        return self.store.files(self._stem(start))[0]
 
-    def _check(self, number: int) -> None:
-        rows = min(self.size, self.documents - number * self.size)
-        if damage := self._store.damage(_stem(number), rows, self.width):
+    def _check(self, start: int) -> None:
+        if damage := self.store.damage(self._stem(start), self._rows(start), self.width):
             raise BadInput(f"{damage}; remove it, and it is computed again")
-
-
-def _stem(number: int) -> str:
-    return f"shard-{number:05}"
 
 
 @contextmanager
@@ -92,14 +85,10 @@ def embedded(
     Raises:
         BadInput: the folder belongs to another corpus, model or setting, or holds a damaged shard.
     """
-    if folder is None:
-        with TemporaryDirectory(prefix="embeddings-") as temporary:
-            vectors = DocumentVectors(Path(temporary), len(corpus), width, size)
-            vectors.fill(encode, corpus)
-            yield vectors
-        return
-    claim(folder, {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
-                   "max_length": encode.max_length, "shard_size": size}, "shard-*.npy")  # fmt: skip
-    vectors = DocumentVectors(folder, len(corpus), width, size)
-    vectors.fill(encode, corpus)
-    yield vectors
+    if folder is not None:
+        claim(folder, {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
+                       "max_length": encode.max_length, "shard_size": size}, "shard-*.npy")  # fmt: skip
+    with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as place:
+        vectors = DocumentVectors(VectorStore(Path(place), "npy"), len(corpus), width, size)
+        vectors.fill(encode, corpus)
+        yield vectors

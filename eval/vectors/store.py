@@ -8,10 +8,11 @@ scale / 2 and outliers of one vector do not affect others. The scales are in a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ import pyarrow.parquet as pq
 
 from common.errors import BadInput
 from common.files import read_json, sha256, write_json, writing
-from eval.vectors.growing import GrowingArray
 
 MANIFEST = "manifest.json"
 DTYPES = ("float32", "float16", "int8")
@@ -47,9 +47,11 @@ class VectorStore:
         rows = width = 0
         with ExitStack() as stack:
             files = [stack.enter_context(writing(path, remedy)) for path in self.files(stem)]
-            writer = stack.enter_context(WRITERS[self.format](files))
+            append = stack.enter_context(WRITERS[self.format](files))
             for vectors in parts:
-                writer.append(stored(vectors, self.dtype))
+                if rows and vectors.shape[1] != width:
+                    raise ValueError(f"{files[0]}: vectors of {vectors.shape[1]} entries after vectors of {width}")
+                append(stored(vectors, self.dtype))
                 rows, width = rows + len(vectors), vectors.shape[1]
         return rows, width
 
@@ -111,57 +113,58 @@ def stored(vectors: np.ndarray, dtype: str) -> list[np.ndarray]:
     return [vectors.astype(dtype, copy=False)]
 
 
-class NpyWriter:
+Append = Callable[[list[np.ndarray]], None]  # adds the columns of some vectors, as `stored` gives them
+
+
+@contextmanager
+def npy_files(paths: list[Path]) -> Iterator[Append]:
     """`NAME.npy`, (N, D), which can be memory-mapped, and for int8 `NAME.scale.npy`, (N,) float32."""
+    rows, last = 0, []
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
 
-    def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
-        self._arrays: list[GrowingArray] = []
+        def append(columns: list[np.ndarray]) -> None:
+            nonlocal rows, last
+            if rows == 0:
+                _write_headers(files, columns, 0)
+            for file, column in zip(files, columns, strict=True):
+                file.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8))
+            rows, last = rows + len(columns[0]), columns
 
-    def append(self, columns: list[np.ndarray]) -> None:
-        """Add the columns of some vectors, as `stored` gives them."""
-        if not self._arrays:
-            pairs = zip(self._paths, columns, strict=True)
-            self._arrays = [GrowingArray(path, column.dtype) for path, column in pairs]
-        for array, column in zip(self._arrays, columns, strict=True):
-            array.append(column)
-
-    def __enter__(self) -> NpyWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for array in self._arrays:
-            array.__exit__(*error)
+        yield append
+        _write_headers(files, last, rows)
 
 
-class ParquetWriter:
+def _write_headers(files: list[BinaryIO], columns: list[np.ndarray], rows: int) -> None:
+    """At the start of each file; NumPy pads headers, so one for more rows has the same length."""
+    for file, column in zip(files, columns, strict=True):
+        file.seek(0)
+        described = {"descr": column.dtype.str, "fortran_order": False, "shape": (rows, *column.shape[1:])}
+        np.lib.format.write_array_header_1_0(file, described)
+
+
+@contextmanager
+def parquet_file(paths: list[Path]) -> Iterator[Append]:
     """`NAME.parquet` with a column `embedding`, lists of fixed size, and for int8 a column `scale`, float32."""
+    writer: pq.ParquetWriter | None = None
+    [path] = paths
+    with ExitStack() as stack:
 
-    def __init__(self, paths: list[Path]) -> None:
-        [self._path] = paths
-        self._writer: pq.ParquetWriter | None = None
+        def append(columns: list[np.ndarray]) -> None:
+            nonlocal writer
+            entries, *scales = columns
+            flat = pa.array(np.ascontiguousarray(entries).reshape(-1))
+            arrays = [pa.FixedSizeListArray.from_arrays(flat, entries.shape[1]), *map(pa.array, scales)]
+            table = pa.table(arrays, names=["embedding", "scale"][: len(arrays)])
+            if writer is None:  # vectors hardly compress
+                plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, **plain))
+            writer.write_table(table)
 
-    def append(self, columns: list[np.ndarray]) -> None:
-        """Add the columns of some vectors, as `stored` gives them."""
-        entries, *scales = columns
-        flat = pa.array(np.ascontiguousarray(entries).reshape(-1))
-        arrays = [pa.FixedSizeListArray.from_arrays(flat, entries.shape[1]), *map(pa.array, scales)]
-        table = pa.table(arrays, names=["embedding", "scale"][: len(arrays)])
-        if self._writer is None:  # vectors hardly compress
-            self._writer = pq.ParquetWriter(
-                self._path, table.schema, compression="none", use_dictionary=False, write_statistics=False
-            )
-        self._writer.write_table(table)
-
-    def __enter__(self) -> ParquetWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        yield append
 
 
-WRITERS = {"parquet": ParquetWriter, "npy": NpyWriter}
+WRITERS = {"parquet": parquet_file, "npy": npy_files}
 
 
 def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:

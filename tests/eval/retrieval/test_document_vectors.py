@@ -41,7 +41,7 @@ def test_blocks_say_where_they_start_and_are_mapped(corpus, tmp_path):
 
 def test_without_a_folder_nothing_stays(corpus):
     with embedded(Letters(), corpus, 6, None, 7) as shards:
-        folder = shards.folder
+        folder = shards.store.folder
         assert len(list(folder.iterdir())) == 6
     assert not folder.exists()
 
@@ -60,20 +60,20 @@ def test_a_stopped_run_computes_only_what_is_missing(beir, corpus, tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from eval.vectors.growing import GrowingArray
+import eval.vectors.store
 from eval.retrieval.beir_files import read_corpus
 from eval.retrieval.document_vectors import embedded
 from tests.eval.toys import Letters
 
-def half(array, vectors):
-    array.path.write_bytes(b"half a shard")
+def half(paths):
+    paths[0].write_bytes(b"half a shard")
     print("writing", flush=True)
     sys.stdin.read()
 
 class KilledWhileWriting(Letters):
     def __call__(self, texts):
         if len(self.asked) == 14:
-            GrowingArray.append = half
+            eval.vectors.store.WRITERS["npy"] = half
         return super().__call__(texts)
 
 with embedded(KilledWhileWriting(), read_corpus(Path(sys.argv[1])), 6, Path(sys.argv[2]), 7):
