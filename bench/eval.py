@@ -17,8 +17,7 @@ from scipy.stats import spearmanr
 from bench.timing import alternate, bench_row
 from common.errors import ProjectError
 from eval.encode import Encode
-from eval.sts import STS_DEV, STS_TEST, Pairs, merged, read_columns
-from eval.text_files import DOWNSTREAM
+from eval.sts import STS_DEV, STS_TEST, Pairs, merged, read_sick, read_stsb
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -117,16 +116,11 @@ def spearman(encode: PlainEncode, pairs: Pairs) -> float:
 
 def every_split(encode: PlainEncode, data_dir: Path, name: str) -> dict[str, float]:
     """STS-B or SICK-R as SentEval runs them: all three splits encoded, whichever is read."""
-    return {split: spearman(encode, _SETS[name](data_dir / DOWNSTREAM, split)) for split in ("train", "dev", "test")}
+    read, files = _SETS[name]
+    return {split: spearman(encode, merged(read(file, data_dir))) for split, file in files.items()}
 
 
-def _stsb(folder: Path, split: str) -> Pairs:
-    return read_columns(folder / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6)
-
-
-def _sick(folder: Path, split: str) -> Pairs:
-    file = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}[split]
-    return read_columns(folder / "SICK" / file, "relatedness_score", "sentence_A", "sentence_B")
-
-
-_SETS = {"STS-B": _stsb, "SICK-R": _sick}
+_SETS = {
+    "STS-B": (read_stsb, {split: split for split in ("train", "dev", "test")}),
+    "SICK-R": (read_sick, {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}),
+}

@@ -40,10 +40,10 @@ class Pairs:
         return Pairs(self.left + other.left, self.right + other.right, self.gold + other.gold)
 
 
-def _score(text: str, where: str, highest: float = 5.0) -> float:
+def _score(text: str, where: str) -> float:
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
-    if not 0.0 <= value <= highest:
-        raise BadInput(f"{where}: '{text}' is not a score from 0 to {highest:g}")
+    if not 0.0 <= value <= 5.0:
+        raise BadInput(f"{where}: '{text}' is not a score from 0 to 5")
     return value
 
 
@@ -199,11 +199,13 @@ def _year(name: str, pairs: int, subsets: str) -> StsTask:
     return StsTask(name, "test", partial(_read_year, f"{name}-en-test", subsets.split()), pairs)
 
 
-def _read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
+def read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
+    """STS-B's `train`, `dev` or `test`, as one subset."""
     return {WHOLE: read_columns(data_dir / DOWNSTREAM / "STS" / "STSBenchmark" / f"sts-{split}.csv", 4, 5, 6)}
 
 
-def _read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
+def read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
+    """A file of SICK, as one subset."""
     names = ("relatedness_score", "sentence_A", "sentence_B")
     return {WHOLE: read_columns(data_dir / DOWNSTREAM / "SICK" / file, *names)}
 
@@ -215,12 +217,12 @@ STS_TEST = (
     _year("STS14", 3750, "deft-forum deft-news headlines images OnWN tweet-news"),
     _year("STS15", 3000, "answers-forums answers-students belief headlines images"),
     _year("STS16", 1186, "answer-answer headlines plagiarism postediting question-question"),
-    StsTask("STS-B", "test", partial(_read_stsb, "test"), 1379),
-    StsTask("SICK-R", "test", partial(_read_sick, "SICK_test_annotated.txt"), 4927),
+    StsTask("STS-B", "test", partial(read_stsb, "test"), 1379),
+    StsTask("SICK-R", "test", partial(read_sick, "SICK_test_annotated.txt"), 4927),
 )
 STS_DEV = (
-    StsTask("STS-B", "dev", partial(_read_stsb, "dev"), 1500),
-    StsTask("SICK-R", "dev", partial(_read_sick, "SICK_trial.txt"), 500),
+    StsTask("STS-B", "dev", partial(read_stsb, "dev"), 1500),
+    StsTask("SICK-R", "dev", partial(read_sick, "SICK_trial.txt"), 500),
 )
 
 

@@ -1,4 +1,4 @@
-"""Evaluation tasks: the interface, the options, and the tasks by name."""
+"""Evaluation tasks: the interface, the options, the tasks by name, their scores and train/test contamination."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from eval import sts
 from eval.encode import Encoder
 from eval.retrieval import beir, in_domain
 from eval.scores import Result
+from eval.text_files import tidy
 from eval.transfer import tasks as transfer
 
 
@@ -83,3 +84,27 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
 def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> dict[Task, Result]:
     """Every task's result, in order."""
     return {task: task.score(encode, data_dir) for task in tasks}
+
+
+def count_seen(training: Iterable[str], tests: Sequence[Task], data_dir: str | Path) -> dict[str, dict[str, int]]:
+    """For each STS task, how many of its distinct sentences are in the training text: {task: {seen, sentences}}.
+
+    Sentences are compared as strings, with runs of white space as one space.
+    """
+    pairs = {task.name: sts.merged(task.load(data_dir)) for task in tests if isinstance(task, sts.StsTask)}
+    texts = {name: {*each.left, *each.right} for name, each in pairs.items()}
+    wanted = set().union(*texts.values())
+    found = {sentence for sentence in map(tidy, training) if sentence in wanted}
+    return {name: {"seen": len(mine & found), "sentences": len(mine)} for name, mine in texts.items()}
+
+
+def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
+    """The rows of scores.json, with `seen_in_training`, a share, in those of the counted tasks."""
+    shares = {name: each["seen"] / each["sentences"] for name, each in seen.items()}
+    return [row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {}) for row in rows]
+
+
+def describe_seen(seen: dict[str, dict[str, int]]) -> str:
+    """One line for the log; empty where no sentence was seen."""
+    told = [f"{name} {each['seen']:,} of {each['sentences']:,}" for name, each in seen.items() if each["seen"]]
+    return f"the training text holds test sentences: {', '.join(told)}" if told else ""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import yaml
 
+from eval.compare.intervals import COLUMNS, compare
 from eval.compare.sides import Side, backbone_of, from_files, records
-from eval.compare.verdicts import COLUMNS, compare
 from eval.scores import markdown
 from export.facts import Facts
 from export.text import escape

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, published, records
-from eval.compare.verdicts import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.scores import Key
 from papers import runs
 from papers.plans import Choice, RunPlan, plan_of

@@ -12,9 +12,9 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.analyse.analysis import Analysis, CachedEncoder, Material, Subject, distinct, read_sentences
-from eval.analyse.pairs import ALIGNMENT_UNIFORMITY as ALIGNMENT
-from eval.analyse.pairs import COSINE_BY_GOLD as GOLD
-from eval.analyse.sentences import ANISOTROPY
+from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
+from eval.analyse.geometry import ANISOTROPY
+from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
 from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
 

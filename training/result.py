@@ -12,12 +12,11 @@ from typing import Any
 from common.arguments import ScoredArguments
 from common.errors import BadInput
 from common.streams import show
-from eval.contamination import count_seen, describe_seen, with_share_seen
 from eval.dev import BETTER, DevSet, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
-from eval.tasks import score_all
+from eval.tasks import count_seen, describe_seen, score_all, with_share_seen
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config
 from models.pooling import pooling_named

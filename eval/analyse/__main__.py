@@ -21,9 +21,8 @@ from common.files import writing
 from common.flags import Parser
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled
-from eval.analyse.pairs import ALIGNMENT_UNIFORMITY, COSINE_BY_GOLD
+from eval.analyse.geometry import ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.pictures import draw_analysis
-from eval.analyse.sentences import ANISOTROPY, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode
 from eval.scores import markdown

@@ -8,9 +8,8 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
-from eval.compare.intervals import NO_EXAMPLES
+from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records
-from eval.compare.verdicts import COLUMNS, Interval, Line, compare
 from eval.scores import Key, markdown, write_rows
 
 MEANING = {

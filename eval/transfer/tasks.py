@@ -43,10 +43,14 @@ def _ordered(rows: list[Example]) -> Labelled:
     return Labelled([texts for texts, _ in rows], [label for _, label in rows])
 
 
-def _parsed(path: Path, lines: list[str], parse: Callable[[str], Example], needs: str, first: int = 1) -> Labelled:
-    """The examples of a file's lines, in SentEval's order; BadInput where `parse` raises ValueError."""
-    rows = []
-    for number, line in enumerate(lines, start=first):
+def _read(
+    path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
+) -> Labelled:
+    """The examples of a file, in SentEval's order; BadInput without the header or where `parse` raises ValueError."""
+    lines, rows = read_lines(path, encoding), []
+    if header and not (lines and lines[0].startswith(header.split(",")[0] + "\t")):
+        raise BadInput(f"{path}:1: no header '{header}' separated by tabs")
+    for number, line in enumerate(lines[bool(header) :], start=1 + bool(header)):
         try:
             rows.append(parse(line.strip()))
         except ValueError as error:
@@ -64,11 +68,8 @@ def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, La
 
 def read_sst(data_dir: Path) -> dict[str, Labelled]:
     """SST2: sentence, tab, 0 or 1; official train, dev and test."""
-    splits = {}
-    for split in ("train", "dev", "test"):
-        path = data_dir / DOWNSTREAM / f"SST/binary/sentiment-{split}"
-        splits[split] = _parsed(path, read_lines(path), _sst, "a sentence, a tab and a label 0 or 1")
-    return splits
+    folder, needs = data_dir / DOWNSTREAM / "SST" / "binary", "a sentence, a tab and a label 0 or 1"
+    return {split: _read(folder / f"sentiment-{split}", _sst, needs) for split in ("train", "dev", "test")}
 
 
 def _sst(line: str) -> Example:
@@ -78,11 +79,9 @@ def _sst(line: str) -> Example:
 
 def read_trec(data_dir: Path) -> dict[str, Labelled]:
     """TREC: `COARSE:fine question`; the coarse class counts."""
-    splits, needs = {}, f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
-    for split, file in (("train", "train_5500.label"), ("test", "TREC_10.label")):
-        path = data_dir / DOWNSTREAM / "TREC" / file
-        splits[split] = _parsed(path, read_lines(path, "latin-1"), _trec, needs)
-    return splits
+    folder, files = data_dir / DOWNSTREAM / "TREC", {"train": "train_5500.label", "test": "TREC_10.label"}
+    needs = f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
+    return {split: _read(folder / file, _trec, needs, "latin-1") for split, file in files.items()}
 
 
 def _trec(line: str) -> Example:
@@ -93,14 +92,10 @@ def _trec(line: str) -> Example:
 
 def read_mrpc(data_dir: Path) -> dict[str, Labelled]:
     """MRPC: a header, then label, two ids and two sentences, never quoted."""
-    splits, needs = {}, "label 0 or 1, two ids and two sentences separated by tabs"
-    for split in ("train", "test"):
-        path = data_dir / DOWNSTREAM / "MRPC" / f"msr_paraphrase_{split}.txt"
-        lines = read_lines(path)
-        if not lines or not lines[0].startswith("Quality\t"):
-            raise BadInput(f"{path}:1: no header 'Quality, #1 ID, #2 ID, #1 String, #2 String' separated by tabs")
-        splits[split] = _parsed(path, lines[1:], _mrpc, needs, first=2)
-    return splits
+    folder, header = data_dir / DOWNSTREAM / "MRPC", "Quality, #1 ID, #2 ID, #1 String, #2 String"
+    needs = "label 0 or 1, two ids and two sentences separated by tabs"
+    files = {split: folder / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
+    return {split: _read(path, _mrpc, needs, header=header) for split, path in files.items()}
 
 
 def _mrpc(line: str) -> Example:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.contamination import count_seen, describe_seen, with_share_seen
 from eval.scores import average
 from eval.sts import STS_DEV, STS_TEST, Pairs, StsTask, correlation, merged, own_pairs, similarities
-from eval.tasks import Options, tasks_named
+from eval.tasks import Options, count_seen, describe_seen, tasks_named, with_share_seen
 from tests.eval.toys import write_stsb
 
 PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STS-B": 1379, "SICK-R": 4927}

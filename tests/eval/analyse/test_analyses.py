@@ -8,7 +8,7 @@ import torch
 
 import models.contrast
 from common.errors import BadInput
-from eval.analyse import pairs, sentences
+from eval.analyse import geometry
 from eval.analyse.analysis import Material, Subject
 from eval.encode import unit
 from eval.sts import Pairs
@@ -28,24 +28,24 @@ def squared(a, b):
 def test_alignment_is_the_mean_squared_distance(vectors):
     left, right = vectors[:20], vectors[20:]
     slow = sum(squared(a, b) for a, b in zip(left, right, strict=True)) / 20
-    assert pairs.alignment(left, right) == pytest.approx(slow, abs=1e-12)
-    assert pairs.alignment(left, 3 * left) == pytest.approx(0, abs=1e-12)
-    assert pairs.alignment(left, -left) == pytest.approx(4, abs=1e-12)
+    assert geometry.alignment(left, right) == pytest.approx(slow, abs=1e-12)
+    assert geometry.alignment(left, 3 * left) == pytest.approx(0, abs=1e-12)
+    assert geometry.alignment(left, -left) == pytest.approx(4, abs=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1024])
 def test_uniformity_is_over_pairs_of_different_rows(vectors, rows, monkeypatch):
-    monkeypatch.setattr(pairs, "_ROWS", rows)
+    monkeypatch.setattr(geometry, "_ROWS", rows)
     terms = [math.exp(-2 * squared(a, b)) for i, a in enumerate(vectors) for b in vectors[:i]]
-    assert pairs.uniformity(vectors) == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
-    assert pairs.uniformity(np.ones((5, 3))) == pytest.approx(0, abs=1e-12)
-    assert pairs.uniformity(np.array([[1.0, 0], [-1, 0]])) == pytest.approx(-8, abs=1e-12)
+    assert geometry.uniformity(vectors) == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
+    assert geometry.uniformity(np.ones((5, 3))) == pytest.approx(0, abs=1e-12)
+    assert geometry.uniformity(np.array([[1.0, 0], [-1, 0]])) == pytest.approx(-8, abs=1e-12)
 
 
 def test_training_logs_the_same_figures(vectors):
     tensor = torch.from_numpy(vectors)
-    assert pairs.uniformity(vectors) == pytest.approx(models.contrast.uniformity(tensor).item(), abs=1e-5)
-    assert sentences.mean_cosine(vectors) == pytest.approx(models.contrast.mean_cosine(tensor).item(), abs=1e-5)
+    assert geometry.uniformity(vectors) == pytest.approx(models.contrast.uniformity(tensor).item(), abs=1e-5)
+    assert geometry.mean_cosine(vectors) == pytest.approx(models.contrast.mean_cosine(tensor).item(), abs=1e-5)
 
 
 def encode(sentences):
@@ -58,19 +58,19 @@ def material(gold, above=4.0):
 
 
 def test_positives_are_above_the_score_and_sentences_count_once():
-    found = pairs.measure_alignment(Subject(encode, None), material([4.0, 4.2, 5.0]))
+    found = geometry.measure_alignment(Subject(encode, None), material([4.0, 4.2, 5.0]))
     assert (found["positives"], found["sentences"], found["above"]) == (2, 4, 4.0), "4 itself is no positive"
-    assert found["alignment"] == pytest.approx(pairs.alignment(encode(["aa b", "a"]), encode(["c", "aa b"])))
-    assert found["uniformity"] == pytest.approx(pairs.uniformity(encode(["a", "aa b", "ab", "c"])))
+    assert found["alignment"] == pytest.approx(geometry.alignment(encode(["aa b", "a"]), encode(["c", "aa b"])))
+    assert found["uniformity"] == pytest.approx(geometry.uniformity(encode(["a", "aa b", "ab", "c"])))
     with pytest.raises(BadInput, match=r"toy has no pair with a gold score above 4\.5; give a lower --above"):
-        pairs.measure_alignment(Subject(encode, None), material([1.0, 2.0, 4.5], above=4.5))
+        geometry.measure_alignment(Subject(encode, None), material([1.0, 2.0, 4.5], above=4.5))
 
 
 def test_bins_of_gold_scores_and_their_quartiles():
     generator = np.random.default_rng(0)
     scores = np.concatenate([generator.uniform(0, 3, 200), [0.0, 1.0, 3.0 - 1e-9, 4.0, 5.0]])
     cosines = generator.uniform(-1, 1, len(scores))
-    found = pairs.by_gold(cosines, scores)
+    found = geometry.by_gold(cosines, scores)
     assert [(b["from"], b["to"]) for b in found] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
     assert sum(b["pairs"] for b in found) == len(scores)
     for b in found[:3]:
@@ -95,47 +95,47 @@ def test_the_gap_needs_both_ends():
         return on_a_circle([float(s) for s in sentences])
 
     scored = Pairs(["0", "0", "0"], ["0.1", "0.5", "1.2"], [5.0, 2.5, 0.0])
-    found = pairs.measure_by_gold(Subject(encode, None), Material("toy", scored, "toy", [], [], 4.0))
+    found = geometry.measure_by_gold(Subject(encode, None), Material("toy", scored, "toy", [], [], 4.0))
     assert found["gap"] == pytest.approx(np.cos(0.1) - np.cos(1.2))
     assert (found["spearman"], found["pairs"]) == (pytest.approx(100), 3)
     without = Pairs(scored.left[:2], scored.right[:2], scored.gold[:2])
-    assert pairs.measure_by_gold(Subject(encode, None), Material("toy", without, "toy", [], [], 4.0))["gap"] is None
+    assert geometry.measure_by_gold(Subject(encode, None), Material("toy", without, "toy", [], [], 4.0))["gap"] is None
 
 
 def test_the_mean_cosine_of_random_pairs_is_exact(vectors):
     rows = [[float(x) / math.hypot(*row) for x in row] for row in vectors]
     slow = [sum(x * y for x, y in zip(a, b, strict=True)) for i, a in enumerate(rows) for b in rows[:i]]
-    assert sentences.mean_cosine(vectors) == pytest.approx(sum(slow) / len(slow), abs=1e-12)
-    assert sentences.mean_cosine(np.ones((5, 3))) == pytest.approx(1, abs=1e-12)
+    assert geometry.mean_cosine(vectors) == pytest.approx(sum(slow) / len(slow), abs=1e-12)
+    assert geometry.mean_cosine(np.ones((5, 3))) == pytest.approx(1, abs=1e-12)
     with_zero = np.array([[0.0, 0], [1, 0], [1, 0]])
-    assert sentences.mean_cosine(with_zero) == pytest.approx(1 / 3, abs=1e-12), "the cosine with a zero vector is 0"
+    assert geometry.mean_cosine(with_zero) == pytest.approx(1 / 3, abs=1e-12), "the cosine with a zero vector is 0"
 
 
 def test_a_known_spectrum():
     """Plus and minus every axis: centred already, all directions alike. On one axis only: rank one."""
     axes = np.concatenate([np.eye(4), -np.eye(4)])
-    assert sentences.spectrum(axes) == pytest.approx(np.ones(4))
-    assert sentences.effective_rank(sentences.spectrum(axes)) == pytest.approx(4)
+    assert geometry.spectrum(axes) == pytest.approx(np.ones(4))
+    assert geometry.effective_rank(geometry.spectrum(axes)) == pytest.approx(4)
     line = np.concatenate([axes[:1]] * 3 + [axes[4:5]] * 2)
-    assert sentences.spectrum(line) == pytest.approx([1, 0, 0, 0], abs=1e-12)
-    assert sentences.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
+    assert geometry.spectrum(line) == pytest.approx([1, 0, 0, 0], abs=1e-12)
+    assert geometry.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
     shares = (4 / 7, 2 / 7, 1 / 7)
     entropy = -sum(p * math.log(p) for p in shares)
-    assert sentences.effective_rank(np.array([1, 0.5, 0.25])) == pytest.approx(math.exp(entropy))
+    assert geometry.effective_rank(np.array([1, 0.5, 0.25])) == pytest.approx(math.exp(entropy))
 
 
 def test_the_spectrum_is_that_of_the_covariance(vectors):
     centred = unit(vectors) - unit(vectors).mean(0)
     expected = np.sqrt(np.linalg.eigvalsh(centred.T @ centred)[::-1])
-    assert sentences.spectrum(vectors) == pytest.approx(expected / expected[0], abs=1e-9)
-    assert len(sentences.spectrum(vectors[:4])) == 3, "four centred points span three dimensions"
+    assert geometry.spectrum(vectors) == pytest.approx(expected / expected[0], abs=1e-9)
+    assert len(geometry.spectrum(vectors[:4])) == 3, "four centred points span three dimensions"
 
 
 def test_a_collapsed_encoder_has_no_rank():
     same = np.tile(np.random.default_rng(1).normal(size=16).astype(np.float32), (50, 1))
     noisy = same + 1e-9 * np.arange(50)[:, None]
     for vectors in (same, noisy, np.zeros((3, 2))):
-        assert sentences.effective_rank(sentences.spectrum(vectors)) == 0.0
+        assert geometry.effective_rank(geometry.spectrum(vectors)) == 0.0
 
 
 def sentences_of(lengths):
@@ -156,31 +156,31 @@ def unbiased(sentences):
 @pytest.mark.parametrize(("encode", "expected", "tolerance"), [(biased, -100, 0.2), (unbiased, 0, 12)])
 def test_length_bias_is_found_where_it_is(encode, expected, tolerance):
     words = sentences_of(range(1, 31))
-    found = sentences.measure_length_bias(Subject(encode, None), Material("toy", None, "toy", words, [], 4.0))
+    found = geometry.measure_length_bias(Subject(encode, None), Material("toy", None, "toy", words, [], 4.0))
     assert found["spearman"] == pytest.approx(expected, abs=tolerance)
-    assert (found["pairs"], found["sentences"]) == (sentences.PAIRS, 30)
+    assert (found["pairs"], found["sentences"]) == (geometry.PAIRS, 30)
 
 
 def test_bins_of_length_differences():
     differences = np.array([0, 1, 2, 3, 4, 4, 8, 9, 16, 17, 400])
     cosines = np.linspace(0, 1, len(differences))
-    found = sentences.by_difference(cosines, differences)
+    found = geometry.by_difference(cosines, differences)
     assert [(b["from"], b["to"], b["pairs"]) for b in found] == [
         (0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 4, 3), (5, 8, 1), (9, 16, 2), (17, None, 2)
     ]  # fmt: skip
     assert [b["mean"] for b in found] == pytest.approx([0, 0.1, 0.2, 0.4, 0.6, 0.75, 0.95])
-    assert [b["mean"] for b in sentences.by_difference(cosines[:1], differences[:1])] == [0, *[None] * 6]
+    assert [b["mean"] for b in geometry.by_difference(cosines[:1], differences[:1])] == [0, *[None] * 6]
 
 
 def test_random_pairs_are_different_sentences_all_equally_likely_and_the_same_each_time():
-    first, second = sentences.draw_pairs(5, 40_000)
+    first, second = geometry.draw_pairs(5, 40_000)
     assert (first != second).all()
     counts = np.bincount(first * 5 + second, minlength=25).reshape(5, 5)
     assert counts.diagonal().sum() == 0
     assert abs(counts[~np.eye(5, dtype=bool)] / 2000 - 1).max() < 0.1
-    assert np.array_equal(sentences.draw_pairs(5, 40_000), (first, second))
+    assert np.array_equal(geometry.draw_pairs(5, 40_000), (first, second))
     vectors = np.random.default_rng(0).normal(size=(5, 3))
-    cosines = sentences.pair_cosines(vectors, first[:70], second[:70])
+    cosines = geometry.pair_cosines(vectors, first[:70], second[:70])
     for cosine, i, j in zip(cosines, first, second, strict=False):
         a, b = vectors[i], vectors[j]
         assert cosine == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
@@ -191,7 +191,7 @@ def test_neighbours_equal_a_sort_without_the_sentence_itself():
     vectors = generator.integers(-1, 2, size=(60, 3)).astype(float)  # few values: many ties, some zero rows
     names = [f"s{i}" for i in range(60)]
     queries, asked = ["s7", "elsewhere", "s59"], vectors[[7, 7, 59]]
-    found = sentences.nearest(queries, asked, names, vectors, top=9)
+    found = geometry.nearest(queries, asked, names, vectors, top=9)
     for query, vector, nearest in zip(queries, asked, found, strict=True):
         every = []
         for i, row in enumerate(vectors):
@@ -205,7 +205,7 @@ def test_neighbours_equal_a_sort_without_the_sentence_itself():
 
 def test_of_equally_near_sentences_the_earlier_stands_first():
     vectors = np.array([[0.0, 1], [1, 0], [0, 1], [1, 0], [1, 0], [1, 0]])
-    found = sentences.nearest(["q"], vectors[1:2], list("abcdef"), vectors, top=3)
+    found = geometry.nearest(["q"], vectors[1:2], list("abcdef"), vectors, top=3)
     assert found == [[(1, 1.0), (3, 1.0), (4, 1.0)]]
-    few = sentences.nearest(["a"], vectors[:1], ["a", "b"], vectors[:2], top=5)
+    few = geometry.nearest(["a"], vectors[:1], ["a", "b"], vectors[:2], top=5)
     assert few == [[(1, 0.0)]], "fewer where there are no more"

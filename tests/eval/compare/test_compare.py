@@ -7,9 +7,18 @@ from scipy.stats import spearmanr, t
 
 import eval.compare.__main__ as command
 from common.errors import BadInput
-from eval.compare.intervals import draws_of, percentile, prediction, resampled_figures, welch
+from eval.compare.intervals import (
+    ABOVE,
+    BELOW,
+    INSIDE,
+    compare,
+    draws_of,
+    percentile,
+    prediction,
+    resampled_figures,
+    welch,
+)
 from eval.compare.sides import Score, from_files, published
-from eval.compare.verdicts import ABOVE, BELOW, INSIDE, compare
 from eval.scores import Key, Result, items_path, row, rows_of, write_rows, write_scores
 from eval.sts import StsTask, correlation
 
