@@ -20,7 +20,7 @@ from data.text import read_text
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
-from models.pooling import POOLINGS
+from models.pooling import PLAIN
 
 logger = logging.getLogger(__name__)
 RECORD = "baseline.json"
@@ -38,8 +38,7 @@ class Fitted(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags that choose encoder, text and result."""
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
-    parser.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                        help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+    parser.add_argument("--pooling", choices=PLAIN, help="for plain encoders; models that state theirs need none")
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
                         help="text to fit on: UTF-8, one sentence a line, plain, .gz, .xz or .zst")  # fmt: skip
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,

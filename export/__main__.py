@@ -15,7 +15,7 @@ from export.model import Model
 from export.onnx_file import PLACE, require_onnx, write_onnx
 from models.encoder import load_encoder
 from models.loading import load_config
-from models.pooling import POOLINGS
+from models.pooling import PLAIN
 from models.saved_format import read_modules
 
 logger = logging.getLogger(__name__)
@@ -35,8 +35,7 @@ def parser() -> Parser:
     )
     p.add_argument("run", metavar="RUN", help="a finished run, or any folder with a model (the card then says less)")
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
-    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that says how it is pooled needs none")  # fmt: skip
+    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
     p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
     p.add_argument("--private", action="store_true", help="with --push_to_hub: a new repository is private")
     p.add_argument("--onnx", action="store_true", help="also write onnx/model.onnx (needs requirements-extra.txt)")

@@ -52,6 +52,7 @@ POOLINGS = {
     "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),
     "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
 }
+PLAIN = [name for name, pooling in POOLINGS.items() if not pooling.keeps_head]  # for an encoder without a trained head
 
 
 def pooling_named(name: str) -> Pooling:

@@ -30,7 +30,7 @@ from eval.sts import StsTask, own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
-from models.pooling import POOLINGS, pooling_named
+from models.pooling import PLAIN, pooling_named
 from models.saved_format import read_modules
 
 ANALYSES = {
@@ -74,8 +74,7 @@ def parser() -> Parser:
                    "pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
                    help="queries of neighbours, one per line (default: the first five sentences)")  # fmt: skip
-    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that states its pooling keeps it")  # fmt: skip
+    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling keeps it")
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
     return p

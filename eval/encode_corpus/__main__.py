@@ -19,7 +19,7 @@ from eval.vectors.job import Job
 from eval.vectors.store import DTYPES, WRITERS, VectorStore
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
-from models.pooling import POOLINGS
+from models.pooling import PLAIN
 
 
 def parser() -> Parser:
@@ -42,8 +42,7 @@ def parser() -> Parser:
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
     p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
-    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
+    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
@@ -61,13 +60,11 @@ def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: b
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the records of the shards."""
     args = parser().parse_args(argv)
-    model = (
-        str(Path(args.model).absolute()) if Path(args.model).exists() else args.model
-    )  # workers may have another folder
+    local = Path(args.model).exists()
+    model = str(Path(args.model).absolute()) if local else args.model  # workers may have another working directory
     make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
     store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
-    job = Job(make, numbered_lines, store, args.column)
-    return encode_corpus(job, args.inputs, args.processes, args.ray)
+    return encode_corpus(Job(make, numbered_lines, store, args.column), args.inputs, args.processes, args.ray)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-"""Shards of text (lines, or a Parquet column) to shards of vectors, and the record by which a later run goes on."""
+"""Encode shards of text (lines, or a Parquet column), each with a record, so that a later run can resume."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -54,14 +52,15 @@ class Job:
 
     def check(self, paths: Sequence[Path]) -> None:
         """BadInput where two shards have the same output, or an output would replace a file that is not ours."""
-        times = Counter(output for path in paths for output in self.outputs(path))
-        for output, count in times.items():
-            if count > 1:
-                both = [str(path) for path in paths if output in self.outputs(path)]
-                raise BadInput(f"{both[0]} and {both[1]}: both would be written to {output}; rename one")
+        sources: dict[Path, Path] = {}
+        for path in paths:
+            for output in self.outputs(path):
+                if output in sources:
+                    raise BadInput(f"{sources[output]} and {path}: both would be written to {output}; rename one")
+                sources[output] = path
         inputs = {path.resolve() for path in paths}
         ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks whose they are
-        for output in times:
+        for output in sources:
             if output.resolve() in inputs or (not ours and output.exists()):
                 raise BadInput(f"{output}: is there already, and vectors would replace it; choose another --output")
 
@@ -94,7 +93,7 @@ class Job:
         mine = self._reserve(path, source, outputs, known is not None)
         record.unlink(missing_ok=True)  # from here on the shard counts as not done
         try:
-            rows, width = self.store.write(stem_of(path), self._vectors(encode, path))
+            rows, width = self.store.write(stem_of(path), map(encode, pieces(path, self.column, self.lines)))
         except BaseException:
             if not any(output.exists() for output in outputs):
                 mine.unlink(missing_ok=True)
@@ -104,9 +103,6 @@ class Job:
         write_json(record, facts)
         mine.unlink(missing_ok=True)
         return {**facts, "new": True, "damaged": damaged}
-
-    def _vectors(self, encode: Encoder, path: Path) -> Iterator[np.ndarray]:
-        return (encode(texts) for texts in pieces(path, self.column, self.lines))
 
     def _read_record(self, record: Path, path: Path, source: str) -> dict:
         found = read_json(record, "the record of a shard", _AGAIN)
@@ -118,9 +114,8 @@ class Job:
         """`VectorStore.damage` of a finished shard; BadInput where its vectors are of another column."""
         for name, now in self._column(path).items():
             if record.get(name, now) != now:
-                raise BadInput(
-                    f"{path}: its vectors are of column '{record[name]}', not '{now}'; choose another --output"
-                )
+                said = f"its vectors are of column '{record[name]}', not '{now}'"
+                raise BadInput(f"{path}: {said}; choose another --output")
         listed = record.get("files")  # older records have none
         hashes = listed if isinstance(listed, dict) else None
         return self.store.damage(stem_of(path), record.get("rows"), record.get("width"), hashes)
@@ -165,13 +160,13 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
         BadInput: with file and line or row: the file is missing, empty or damaged, lacks the column, or holds what
             is not UTF-8 text.
     """
-    texts = _column(path, column) if is_parquet(path) else (text for _, text in lines(path))
-    empty = True
-    while piece := list(islice(texts, ROWS)):
-        empty = False
-        yield piece
-    if empty:
+    texts = _cells(path, column) if is_parquet(path) else (text for _, text in lines(path))
+    piece = list(islice(texts, ROWS))
+    if not piece:
         raise BadInput(f"{path}: holds no text; leave the file out")
+    while piece:
+        yield piece
+        piece = list(islice(texts, ROWS))
 
 
 def is_parquet(path: Path) -> bool:
@@ -180,7 +175,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(_PARQUET)) == _PARQUET
 
 
-def _column(path: Path, column: str) -> Iterator[str]:
+def _cells(path: Path, column: str) -> Iterator[str]:
     row = 0
     try:
         with pq.ParquetFile(path) as file:

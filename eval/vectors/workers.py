@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -58,15 +57,9 @@ def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator
         BadInput: as `Job.start` and `Job.encode_shard`.
         ProjectError: a process was killed.
     """
-    if processes > 1:
-        yield from _pool(job, paths, processes)
+    if processes == 1:
+        yield from map(Worker(job), paths)
         return
-    encode = job.start("cuda" if torch.cuda.is_available() else "cpu")
-    for path in paths:
-        yield job.encode_shard(encode, path)
-
-
-def _pool(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     shared = job, context.Value("i", 0), max(1, torch.get_num_threads() // processes)
     pool = ProcessPoolExecutor(processes, context, _begin, shared)
@@ -81,7 +74,21 @@ def _pool(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
         pool.shutdown(cancel_futures=True)
 
 
-_worker: tuple[Job, str]  # in a worker process: the job and its device
+class Worker:
+    """Encodes shards with one encoder, made for the first of them: a pool loses an error of its initializer."""
+
+    def __init__(self, job: Job, device: str | None = None) -> None:
+        self._job = job
+        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._encode: Encoder | None = None
+
+    def __call__(self, path: Path) -> dict:
+        """The shard's record."""
+        self._encode = self._encode or self._job.start(self._device)
+        return self._job.encode_shard(self._encode, path)
+
+
+_worker: Worker  # in a worker process
 
 
 def _begin(job: Job, counter, threads: int) -> None:
@@ -92,7 +99,7 @@ def _begin(job: Job, counter, threads: int) -> None:
         counter.value += 1
     torch.set_num_threads(threads)
     count = torch.cuda.device_count()
-    _worker = job, f"cuda:{number % count}" if count else "cpu"
+    _worker = Worker(job, f"cuda:{number % count}" if count else "cpu")
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -101,33 +108,19 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-@cache
-def _encoder() -> Encoder:
-    """Made for the first shard: an error in the initializer would only break the pool."""
-    job, device = _worker
-    return job.start(device)
-
-
 def _encode(path: Path) -> dict:
-    return _worker[0].encode_shard(_encoder(), path)
+    return _worker(path)
 
 
-class _RayWorker:
-    """One Ray actor: an encoder, and the shards it is given."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.encode: Encoder | None = None
+class _RayWorker(Worker):
+    """A Ray actor: its record is a shard's, or the class and message of our error, which Ray would wrap and lose."""
 
     def __call__(self, batch: dict) -> dict:
         return {"record": [json.dumps(self._record(Path(path))) for path in batch["path"]]}
 
     def _record(self, path: Path) -> dict:
-        """The shard's record, or the class and message of our error, which Ray would wrap and lose."""
         try:
-            if self.encode is None:
-                self.encode = self.job.start("cuda" if torch.cuda.is_available() else "cpu")
-            return self.job.encode_shard(self.encode, path)
+            return super().__call__(path)
         except ProjectError as error:
             return {"error": [type(error).__name__, str(error)]}
 
