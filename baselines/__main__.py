@@ -7,22 +7,32 @@ import logging
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
-from common.errors import run_command
+from common.errors import BadInput, run_command
 
 # isort: split
 
+import numpy as np
 import torch
+from torch import nn
 
-from baselines.encoders import add_arguments, fitted, save_encoder, write_record
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
+from common.files import write_json
 from common.flags import Parser
 from common.streams import show
 from data.lines import content_hash
+from data.source import Source
+from data.text import read_text
+from eval.encode import Encode
 from export.folder import new_folder
+from models.encoder import SentenceEncoder, load_encoder
 from models.flow import COUPLINGS
+from models.heads import Head
+from models.pooling import PLAIN
 from models.word_vectors import SPECIAL
 
 logger = logging.getLogger(__name__)
@@ -64,10 +74,10 @@ def parser() -> Parser:
         return sub
 
     whitening = command("whitening", run_whitening, _WHITENING)
-    add_arguments(whitening)
+    _add_encoder(whitening)
     whitening.add_argument("--dimensions", type=int, metavar="K", help="entries of the result (default: all)")
     flow = command("flow", run_flow, _FLOW)
-    add_arguments(flow)
+    _add_encoder(flow)
     _add_settings(flow)
     words = command("word_vectors", run_word_vectors, _WORDS)
     words.add_argument("file", metavar="FILE", type=Path, help="a word and its numbers a line; plain, .gz, .xz, .zst")
@@ -77,6 +87,18 @@ def parser() -> Parser:
                        help="words that are left out (default: sentence-transformers' English list)")  # fmt: skip
     words.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
     return p
+
+
+def _add_encoder(parser: argparse.ArgumentParser) -> None:
+    """The flags that choose encoder, text and result."""
+    parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
+    parser.add_argument("--pooling", choices=PLAIN, help="for plain encoders; models that state theirs need none")
+    parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
+                        help="text to fit on: UTF-8, one sentence a line, plain, .gz, .xz or .zst")  # fmt: skip
+    parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,
+                        help="tab-separated sentences in a line, all of which are taken (default: 1)")  # fmt: skip
+    parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
 def _add_settings(parser: Parser) -> None:
@@ -95,43 +117,84 @@ def _add_settings(parser: Parser) -> None:
                             help=f"{about[field.name]} (default: {field.default})")  # fmt: skip
 
 
-def run_whitening(args: argparse.Namespace, folder: str) -> None:
-    """Fit the covariance, write the encoder with one more linear layer."""
+class Fitted(NamedTuple):
+    """An encoder and its vectors of the texts that something is fitted on."""
+
+    encoder: SentenceEncoder
+    tokenizer: Any
+    vectors: np.ndarray  # (N, D) float32
+    record: dict[str, Any]  # what they were made of
+
+
+def fitted(args: argparse.Namespace) -> Fitted:
+    """Load the encoder and encode every sentence of the text once.
+
+    Raises:
+        BadInput: the text or the model cannot be read, or the model ends in a flow.
+    """
+    source = Source(tuple(map(Path, args.train_file)), args.columns)
+    with TemporaryDirectory() as folder:
+        texts = list(read_text(source, folder).cells())
+    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
+    if getattr(encoder.head, "flow", None) is not None:
+        raise BadInput(f"'{args.model}' ends in a flow already; start from the encoder it was made of")
+    if encoder.head is not None:
+        encoder.head.dense_layers()  # refuses what could not be saved before any work is done
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
+                encoder.max_length, len(texts))  # fmt: skip
+    vectors = Encode(encoder, tokenizer, encoder.max_length, progress=sys.stderr.isatty())(texts)
+    record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
+              "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
+    return Fitted(encoder, tokenizer, vectors, record)
+
+
+def save_encoder(folder: str, source: Fitted, part: nn.Module) -> None:
+    """Save the encoder with `part`, (N, D) -> (N, K), behind its pooling and head."""
+    kept = source.encoder.head if source.encoder.head is not None else []
+    source.encoder.head = Head(*kept, part)
+    source.encoder.cpu().save(folder, source.tokenizer)
+    if not source.encoder.has_modules:
+        logger.info("no modules.json: sentence-transformers has no module for a part of this model; "
+                    "`python -m eval` and load_encoder read it")  # fmt: skip
+
+
+def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Fit the covariance, write the encoder with one more linear layer; returns the record of it."""
     source = fitted(args)
     found = moments(source.vectors)
     matrix = kernel(found, args.dimensions)
     logger.info("whitening: %d to %d dimensions", *matrix.shape)
-    record = {"command": "whitening", "dimensions": matrix.shape[1]}
-    save_encoder(folder, source, linear_map(matrix, found.mean), record)
+    save_encoder(folder, source, linear_map(matrix, found.mean))
+    return source.record | {"command": "whitening", "dimensions": matrix.shape[1]}
 
 
-def run_flow(args: argparse.Namespace, folder: str) -> None:
-    """Train the flow, write the encoder with it."""
+def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Train the flow, write the encoder with it; returns the record of it."""
     source = fitted(args)
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
     flow, before, after = fit(vectors, settings, progress=sys.stderr.isatty())
-    record = {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
-    save_encoder(folder, source, flow, record)
+    save_encoder(folder, source, flow)
     show(f"mean negative log likelihood: {before:.3f} at the start, {after:.3f} nats a sentence now", folder)
+    return source.record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
 
 
-def run_word_vectors(args: argparse.Namespace, folder: str) -> None:
-    """Turn a text file of word vectors into a folder."""
+def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Turn a text file of word vectors into a folder; returns the record of it."""
     words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
     logger.info("%s: %d words, %d dimensions", args.file, len(words.words), words.table.shape[1])
     save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
-    write_record(folder, {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
-                          "words": len(words.words), "lower_case": args.lower_case,
-                          "stop_words": args.stop_words})  # fmt: skip
     logger.info("no modules.json: sentence-transformers cannot read word vectors; load_encoder can")
+    return {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
+            "words": len(words.words), "lower_case": args.lower_case, "stop_words": args.stop_words}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command; its folder is whole or not there."""
     args = parser().parse_args(argv)
     with new_folder(Path(args.output)) as folder:
-        args.run(args, str(folder))
+        write_json(Path(folder) / "baseline.json", args.run(args, str(folder)), remedy=None)
     logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -158,14 +157,9 @@ def projection(lm: BertForMaskedLM) -> nn.Module:
     return projection_named("batch_norm", lm.config.hidden_size, lm.config.initializer_range)
 
 
-def precision_of(name: str):
-    """The context in which one step of a precision runs."""
-    return torch.autocast("cpu", dtype=torch.bfloat16) if name == "bf16" else nullcontext()
-
-
 def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str) -> None:
     """Forward and backward; gradients are freed at once, so that two models fit into memory."""
-    with precision_of(precision):
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         value = loss()
     value.backward()
     model.zero_grad(set_to_none=True)

@@ -67,7 +67,7 @@ class Classifier:
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.RMSprop
         self.optimizer = kind(self.linear.parameters(), weight_decay=penalty)
 
-    def fit(self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+    def fit(self, x: np.ndarray, y: np.ndarray, dev: tuple[np.ndarray, np.ndarray] | None = None) -> Classifier:
         if dev is None:
             order, held = np.random.permutation(len(x)), int(0.05 * len(x))
             dev = x[order[:held]], y[order[:held]]
@@ -86,6 +86,7 @@ class Classifier:
                     break
                 stale += 1
         self.linear = kept
+        return self
 
     def _epoch(self, x: torch.Tensor, y: torch.Tensor) -> None:
         order = torch.from_numpy(np.random.permutation(len(x)))
@@ -113,8 +114,7 @@ def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple
     for penalty in PENALTIES:
         found = []
         for train, dev in _folds(settings, y):
-            one = Classifier(settings, x.shape[1], classes, penalty)
-            one.fit(x[train], y[train], (x[dev], y[dev]))
+            one = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train], (x[dev], y[dev]))
             found.append(one.score(x[dev], y[dev]))
         scores.append(round(100 * np.mean(found), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
@@ -125,8 +125,7 @@ def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> 
     classes, devs, tests = int(y.max()) + 1, [], []
     for train, test in list(_folds(settings, y))[:outer]:
         penalty, dev = _best_penalty(settings, x[train], y[train], classes)
-        one = Classifier(settings, x.shape[1], classes, penalty)
-        one.fit(x[train], y[train])
+        one = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train])
         devs.append(dev)
         tests.append(round(100 * one.score(x[test], y[test]), 2))
     return float(round(np.mean(devs), 2)), float(round(np.mean(tests), 2))
@@ -136,8 +135,7 @@ def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: 
     """Dev accuracy by cross-validation of the training rows, and test accuracy on the official rows."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
-    one = Classifier(settings, x.shape[1], classes, penalty)
-    one.fit(x, y)
+    one = Classifier(settings, x.shape[1], classes, penalty).fit(x, y)
     return dev, round(100 * one.score(test_x, test_y), 2)
 
 
@@ -145,9 +143,7 @@ def split(settings, train: tuple, dev: tuple, test: tuple) -> tuple[float, float
     """Dev and test accuracy with official dev rows."""
     classes, scores = int(train[1].max()) + 1, []
     for penalty in PENALTIES:
-        one = Classifier(settings, train[0].shape[1], classes, penalty)
-        one.fit(*train, dev)
+        one = Classifier(settings, train[0].shape[1], classes, penalty).fit(*train, dev)
         scores.append(round(100 * one.score(*dev), 2))
-    one = Classifier(settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))])
-    one.fit(*train, dev)
+    one = Classifier(settings, train[0].shape[1], classes, PENALTIES[int(np.argmax(scores))]).fit(*train, dev)
     return max(scores), round(100 * one.score(*test), 2)

@@ -42,7 +42,6 @@ ANALYSES = {
     "neighbours": NEIGHBOURS,
 }
 logger = logging.getLogger(__name__)
-TOKEN_AVERAGE = "avg_top2"  # of frequent_tokens: ConSERT averages the last two layers
 
 
 def parser() -> Parser:
@@ -91,7 +90,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
         encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
-        average = pooling_named(TOKEN_AVERAGE).pool
+        average = pooling_named("avg_top2").pool  # of frequent_tokens: ConSERT averages the last two layers
         subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()
         found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}

@@ -9,13 +9,7 @@ import evaluate
 import numpy as np
 import pytrec_eval
 
-# Our name: trec_eval's name in the request, and in the answer.
-_MEASURES = {
-    "ndcg@10": ("ndcg_cut.10", "ndcg_cut_10"),
-    "recall@100": ("recall.100", "recall_100"),
-    "map": ("map", "map"),
-    "mrr": ("recip_rank", "recip_rank"),
-}
+_MEASURES = {"ndcg@10": "ndcg_cut_10", "recall@100": "recall_100", "map": "map", "mrr": "recip_rank"}  # trec_eval's
 METRICS = tuple(_MEASURES)
 
 
@@ -33,8 +27,7 @@ def per_query(rankings: Iterable[Sequence[str]], judgements: Iterable[Mapping[st
     Returns:
         Metric name -> (Q,) float64, from 0 to 100.
     """
-    asked = {measure for measure, _ in _MEASURES.values()}
-    answers = []
+    asked, answers = set(_MEASURES.values()), []
     for ranking, grades in zip(rankings, judgements, strict=True):
         # One query at a time, to bound memory. Falling scores keep the given order: trec_eval sorts by score and
         # breaks ties by id.
@@ -43,10 +36,7 @@ def per_query(rankings: Iterable[Sequence[str]], judgements: Iterable[Mapping[st
             raise ValueError("a document is retrieved twice for one query")
         judged = {document: max(0, int(grade)) for document, grade in grades.items()}
         answers.append(pytrec_eval.RelevanceEvaluator({"q": judged}, asked).evaluate({"q": run})["q"])
-    return {
-        name: 100 * np.array([answer[key] for answer in answers], dtype=np.float64)
-        for name, (_, key) in _MEASURES.items()
-    }
+    return {name: 100 * np.array([answer[key] for answer in answers], float) for name, key in _MEASURES.items()}
 
 
 class Retrieval(evaluate.Metric):

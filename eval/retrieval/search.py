@@ -48,7 +48,7 @@ def top_k(
                 keys = torch.cat([best[i], _keys(part @ documents.T, first + start)], dim=1)
                 best[i] = keys.topk(min(k, keys.shape[1])).values
     keys = torch.cat(best).cpu() if best else torch.empty(0, 0, dtype=torch.int64)
-    return _cosines(keys).numpy(), (_LOW - (keys & _LOW)).numpy()
+    return _turned((keys >> 32).int()).view(torch.float32).numpy(), (_LOW - (keys & _LOW)).numpy()
 
 
 def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
@@ -64,10 +64,6 @@ def _keys(scores: Tensor, first: int) -> Tensor:
     bits = _turned(scores.add_(0.0).view(torch.int32))  # + 0.0 turns -0.0 into 0.0, which has other bits
     index = torch.arange(first, first + scores.shape[1], device=scores.device)
     return bits.long().bitwise_left_shift_(32).bitwise_or_(_LOW - index)
-
-
-def _cosines(keys: Tensor) -> Tensor:
-    return _turned((keys >> 32).int()).view(torch.float32)
 
 
 def _turned(bits: Tensor) -> Tensor:

@@ -100,9 +100,9 @@ class Fitted:
     weights: Tensor
     accuracy: np.ndarray
 
-    def predict(self, features: Tensor, penalty: int = 0) -> Tensor:
-        """Classes of the rows of (N, D + 1)."""
-        return (features @ self.weights[penalty].T).argmax(1)
+    def predict(self, features: Tensor) -> Tensor:
+        """Classes of the rows of (N, D + 1), by the first penalty."""
+        return (features @ self.weights[0].T).argmax(1)
 
 
 def with_ones(features: np.ndarray) -> Tensor:
