@@ -19,7 +19,7 @@ from adapt.documents import read_documents
 from adapt.held_out import Document, split, write_task
 from common.command_line import peek
 from common.errors import BadInput
-from common.files import digest, write_json, writing_folder
+from common.files import digest, read_json, write_json, writing_folder
 from common.streams import show
 from eval.dev import in_words, search_set
 from eval.encode import Encode
@@ -51,11 +51,13 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
     if not (Path(args.output) / "run.json").is_file() or int(os.environ.get("RANK", "0")):
         return {}  # a dry run, or a process beside the main one
     record = read_run(Path(args.output))
-    found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
-             "seed": args.seed, **record["verdict"]}  # fmt: skip
+    place = Path(args.output) / "adapt.json"
+    found = read_json(place, "the verdict of adapt") if place.is_file() else {}  # perhaps with scores on labels
+    found |= {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
+              "seed": args.seed, **record["verdict"]}  # fmt: skip
     if args.labels:
         found["labels"] = on_labels(args)
-    write_json(Path(args.output) / "adapt.json", found)
+    write_json(place, found)
     show("\n".join([f"{args.output}: {in_words(record['verdict'])}", *_said(found)]), args.output)
     return found
 
@@ -132,12 +134,21 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
 
 
 def _pooling(model: str) -> str:
-    """How the model says it is pooled; the mean of the tokens for one that says nothing."""
+    """How the model says it is pooled; the mean of the tokens for one that says nothing.
+
+    Raises:
+        BadInput: more than a pooling makes its vectors, so the verdict would be on another model than people use.
+    """
     described = read_modules(model, load_config(model))
-    if described and described.head:
-        modules = f"'{model}' has a head of {len(described.head)} modules"
-        raise BadInput(f"{modules}, which adapt cannot train; give another model, or --pooling to leave it behind")
-    return described.pooling if described else "avg"
+    if described is None:
+        return "avg"
+    head = [type(module).__name__ for module in described.head]
+    more = [f"a module {name}" for name in head if name != "Normalize"]  # a cosine does not see the length
+    more += [f"the prompt '{prompt}' for a {name}" for name, prompt in described.prompts.items() if prompt]
+    if more:
+        raise BadInput(f"'{model}' has {more[0]}, which adapt can neither train nor judge; give another model, or "
+                       "--pooling to start from its backbone alone")  # fmt: skip
+    return described.pooling
 
 
 def on_labels(args: argparse.Namespace) -> dict[str, Any]:

@@ -10,7 +10,7 @@ current sentence-transformers the new name; type strings in the old form, which 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import UnionType
 from typing import Any, NamedTuple
@@ -51,6 +51,7 @@ class Described(NamedTuple):
     pooling: str
     head: list[nn.Module]
     max_length: int | None
+    prompts: Mapping[str, str] = {}  # by what they are for; nothing here puts them in front of a text
 
 
 def read_modules(path: str, config, needed: bool = True) -> Described | None:
@@ -107,11 +108,13 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
     if lengths.get("do_lower_case"):
         raise BadInput(f"'{path}' lower-cases its texts (do_lower_case), which is not supported here")
-    prompt = (_read_json(path, "config_sentence_transformers.json") or {}).get("default_prompt_name")
+    settings = {"prompts": {}} | (_read_json(path, "config_sentence_transformers.json") or {})
+    prompt = settings.get("default_prompt_name")
     if prompt is not None:
         raise BadInput(f"'{path}' puts its prompt '{prompt}' in front of every text, which is not supported here")
     length = _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
-    return Described(pooling, head, length)
+    prompts = _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None)
+    return Described(pooling, head, length, prompts or {})
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import torch
 
@@ -64,9 +63,9 @@ def build_model(
 
 
 def _length_of(source: str, config, pooling: str) -> int:
-    """The length limit that a folder states of itself; a warning where its pooling or head is left behind."""
+    """The length limit that a model states of itself; a warning where its pooling or head is left behind."""
     try:
-        described = read_modules(source, config) if Path(source).is_dir() else None
+        described = read_modules(source, config)
     except BadInput as error:
         logger.warning("%s; only its backbone is trained on, with --pooling %s", error, pooling)
         return NO_LIMIT

@@ -9,7 +9,10 @@ from safetensors.torch import load_file
 from adapt import command
 from adapt.run import _place
 from common.errors import BadInput
+from eval.dev import search_set
+from eval.encode import Encode
 from models.encoder import load_encoder
+from models.saved_format import Normalize
 from tests.folders import record, same_weights
 
 
@@ -49,6 +52,8 @@ def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_ber
     assert "the start was kept" in capsys.readouterr().out
     assert found["labels"]["start"] == pytest.approx(found["labels"]["result"], abs=1e-6)
     assert record(tmp_path / "run")["status"] == "finished"
+    words = [word for word in arguments("run", "--learning_rate", "1e-9") if not word.startswith("--labels")]
+    assert command.main(words)["labels"] == found["labels"], "scored earlier"
 
 
 def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):
@@ -84,17 +89,34 @@ def test_plain_documents_are_adapted_to_as_well(sentences, tiny_bert, tmp_path):
     assert found["verdict"] in ("better", "worse", "not told apart")
 
 
-def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, tiny_bert, tmp_path):
+@pytest.fixture
+def start(tiny_bert, tmp_path):
+    """A folder of sentence-transformers that normalises its vectors."""
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save(str(tmp_path / "start"), tokenizer)
+    config = json.loads((tmp_path / "start" / "config.json").read_text())
+    del config["sentence_embedding"]
+    (tmp_path / "start" / "config.json").write_text(json.dumps(config))
     modules = json.loads((tmp_path / "start" / "modules.json").read_text())
     modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
     (tmp_path / "start" / "modules.json").write_text(json.dumps(modules))
-    words = arguments("run", "--learning_rate", "1e-9")
-    found = command.main([str(tmp_path / "start"), *words[1:]])
+    return tmp_path / "start"
+
+
+def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, start, tmp_path):
+    found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
     assert found["shipped"] == "start"
-    assert json.loads((tmp_path / "run" / "modules.json").read_text()) == modules
-    assert same_weights(tmp_path / "run", tmp_path / "start")
+    assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
+    assert same_weights(tmp_path / "run", start)
+    encoder, tokenizer = load_encoder(str(start))
+    scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer, encoder.max_length))
+    assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
+
+
+def test_a_start_whose_prompts_nobody_would_judge_is_refused(arguments, start):
+    (start / "config_sentence_transformers.json").write_text('{"prompts": {"query": "find: ", "document": ""}}')
+    with pytest.raises(BadInput, match="has the prompt 'find: ' for a query, which adapt can neither train nor judge"):
+        command.main([str(start), *arguments()[1:]])
 
 
 def test_two_commands_may_prepare_one_text_at_once(tmp_path):

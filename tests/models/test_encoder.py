@@ -15,8 +15,9 @@ from common.errors import BadInput
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
-from models.loading import load_backbone, load_tokenizer, usable_length
+from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.pooling import POOLINGS
+from training.assembly import _length_of
 
 
 def make_encoder(folder, pooling, head=None):
@@ -263,3 +264,13 @@ def test_a_hub_that_cannot_be_asked_is_no_answer(tiny_bert, monkeypatch, caplog)
     monkeypatch.setattr("models.encoder.load_backbone", lambda path, config: load_backbone(str(tiny_bert)))
     assert load_encoder("owner/name", pooling="avg")[0].pooling == "avg"
     assert "is not known without the hub" in caplog.text
+
+
+def test_a_model_of_the_hub_keeps_its_own_length(tiny_bert, tmp_path, monkeypatch):
+    encoder, tokenizer = make_encoder(tiny_bert, "avg")
+    encoder.max_length = 24
+    encoder.save(str(tmp_path / "there"), tokenizer)
+    monkeypatch.setattr("models.saved_format.hf_hub_download", lambda path, name: tmp_path / "there" / name)
+    config = load_config(str(tmp_path / "there"))
+    del config.sentence_embedding
+    assert _length_of("owner/name", config, "avg") == 24
