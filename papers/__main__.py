@@ -13,7 +13,7 @@ from common.files import writing
 from common.flags import Parser
 from common.streams import show
 from eval.scores import write_rows
-from eval.tasks import Task
+from eval.tasks import Options, Task, tasks_named
 from papers import specification
 from papers.imported import read_imported, refuse_loss
 from papers.listing import listing, overview
@@ -48,6 +48,9 @@ def parser() -> Parser:
     p.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's run of stage 1)")
     p.add_argument("--data_dir", default="corpora")
     p.add_argument("--train_file", help="of every run, instead of its configuration's")
+    p.add_argument(
+        "--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of DATA_DIR/beir"
+    )
     p.add_argument("--runs", default="runs/tables", help="where the runs go (default: runs/tables)")
     p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json of another machine, or of runs "
                    "since deleted: what it has is not run again")  # fmt: skip
@@ -67,8 +70,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
         raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: distinct seeds and at least one step are needed")
     imported = read_imported([Path(path) for path in args.known])
     choice = Choice(args.backbone, args.seeds, args.steps, args.model, args.stage_one, args.data_dir, args.train_file,
-                    args.runs, not args.float32, imported)  # fmt: skip
+                    args.runs, not args.float32, imported, args.search)  # fmt: skip
     tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
+    tables = [specification.with_search(table, args.search) for table in tables]
     if args.list or args.dry_run:
         brief = args.list and not args.tables
         show(overview(tables, choice) if brief else listing(tables, choice, args.dry_run))
@@ -129,6 +133,8 @@ def run(table: Table, choice: Choice) -> None:
         BadInput: test data is missing, or a flag, a path or a text cannot be used.
         ProjectError: as the script that stopped, with its exit code.
     """
+    for task in tasks_named(["beir"], Options(beir=tuple(choice.search))) if choice.search else ():
+        task.load(choice.data_dir)  # the columns of a table may lack sets, but these are asked for
     tasks = needed(table.columns, choice.data_dir)
     for task in (task for some in tasks.values() for task in some):
         task.load(choice.data_dir)  # missing data stops the command before the training

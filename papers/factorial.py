@@ -30,7 +30,6 @@ READ = {"skip_from": "0", "aux_init": "encoder_top"}
 STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
 STARTS = {"plain": READ, "published": {}, "read": {"skip_from": "0"}, "more text": READ}
 FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}
-LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
 HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
@@ -46,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage_one_steps", default="300", help="of every run of stage 1")
     parser.add_argument("--learning_rate", default="3e-5")
     parser.add_argument("--folder", default="runs/factorial", help="where the runs go")
-    parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
-                        f"DATA_DIR/beir, of the first {LENGTH} tokens")  # fmt: skip
+    runs.add_search(parser)
     parser.add_argument("--transfer", action="store_true", help="also SentEval's transfer tasks, mode fasttest")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
     parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
@@ -93,17 +91,14 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
 
 def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
     """File of scores -> task -> value, averages included; missing files are scored."""
-    asked = {"sts": (STS_TEST, {})}
+    bf16 = not args.float32
+    runs.score(folder, "sts", STS_TEST, args.data_dir, bf16=bf16)
     if args.search:
-        asked["search"] = tasks_named(["beir"], Options(beir=tuple(args.search))), {"max_length": LENGTH}
+        runs.score_search(folder, args.search, args.data_dir, bf16)
     if args.transfer:
-        asked["transfer"] = tasks_named(["transfer"], Options(mode="fasttest")), {}
-    found = {}
-    for name, (tasks, how) in asked.items():
-        runs.score(folder, name, tasks, args.data_dir, bf16=not args.float32, **how)
-        rows = [row for row in runs.read_rows(folder / f"{name}.json") if row.get("headline", True)]
-        found[name] = {row["task"]: row["value"] for row in rows}
-    return found
+        tasks = tasks_named(["transfer"], Options(mode="fasttest"))
+        runs.score(folder, "transfer", tasks, args.data_dir, bf16=bf16)
+    return {name: found for name in FIGURES if (found := runs.figures_in(folder, name))}
 
 
 def _start(args: argparse.Namespace, start: str) -> str:

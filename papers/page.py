@@ -40,6 +40,7 @@ def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
 def _command(table: Table, choice: Choice) -> str:
     flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
     flags += [f"--steps {choice.steps}"] if choice.steps else []
+    flags += [f"--search {' '.join(choice.search)}"] if choice.search else []
     flags += [] if choice.bf16 else ["--float32"]
     return f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
 

@@ -37,6 +37,7 @@ class Choice:
     runs: str = "runs/tables"
     bf16: bool = True
     imported: Mapping[str, ImportedRun] = field(default_factory=dict)
+    search: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

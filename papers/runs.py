@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
 from data.lines import content_hash
 from eval.encode import Encode
-from eval.scores import rows_of, write_scores
-from eval.tasks import Task, score_all
+from eval.scores import AVERAGE, headline, rows_of, write_scores
+from eval.tasks import Options, Task, score_all, tasks_named
 from models.encoder import load_encoder
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
@@ -31,6 +32,7 @@ from training.signals import run_to_its_end
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
+SEARCH_LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # what a row of results says of its run
 
 
@@ -144,6 +146,27 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
 def read_rows(path: Path) -> list[dict]:
     """The rows of a file that `score` wrote; none where the file is missing."""
     return read_json(path, "a file of scores", "remove it to score again", kind=list) if path.is_file() else []
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """The flag of the retrieval sets that the runs are also scored on."""
+    parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
+                        f"DATA_DIR/beir, of the first {SEARCH_LENGTH} tokens; finished runs get it too")  # fmt: skip
+
+
+def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) -> None:
+    """Write `search.json` into a run's folder, see `score`; BadInput where it is there with other sets."""
+    tasks = tasks_named(["beir"], Options(beir=tuple(names)))
+    score(folder, "search", tasks, data_dir, bf16=bf16, max_length=SEARCH_LENGTH)
+    there = figures_in(folder, "search").keys() - {AVERAGE}
+    if there != {task.name for task in tasks}:
+        raise BadInput(f"{folder / 'search.json'}: has {', '.join(sorted(there))}, not the sets of --search; remove it")
+
+
+def figures_in(folder: Path, name: str) -> dict[str, float]:
+    """Task -> headline figure in a file that `score` wrote, with their average; empty where the file is missing."""
+    found = {row["task"]: row["value"] for row in headline(read_rows(folder / f"{name}.json"))}
+    return {AVERAGE: next(iter(found.values())), **found} if found else found  # a single task is its own average
 
 
 def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:

@@ -1,8 +1,9 @@
 """`python -m bench methods`: all methods compared from one start, with one budget and one search.
 
 Each method's `-mini` configuration is trained with three learning rates and the first seed. The rate that is best on
-STS-B dev is then trained with the other seeds, and these runs are scored on the seven STS sets. Finished runs are kept:
-the command may be stopped and typed again, and two may run at once with different --methods.
+STS-B dev is then trained with the other seeds, and these runs are scored on the seven STS sets and, with --search, on
+retrieval sets. Finished runs are kept: the command may be stopped and typed again, and two may run at once with
+different --methods.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 
 from common.errors import BadInput
 from common.flags import positive
-from eval.scores import markdown
+from eval.scores import AVERAGE, markdown
 from eval.sts import STS_TEST
 from papers import runs
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, facts_of, finished, read_once, read_rows, start_flags
+from papers.runs import CONFIGS, facts_of, figures_in, finished, read_once, start_flags
 
 # Configurations that cannot be compared: stage 1, methods for documents, and methods trained on labels, first or only.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup"}
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
     parser.add_argument("--steps", type=positive, default=500, help="of every run")
     parser.add_argument("--folder", default="runs/methods", help="where the runs go")
+    runs.add_search(parser)
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
                         "instructions for it runs slower; give each precision a --folder of its own")  # fmt: skip
     parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
@@ -56,19 +58,23 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def _refuse_mixed(args: argparse.Namespace, found: list[dict]) -> None:
-    """BadInput unless all runs have one text, one precision and one start, those after stage 1 one run of it."""
-    seen_at: dict[tuple[str | None, str], dict] = {}
+    """BadInput unless all runs have one text, precision, search and start, those after stage 1 one run of it."""
+    seen_at: dict[tuple[str, ...], tuple[dict, object]] = {}
     for row in found:
         stage_one = read_once(str(CONFIGS / f"{row['method']}.yaml")).get("model_name_or_path")
-        for part in ("start", "text", "precision"):
-            seen = seen_at.setdefault((stage_one if part == "start" else None, part), row)
-            if seen[part] != row[part]:
-                raise BadInput(f"{args.folder}: {seen['name']} and {row['name']} have another {part}; use two folders")
+        parts = {("start", stage_one): row["start"], ("text",): row["text"], ("precision",): row["precision"]}
+        if row["search"]:
+            parts["search",] = row["search"].keys()
+        for part, value in parts.items():
+            first, seen = seen_at.setdefault(part, (row, value))
+            if seen != value:
+                names = f"{first['name']} and {row['name']}"
+                raise BadInput(f"{args.folder}: {names} have another {part[0]}; use two folders")
 
 
 def table(rows: list[dict]) -> str:
     """The search of each method, and mean and standard deviation of its chosen runs."""
-    lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", "STS avg.", "n"]]
+    lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", "STS avg.", "nDCG@10", "n"]]
     for method in ALL:
         own = [row for row in rows if row["method"] == method]
         first = min((row["seed"] for row in own), default=None)
@@ -77,7 +83,9 @@ def table(rows: list[dict]) -> str:
         chosen = [row for row in own if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
         rate = best if chosen else "-"
-        means = [mean_and_std([row[name] for row in chosen], "not run") for name in ("dev", "sts_average")]
+        found = [row["search"][AVERAGE] for row in chosen if row.get("search")]
+        figures = [row["dev"] for row in chosen], [row["sts_average"] for row in chosen], found
+        means = [mean_and_std(values, "not run") for values in figures]
         lines.append([method.removesuffix("-mini"), search, rate, *means, str(len(chosen))])
     return markdown(lines)
 
@@ -108,7 +116,10 @@ def _found(args: argparse.Namespace, method: str) -> list[dict]:
         record = finished(path.parent)
         if record is None:
             continue
-        scores = read_rows(path.with_name("sts.json"))
+        bf16 = record["trajectory"]["bf16"]
+        scores = figures_in(path.parent, "sts")
+        if args.search and scores and method in args.methods:
+            runs.score_search(path.parent, args.search, args.data_dir, bf16)
         _, rate, seed = (part.split("-", 1)[1] for part in path.parent.name.split("_"))
         made.append(
             {
@@ -118,8 +129,9 @@ def _found(args: argparse.Namespace, method: str) -> list[dict]:
                 "seed": int(seed),
                 "dev": record["best"]["value"],
                 "best_step": record["best"]["step"],
-                "sts_average": next((row["value"] for row in scores if row["task"] == "Avg."), None),
-                "precision": "bf16" if record["trajectory"]["bf16"] else "float32",
+                "sts_average": scores.get(AVERAGE),
+                "search": figures_in(path.parent, "search"),
+                "precision": "bf16" if bf16 else "float32",
                 **facts_of(record),
             }
         )

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput
 from common.files import read_yaml
+from eval.metrics.retrieval import METRICS
 from eval.scores import Key
 
 FOLDER = Path(__file__).parent / "tables"
@@ -115,6 +116,16 @@ def read(name: str) -> Table:
         figure=Figure(**content["figure"]) if "figure" in content else None,
         note=content.get("note"),
     )
+
+
+def with_search(table: Table, names: Sequence[str]) -> Table:
+    """A table with nDCG@10 on more retrieval sets, before its last column, which the verdicts are about."""
+    if names and table.figure:
+        raise BadInput(f"--search: {table.name} is a figure, which has no place for it")
+    more = [column for name in names for column in _columns([name], metric=METRICS[0])]
+    there = {column.key for column in table.columns}
+    new = tuple(column for column in more if column.key not in there)
+    return replace(table, columns=(*table.columns[:-1], *new, table.columns[-1]))
 
 
 def _columns(

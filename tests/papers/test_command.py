@@ -62,6 +62,19 @@ def test_collect_trains_nothing(runner, filled):
     assert not runner.asked and not runner.scored
 
 
+def test_search_stands_before_the_last_column(runner, filled, tmp_path):
+    filled("--seeds=0", "--rows=InfoCSE")
+    [run] = (tmp_path / "runs").iterdir()
+    write_rows(run / "beir-med.json", [score_row("med", "test", "ndcg@10", "mean of queries", 5, 21.0)])
+    rows = filled("--seeds=0", "--rows=InfoCSE", "--collect", "--search", "med", "npl")
+    assert [(row["task"], row["ours"]) for row in rows] == [("med", 21.0), ("npl", None), ("STS-B", 80.0)]
+    assert "--search med npl" in (tmp_path / "results" / "infocse-5-mini.md").read_text()
+    with pytest.raises(BadInput, match=r"beir/npl/corpus\.jsonl"):
+        filled("--seeds=0", "--search", "npl")
+    with pytest.raises(BadInput, match="consert-figure-5 is a figure"):
+        main(["consert-figure-5", "--search", "npl"])
+
+
 def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
     main(["infocse-10", "--model=m", "--rows=Avg. BERT embeddings", f"--runs={tmp_path}", f"--output={tmp_path}"])
     [(folder, name, model, how)] = runner.scored

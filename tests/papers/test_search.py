@@ -27,9 +27,14 @@ def made(tmp_path, monkeypatch):
                                  "bf16": flags["bf16"] == "true"}}  # fmt: skip
         (folder / "run.json").write_text(json.dumps(record))
 
-    def score(folder, name, tasks, data_dir, bf16):
+    def score(folder, name, tasks, data_dir, bf16, max_length=None):
         assert bf16 == json.loads((folder / "run.json").read_text())["trajectory"]["bf16"], "scored as it was trained"
-        (folder / f"{name}.json").write_text(json.dumps([{"task": "Avg.", "value": 60.0 + int(str(folder)[-1])}]))
+        if (folder / f"{name}.json").exists():
+            return
+        assert (max_length == 128) == (name == "search")
+        value = {"sts": 60.0, "search": 20.0}[name] + int(str(folder)[-1])
+        names = [task.name for task in tasks] if name == "search" else ["Avg."]
+        (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value} for task in names]))
 
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "score", score)
@@ -54,12 +59,27 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
         folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0", "sts", [], "", bf16=True
     )  # another rate, scored by hand
     main([*argv, "--collect"])
-    assert "| 61.00 ± 1.00 | 3 |" in next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| simcse "))
+    assert "| 61.00 ± 1.00 | not run | 3 |" in next(
+        x for x in capsys.readouterr().out.splitlines() if x.startswith("| simcse ")
+    )
     (folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0" / "sts.json").unlink()
     assert main([*argv, "--collect"]) == rows
     assert len(asked) == 10
     with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
         main([*argv, "--model=other"])
+
+
+def test_search_is_added_to_finished_runs_and_stays(made, capsys):
+    folder, asked = made
+    argv = ["methods", "--model=m", "--methods", "simcse-mini", "--steps=9", f"--folder={folder}"]
+    main(argv)
+    rows = main([*argv, "--collect", "--search", "med"])
+    assert len(asked) == 5 and main([*argv, "--collect"]) == rows
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| simcse ")]
+    assert "| 61.00 ± 1.00 | not run | 3 |" in lines[0]
+    assert "| 61.00 ± 1.00 | 21.00 ± 1.00 | 3 |" in lines[1] and lines[2] == lines[1]
+    with pytest.raises(BadInput, match=r"search\.json: has med, not the sets of --search; remove it"):
+        main([*argv, "--search", "npl"])
 
 
 def test_methods_from_two_starts_are_no_comparison(made):
