@@ -53,8 +53,8 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
     p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
     p.add_argument("--scores", default="scores.json", metavar="NAME",
-                   help="file of scores in each run folder (default: scores.json; `python -m bench methods` writes "
-                   "sts.json)")  # fmt: skip
+                   help="file of scores in each run folder, shown with those of search (default: scores.json; "
+                   "`python -m bench methods` writes sts.json)")  # fmt: skip
     p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, differs a little")
     return p
 

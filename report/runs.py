@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -18,6 +20,7 @@ from common.files import read_json
 from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, read_items
 
+SEARCH = "search.json"  # nDCG@10, as `python -m bench methods --search` writes it
 FORMAT = 1  # of run.json; equals that in training/record.py, which the report may not import
 
 
@@ -29,7 +32,7 @@ class RunFolder:
         label: the run's name in the report.
         record: `run.json`.
         history: the lines of `log.jsonl`; empty where there is no such file.
-        scores: the file of scores; None where it is missing or has no row.
+        scores: the file of scores and the search beside it; None where neither has a row.
         items: as `eval.scores.read_items`.
     """
 
@@ -54,12 +57,19 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
         raise BadInput(newer_format(str(path), written, FORMAT))
     if not isinstance(record.get("settings"), dict) or "status" not in record:
         raise BadInput(f"{path}: is not the record of a run ('settings' and 'status' are needed)")
-    side, items = _scores(label, folder / scores)
+    side, items = _scores(label, [folder / scores, folder / SEARCH, *sorted(folder.glob("beir-*.json"))])
     return RunFolder(label, record, _history(folder / "log.jsonl"), side, items)
 
 
-def _scores(label: str, path: Path) -> tuple[Side | None, dict]:
-    return (from_files(label, [path]), read_items(path)) if has_scores(path) else (None, {})
+def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
+    """The scores of several files; where two have the same figure, the first one's."""
+    files = [path for path in paths if has_scores(path)]
+    if not files:
+        return None, {}
+    sides, items = [from_files(label, [path]) for path in files], [read_items(path) for path in files]
+    scores, averaged = (dict(ChainMap(*(getattr(side, name) for side in sides))) for name in ("scores", "averaged"))
+    headline = tuple(dict.fromkeys(key for side in sides for key in side.headline))
+    return replace(sides[0], scores=scores, averaged=averaged, headline=headline), dict(ChainMap(*items))
 
 
 def _history(path: Path) -> list[dict[str, Any]]:

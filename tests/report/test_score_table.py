@@ -41,6 +41,20 @@ def marks(rows):
     return {str(row.key): [cell and cell.mark for cell in row.cells] for row in rows}
 
 
+def test_search_stands_beside_the_scores(tmp_path, make):
+    make(tmp_path / "a", 1.0)
+    found = {}
+    for name, value in (("med", 0.25), ("npl", 0.75)):
+        rows = [row(name, "test", "ndcg@10", "mean of queries", 20, 100 * value)]
+        found[Named(name)] = Result(rows, {"value": np.full(20, value)})
+    write_scores(tmp_path / "a" / "search.json", found, rows_of(found, "m", None))
+    rows = score_rows([read_run_folder("a", tmp_path / "a", "scores.json")], resamples=20)
+    assert [row.key.task for row in rows] == ["STS-B", "SICK-R", "med", "npl", AVERAGE, AVERAGE]
+    assert rows[-1].cells[0].value == 50 and rows[-1].cells[0].interval == (50, 50)
+    (tmp_path / "a" / "scores.json").unlink()
+    assert len(score_rows([read_run_folder("a", tmp_path / "a", "scores.json")], resamples=20)) == 3
+
+
 def test_the_intervals_are_those_of_eval_compare(tmp_path, make):
     a, b = make(tmp_path / "a", 1.0), make(tmp_path / "b", 1.1)
     rows = score_rows([a, b], resamples=200, seed=5)
