@@ -40,7 +40,7 @@ class Collator:
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
         dropout_rates: only if a view draws its dropout; (V, B, O) if one draws a rate for each operation, otherwise
             (V, B, 1); NaN for a view that keeps the backbone's;
-        positions (V, B, L) and kept (V, B, L, width), only if a view perturbs embeddings;
+        positions (V, B, L) and kept (V, B, L, width / 8), only if a view perturbs embeddings;
         target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L'), only
             if there are such;
         words: only if asked for; each distinct token of a view before its edit where it first occurs, IGNORED
@@ -186,15 +186,16 @@ class Collator:
         return made
 
     def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Positions (V, B, L) and kept entries of the embeddings (V, B, L, width)."""
+        """Positions (V, B, L) and kept entries of the embeddings, eight to a byte, (V, B, L, width / 8)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
-        kept = np.ones((*mask.shape, self.width), dtype=bool)
+        kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):
             if view.perturb is not None:
                 keyed = draws.keys(self.seed, epochs, indices, f"perturb {number}")
                 for row, (key, count) in enumerate(zip(keyed, mask[number].sum(1), strict=True)):
                     found = view.perturb(int(count), self.width, draws.generator(key))
-                    positions[number, row, :count], kept[number, row, :count] = found
+                    positions[number, row, :count] = found.positions
+                    kept[number, row, :count] = np.packbits(found.kept, axis=-1)
         return {"positions": positions, "kept": kept}
 
     def _masked(

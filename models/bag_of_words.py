@@ -12,7 +12,6 @@ from torch import Tensor
 from common.errors import BadInput
 from common.views import IGNORED
 from models.auxiliary import TiedHead, load_masked_lm
-from models.collectives import mean_over_tokens
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
 
@@ -52,7 +51,7 @@ class BagOfWords(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         logits = self.head.words(encoded.encoder.backbone)(self.head.transform(encoded.pooled.flatten(0, 1)))
         total, count = bag_of_words(logits, batch.words.flatten(0, 1))
-        return {"bow": Term(mean_over_tokens(total, count), self.weight)}
+        return {"bow": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return (batch.words != IGNORED).sum()

@@ -17,8 +17,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from models.collectives import average, sum_over_processes
-from models.objectives.base import Batch, Encoded, Objective
+from models.collectives import average, means_over_tokens
+from models.objectives.base import Batch, Encoded, add_up
 from models.training import EncoderForTraining, TrainingOutput
 
 
@@ -85,28 +85,24 @@ class GradientCache:
 
     def _whole(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Loss and terms of the objectives that need the whole batch."""
-        loss, terms = encoded.pooled.new_zeros((), dtype=torch.float32), {}
-        for objective in self.model.objectives:
-            if objective.tokens(batch) is None:
-                for name, term in objective(encoded, batch).items():
-                    loss = loss + term.weight * term.value
-                    terms[name] = term.value.detach()
-        return loss, terms
+        whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
+        return add_up([term for each in whole for term in each(encoded, batch).items()], encoded.pooled.device)
 
     def _per_chunk(
         self, encoded: Encoded, batch: Batch, chunks: list[Batch], scale: float, terms: dict[str, Tensor]
     ) -> Tensor:
         """Loss of the objectives with `tokens`; adds their terms to `terms` and goes back chunk by chunk."""
         loss = torch.zeros((), device=batch.input_ids.device)
-        objectives = [objective for objective in self.model.objectives if objective.tokens(batch) is not None]
-        shares = [_shares(objective, chunks) for objective in objectives]
+        counted = [(each, count) for each in self.model.objectives if (count := each.tokens(batch)) is not None]
+        one = torch.ones((), device=batch.input_ids.device)
+        shares = means_over_tokens([one] * len(counted), [count for _, count in counted])
         for number, chunk in enumerate(chunks):
             rows = slice(number * self.size, (number + 1) * self.size)
-            for objective, share in zip(objectives, shares, strict=True):
+            for (objective, _), share in zip(counted, shares, strict=True):
                 with self.precision():
                     found = objective(_rows(encoded, rows), chunk)
                 for name, term in found.items():
-                    part = share[number] * term.value
+                    part = share * term.value
                     _back([scale * term.weight * part], [torch.ones_like(part)])
                     terms[name] = terms.get(name, 0) + part.detach()
                     loss = loss + term.weight * part.detach()
@@ -123,12 +119,6 @@ def set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) 
     torch.set_rng_state(state[0])
     if state[1] is not None:
         torch.cuda.set_rng_state(state[1], device)
-
-
-def _shares(objective: Objective, chunks: list[Batch]) -> Tensor:
-    """The part of all processes' tokens that each chunk has: the mean over all is the sum of share x mean of chunk."""
-    counts = sum_over_processes(torch.stack([objective.tokens(chunk) for chunk in chunks]))
-    return counts / counts.sum().clamp(min=1)
 
 
 def _read(encoded: Encoded) -> list[Tensor]:

@@ -7,7 +7,7 @@ tokens has to be multiplied by W.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -40,12 +40,14 @@ def local_rows(everyone: Tensor) -> Tensor:
     return everyone if world_size() == 1 else everyone.chunk(world_size(), dim=1)[dist.get_rank()]
 
 
-def mean_over_tokens(total: Tensor, count: Tensor) -> Tensor:
-    """Sum of local token losses over the number of tokens of all processes, scaled so that DDP's average is exact.
+def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> list[Tensor]:
+    """Sums of local token losses over the tokens of all processes, scaled so that DDP's average is exact; one message.
 
-    The mean of the returned values over the processes is the mean over all tokens.
+    The mean of a returned value over the processes is the mean over all tokens.
     """
-    return total * world_size() / sum_over_processes(count).clamp(min=1)
+    if world_size() > 1 and counts:
+        counts = sum_over_processes(torch.stack(list(counts))).unbind()
+    return [total * world_size() / count.clamp(min=1) for total, count in zip(totals, counts, strict=True)]
 
 
 @torch.no_grad()

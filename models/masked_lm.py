@@ -16,7 +16,7 @@ from common.packing import Grid, Layout, Packing
 from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
-from models.collectives import mean_over_tokens
+from models.collectives import means_over_tokens
 from models.families import backbone_of, output_of
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
@@ -98,13 +98,14 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         texts = input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words, layouts
         with recomputing(input_ids.device):
             sums = self._losses(*texts)
+        totals, counts = zip(*sums.values(), strict=True)
+        if num_items_in_batch is None:
+            means = means_over_tokens(totals, counts)
+        else:
+            means = [total / count for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)]
         loss = torch.zeros((), device=input_ids.device)
-        for number, (name, (total, count)) in enumerate(sums.items()):
-            weight = self.bow_weight if name == "bow" else 1.0
-            if num_items_in_batch is None:
-                loss = loss + weight * mean_over_tokens(total, count)
-            else:
-                loss = loss + weight * total / num_items_in_batch[number].clamp(min=1)
+        for name, mean in zip(sums, means, strict=True):
+            loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
 
     def packing(self, static: bool = False) -> Packing:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 
@@ -18,7 +19,8 @@ class Perturbation:
 
     Attributes:
         positions: the position that each token is given, counted from 0, (B, L).
-        kept: False where the output becomes zero, without scaling the rest, (B, L, H).
+        kept: 0 where the output becomes zero, without scaling the rest; as `numpy.packbits` packs it, because it
+            travels with every batch, (B, L, H / 8).
         added: is added to the output, (B, L, H).
     """
 
@@ -33,9 +35,9 @@ class Perturbation:
         return self.positions + embeddings.padding_idx + 1  # RoBERTa counts from behind the padding index
 
     def change(self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded) -> Tensor:
-        """The embedding output changed; `pick` takes from a padded (B, L, H) what `states` holds."""
+        """The embedding output changed; `pick` takes from what is padded, (B, L, ...), what `states` holds."""
         if self.kept is not None:
-            states = states * pick(self.kept)
+            states = states * unpacked(pick(self.kept))[..., : states.shape[-1]]
         if self.added is not None:
             states = states + pick(self.added).to(states.dtype)
         return states
@@ -51,3 +53,9 @@ class Perturbation:
             yield
         finally:
             hook.remove()
+
+
+def unpacked(bits: Tensor) -> Tensor:
+    """0 and 1 from bytes, the highest bit first, (..., W / 8) -> (..., W)."""
+    places = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
+    return (bits.unsqueeze(-1) >> places & 1).flatten(-2)

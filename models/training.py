@@ -18,7 +18,7 @@ from models.encoder import SentenceEncoder
 from models.heads import project
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
-from models.objectives.base import Batch, Encoded, Objective
+from models.objectives.base import Batch, Encoded, Objective, add_up
 from models.perturb import Perturbation
 from models.precision import at_least_float32, cast_together
 
@@ -73,12 +73,9 @@ class EncoderForTraining(PreTrainedModel):
         encoded = self.encode(batch)
         self.project(encoded)
         device = batch.input_ids.device
-        loss, values = torch.zeros((), device=device), {}
         with recomputing(device):
-            for objective in self.objectives:
-                for name, term in objective(encoded, batch).items():
-                    loss = loss + term.weight * term.value
-                    values[name] = term.value.detach()
+            terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
+        loss, values = add_up(terms, device)
         return TrainingOutput(loss=loss, terms=values)
 
     def encode(self, batch: Batch) -> Encoded:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import numpy as np
 import torch
 
 from models.bag_of_words import BagOfWords
@@ -108,7 +109,7 @@ def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor 
         straight = mask.cumsum(2).sub(1).clamp(min=0)
         batch["positions"] = torch.where(changed, straight.flip(2) % mask.sum(2, keepdim=True), straight)
         kept = torch.rand(*mask.shape, config.hidden_size, generator=generator) < 0.8
-        batch["kept"] = kept | ~changed.unsqueeze(-1)
+        batch["kept"] = torch.from_numpy(np.packbits(kept | ~changed.unsqueeze(-1), axis=-1))
     if any(view.target for view in views):
         whole = mask.flip(1)  # other lengths than those of what the encoder reads
         ids = torch.randint(10, 90, mask.shape, generator=generator).where(whole == 1, config.pad_token_id)

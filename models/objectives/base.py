@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.packing import Grid
 from common.views import IGNORED, Masking, View
+from models.collectives import means_over_tokens
 from models.contrast import NO_NEGATIVES
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Batch:
         input_ids, attention_mask: (V, B, L).
         twins: the masked copies, by the name of their `Masking`.
         dropout_rates: (V, B, 1), or one for each of the backbone's O dropout operations, (V, B, O); NaN keeps its own.
-        positions, kept: changed embeddings, (V, B, L) and (V, B, L, H), see `views.Perturbed`.
+        positions, kept: changed embeddings, (V, B, L) and (V, B, L, H / 8), see `models.perturb`.
         labels: classes of the rows, (1, B).
         target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
             B, L'), see `View.target`.
@@ -123,10 +125,28 @@ class Encoded:
 
 
 class Term(NamedTuple):
-    """One part of the loss: the raw value, which is logged, and its weight in the sum."""
+    """One part of the loss: the raw value, which is logged, and its weight in the sum.
+
+    With a `count`, (), the value is a sum over so many tokens of this process; the model makes it the mean over those
+    of all processes.
+    """
 
     value: Tensor
     weight: float
+    count: Tensor | None = None
+
+
+def add_up(terms: Iterable[tuple[str, Term]], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+    """The weighted sum of named terms, and their raw values; the processes agree on all counts at once."""
+    terms = list(terms)
+    counted = [term for _, term in terms if term.count is not None]
+    means = iter(means_over_tokens([term.value for term in counted], [term.count for term in counted]))
+    loss, values = torch.zeros((), device=device), {}
+    for name, term in terms:
+        value = term.value if term.count is None else next(means)
+        loss = loss + term.weight * value
+        values[name] = value.detach()
+    return loss, values
 
 
 class Objective(nn.Module):
@@ -159,10 +179,10 @@ class Objective(nn.Module):
         return []
 
     def tokens(self, batch: Batch) -> Tensor | None:
-        """How many tokens of the batch the loss is a mean over, (); None where it needs the batch as a whole.
+        """How many tokens of the batch its terms are sums over, (); None where it needs the batch as a whole.
 
-        An objective that gives a number can be computed a few sentences at a time (`models.caching`): its terms are
-        means over the tokens of all processes and look at no other sentence than the token's own.
+        An objective that gives a number can be computed a few sentences at a time (`models.caching`): its terms have a
+        `count`, and look at no other sentence than the token's own.
         """
         return None
 

@@ -20,7 +20,6 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from common.errors import BadInput
 from common.ranges import Share, Weight
 from common.views import IGNORED, Masking
-from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.families import family_of
 from models.heads import check_width
@@ -101,7 +100,7 @@ class ReplacedTokens(Objective):
         logits = at_least_float32(self.head(tokens.run(discriminator.encoder.layer, states)))
         labels = tokens.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
-        return {"rtd": Term(mean_over_tokens(total, (labels != IGNORED).sum()), self.args.rtd_weight)}
+        return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}
 
     def tokens(self, batch: Batch) -> Tensor:
         mask = batch.attention_mask

@@ -20,7 +20,6 @@ from common.errors import BadInput
 from common.ranges import Count, Share, Weight
 from common.views import Masking
 from models import auxiliary
-from models.collectives import mean_over_tokens
 from models.encoder import SentenceEncoder
 from models.families import backbone_of
 from models.objectives import simcse
@@ -116,7 +115,7 @@ class AuxiliaryMLM(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[: len(self.views)], batch)
-        return {"aux_mlm": Term(mean_over_tokens(total, count), self.weight)}
+        return {"aux_mlm": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return batch.twins["masked"].count

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.ranges import Count
 from common.views import View
-from models.collectives import gather_with_gradient, local_rows, mean_over_tokens
+from models.collectives import gather_with_gradient, local_rows
 from models.contrast import NO_NEGATIVES
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.pooling import masked_mean
@@ -104,7 +104,7 @@ class MutualInformation(Objective):
         everyone = gather_with_gradient(vectors)  # (V, N, D)
         number = torch.arange(everyone[..., 0].numel(), device=mask.device).view(*everyone.shape[:2], 1)
         total = jensen_shannon(features, mask, everyone.flatten(0, 1), local_rows(number).flatten())
-        return {"information": Term(mean_over_tokens(total, mask.sum()), 1.0)}
+        return {"information": Term(total, 1.0, mask.sum())}
 
 
 class ISBERT(Method):

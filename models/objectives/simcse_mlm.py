@@ -12,7 +12,6 @@ from torch import Tensor
 from common.ranges import Share, Weight
 from common.views import Masking
 from models.auxiliary import VocabularyHead, load_masked_lm
-from models.collectives import mean_over_tokens
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 
@@ -41,7 +40,7 @@ class MaskedTokens(Objective):
         states = tokens.embed(backbone.embeddings, twin.input_ids.flatten(0, 1))
         found = tokens.run_labelled(backbone.encoder.layer, states, twin.labels.flatten(0, 1), "masked")
         total, count = tokens.token_loss(self.output.transform, self.output.decoder, found)
-        return {"mlm": Term(mean_over_tokens(total, count), self.weight)}
+        return {"mlm": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return batch.twins["masked"].count

@@ -23,7 +23,6 @@ from common.errors import BadInput
 from common.ranges import Rate
 from common.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
-from models.collectives import mean_over_tokens
 from models.families import family_of
 from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
@@ -102,7 +101,7 @@ class Reconstruction(Objective):
         following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
         found = tokens.labelled(states, following, "target")
         total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), found)
-        return {"reconstruction": Term(mean_over_tokens(total, count), 1.0)}
+        return {"reconstruction": Term(total, 1.0, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return batch.target_attention_mask[..., 1:].sum()

@@ -55,7 +55,7 @@ from torch import Tensor, nn
 
 from common.ranges import Count, Share
 from common.views import IGNORED, Masking
-from models.collectives import gather_rows, mean_over_tokens
+from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.momentum import VectorQueue
 from models.objectives import simcse
@@ -102,7 +102,7 @@ class Guess(Objective):
         wanted = (twin.labels[0] != IGNORED).sum(1) / mask.sum(1)
         found = self.scores(torch.cat([encoded.pooled[1], rest], dim=-1)).squeeze(-1)
         total = ((found - wanted).square() * (twin.labels[0] != IGNORED).sum(1)).sum()
-        return {"guess": Term(mean_over_tokens(total, twin.count), 1.0)}
+        return {"guess": Term(total, 1.0, twin.count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return batch.twins["other"].count

@@ -332,8 +332,9 @@ def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(tex
         )
 
     batch = made(*range(30))
-    length, kept, counts = batch["input_ids"].shape[2], batch["kept"], batch["attention_mask"][1].sum(1)
-    assert batch["positions"].shape == (2, 30, length) and kept.shape == (2, 30, length, 6)
+    length, bits, counts = batch["input_ids"].shape[2], batch["kept"].numpy(), batch["attention_mask"][1].sum(1)
+    assert batch["positions"].shape == (2, 30, length) and bits.shape == (2, 30, length, 1)
+    kept = torch.from_numpy(np.unpackbits(bits, axis=-1, count=6)).bool()
     assert kept[0].all() and (batch["positions"][0] == torch.arange(length)).all()
     for positions, rows, count in zip(batch["positions"][1], kept[1].all(-1), counts.tolist(), strict=True):
         assert sorted(positions[:count].tolist()) == list(range(count))

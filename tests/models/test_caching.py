@@ -133,10 +133,10 @@ def all_graphs_kept(model, batch, size):
         own = encoded.own_projected[:, rows]
         part = replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], own_projected=own)
         for objective in tokens:
-            share = objective.tokens(chunk) / objective.tokens(batch)
             for name, term in objective(part, chunk).items():
-                loss = loss + term.weight * share * term.value
-                terms[name] = terms.get(name, 0) + share * term.value.detach()
+                mean = term.value / objective.tokens(batch)
+                loss = loss + term.weight * mean
+                terms[name] = terms.get(name, 0) + mean.detach()
     loss.backward()
     return loss.detach(), terms
 

@@ -117,7 +117,8 @@ def test_the_encoder_applies_what_was_drawn(folder, packed, change):
     encoder = encoder_of(folder, packed)
     with torch.no_grad():
         plain = encoder(ids, mask).pooled
-        got = encoder(ids, mask, None, Perturbation(positions, kept)).pooled
+        bits = torch.from_numpy(np.packbits(kept, axis=-1))
+        got = encoder(ids, mask, None, Perturbation(positions, bits)).pooled
         expected = torch.stack([by_hand(folder, ids, mask, row, positions, kept) for row in range(5)])
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
     assert (got - plain).norm(dim=1)[1] > 1e-2

@@ -3,12 +3,13 @@
 import pytest
 import torch
 
+from models import collectives
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
 from models.objectives import simcse
-from models.objectives.base import Batch, Objective, Term
+from models.objectives.base import Batch, Objective, Term, add_up
 from models.training import EncoderForTraining
 
 
@@ -112,3 +113,17 @@ def test_a_batch_has_twins_of_any_name_and_its_chunks_have_theirs():
     assert torch.equal(torch.cat([part.labels for part in parts], 1), batch.labels)
     with pytest.raises(TypeError, match="unknown"):
         Batch.of(**given, unknown=ids)
+
+
+def test_the_processes_agree_on_the_counts_of_all_terms_by_one_message(monkeypatch):
+    """Two processes, of which the other one has 6 and 2 tokens: each mean is scaled so that DDP's average is exact."""
+    sent = []
+    monkeypatch.setattr(collectives, "world_size", lambda: 2)
+    monkeypatch.setattr(collectives.dist, "all_reduce", lambda counts: sent.append(counts.add_(torch.tensor([6, 2]))))
+    own = {"one": Term(torch.tensor(12.0), 1.0, torch.tensor(4)), "two": Term(torch.tensor(3.0), 0.5)}
+    loss, values = add_up(
+        [*own.items(), ("three", Term(torch.tensor(10.0), 0.1, torch.tensor(3)))], torch.device("cpu")
+    )
+    assert values == {"one": 12 * 2 / 10, "two": 3, "three": 10 * 2 / 5}
+    assert loss.item() == pytest.approx(2.4 + 1.5 + 0.4)
+    assert len(sent) == 1
