@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from common.ranges import Count, CountOrZero, Rate, Share, Weight
+from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight
 
 
 @dataclass
@@ -39,6 +39,27 @@ class ModelArguments:
     )
     train_last_layers: Count | None = field(
         default=None, metadata={"help": "freeze the embeddings and all layers but the last so many; default: none"}
+    )
+    lora_r: Count | None = field(
+        default=None,
+        metadata={"help": "train adapters of this rank in the place of the encoder's weights (LoRA, 2106.09685); what "
+                  "is saved has them merged; default: none, all weights are trained"},
+    )  # fmt: skip
+    lora_alpha: Positive | None = field(
+        default=None,
+        metadata={"help": "the adapters' outputs are multiplied by lora_alpha / lora_r (LoRA 4.1); default: by 1 "
+                  "(ours; LLM2Vec's code: by 2)"},
+    )  # fmt: skip
+    lora_dropout: Rate = field(
+        default=0.0, metadata={"help": "dropout of what the adapters read (ours; LLM2Vec's code: 0.05)"}
+    )
+    lora_target: list[str] = field(
+        default_factory=list,
+        metadata={"help": "layers with an adapter, by the ends of their names, or all-linear; default: queries and "
+                  "values (LoRA table 5) of the architectures that peft knows"},
+    )  # fmt: skip
+    lora_keep: bool = field(
+        default=False, metadata={"help": "write the adapters too, into the folder adapter/ of the result"}
     )
     bow_weight: Weight | None = field(
         default=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from transformers import PreTrainedModel
 from common.errors import BadInput
 from common.files import share_weights
 from common.packing import Grid
+from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import FAMILIES
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
@@ -72,6 +74,7 @@ class SentenceEncoder(PreTrainedModel):
         self.head = head
         self.max_length = max_length
         self.packed = packed
+        self.keeps_adapters = False
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
         self.runner = Packed if packed else Runner
@@ -139,8 +142,18 @@ class SentenceEncoder(PreTrainedModel):
         self.backbone.requires_grad_(False)
         layers[-count:].requires_grad_(True)
 
+    def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str], keep: bool = False) -> None:
+        """Train low-rank adapters in the place of the weights, see `models.adapters.add_adapters`.
+
+        What is saved has them merged; with `keep`, they are written too, into a folder of their own.
+        """
+        add_adapters(self.backbone, rank, alpha, dropout, targets)
+        self.keeps_adapters = keep
+
     def sample_dropout(self) -> None:
         """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
+        if adapter_dropout(self.backbone):
+            raise BadInput("--lora_dropout: this method draws the rates of the backbone's own dropout; leave it out")
         if self.config.model_type not in FAMILIES:
             raise BadInput(f"sampled dropout knows the layers of {', '.join(FAMILIES)}, not '{self.config.model_type}'")
         exchange_dropout(self.backbone)
@@ -164,7 +177,7 @@ class SentenceEncoder(PreTrainedModel):
         """Write saved format 1: a folder that `AutoModel`, sentence-transformers and this project read alike."""
         dense = self.head.dense_layers() if self.head is not None else []
         flow = getattr(self.head, "flow", None)
-        backbone = copy.copy(self.backbone)
+        backbone, weights = without_adapters(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
             "format": FORMAT,
@@ -173,7 +186,9 @@ class SentenceEncoder(PreTrainedModel):
             "max_length": self.max_length,
         } | ({"flow": flow.sizes} if flow is not None else {})
         with quiet():
-            backbone.save_pretrained(folder)
+            backbone.save_pretrained(folder, state_dict=weights)
+            if self.keeps_adapters:
+                self.backbone.save_pretrained(str(Path(folder) / FOLDER))
         saved = copy.deepcopy(tokenizer)  # the length limit of the encoder, not of whoever used the tokenizer
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)

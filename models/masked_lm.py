@@ -57,6 +57,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
 
     # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
     accepts_loss_kwargs = True
+    supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(

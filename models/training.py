@@ -42,6 +42,7 @@ class EncoderForTraining(PreTrainedModel):
 
     # The loss is a mean over the batch, so the Trainer has to divide it by the accumulation steps.
     accepts_loss_kwargs = False
+    supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
@@ -88,7 +89,9 @@ class EncoderForTraining(PreTrainedModel):
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         # Several processes average gradients while the backward pass runs: there these may not come all at its end.
-        cast = cast_together(self.encoder, ids.device) if world_size() == 1 else nullcontext()
+        # A layer that is computed again meets the weights as they are, not as they were cast for the first time.
+        alone = world_size() == 1 and not self.is_activation_checkpointing
+        cast = cast_together(self.encoder, ids.device) if alone else nullcontext()
         with recomputing(ids.device), cast:
             output = self.encoder(ids, mask, rates, change, with_tokens, batch.layout())
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)

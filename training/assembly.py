@@ -13,6 +13,7 @@ from data.collator import Collator
 from eval.dev import DevSet
 from eval.encode import Encode
 from eval.tasks import Options, tasks_named
+from models.adapters import adapter_dropout
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -46,6 +47,7 @@ def build_model(
     encoder = SentenceEncoder(backbone, model_args.pooling, None, length, packed, model_args.train_pooling)
     if model_args.train_last_layers is not None:
         encoder.train_last(model_args.train_last_layers)
+    _adapt(encoder, method, model_args)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
@@ -60,6 +62,20 @@ def build_model(
         raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
     encoder.head = projection if kept else None
     return EncoderForTraining(encoder, None if kept else projection, objectives)
+
+
+def _adapt(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
+    """Adapters, where `--lora_r` asks for them; before the method is built, so that its copies have them too."""
+    given = [name for name in ("lora_alpha", "lora_dropout", "lora_target", "lora_keep") if getattr(args, name)]
+    if args.lora_r is None:
+        if given:
+            raise BadInput(f"--{given[0]}: does nothing without --lora_r, the rank of the adapters")
+        return
+    if method.not_adapted:
+        raise BadInput(f"--lora_r: not with --method {method.name}; {method.not_adapted}")
+    if args.train_last_layers is not None:
+        raise BadInput("--lora_r, --train_last_layers: adapters are all that is trained; leave one of the two out")
+    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
 
 
 def _length_of(source: str, config, pooling: str) -> int:
@@ -90,7 +106,7 @@ def make_collator(
     views = method.views_of_rows(method_args, corpus.columns)
     if any(view.perturb for view in views):
         model.encoder.check_perturbation()
-    if corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.config):
+    if corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.encoder):
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     words = any(objective.reads_words for objective in model.objectives)
@@ -98,10 +114,10 @@ def make_collator(
     return Collator(corpus, tokenizer, views, *size, model.packing(len(views), chunk_size, static))
 
 
-def _drops(config) -> bool:
-    """Whether a backbone has dropout; taken for granted where its configuration does not say so."""
-    rates = [getattr(config, name) for name in DROPOUT if hasattr(config, name)]
-    return any(rates) or not rates
+def _drops(encoder: SentenceEncoder) -> bool:
+    """Whether an encoder has dropout; taken for granted where its configuration does not say so."""
+    rates = [getattr(encoder.config, name) for name in DROPOUT if hasattr(encoder.config, name)]
+    return any(rates) or not rates or adapter_dropout(encoder.backbone) > 0
 
 
 def make_trainer(
@@ -113,6 +129,8 @@ def make_trainer(
         if args.torch_compile and (objective.not_compiled or count_operations(model.encoder)):
             reason = objective.not_compiled or "a compiler cannot read how units are drawn at sampled rates"
             raise BadInput(f"--torch_compile: not with this method; {reason}")
+    if args.activation_checkpointing and count_operations(model.encoder):
+        raise BadInput("--activation_checkpointing: not with this method; its dropout rates are those of one pass")
     if args.gradient_accumulation_steps > 1:
         logger.warning(
             "--gradient_accumulation_steps %d adds no negatives: a sentence is compared with its own batch of %d only; "

@@ -66,6 +66,7 @@ class RunArguments(TrainingArguments):
             raise BadInput(f"a flag names a file or package that is not here: {error}") from error
         if self.torch_compile:
             _check_compiled(self)
+        _check_checkpointing(self)
         self.accelerator_config.non_blocking = self.device.type == "cuda"  # the next batch travels during a step
         _check_precision(self)
         _check_schedule(self)
@@ -109,6 +110,15 @@ def _check_compiled(args: RunArguments) -> None:
     if args.world_size > 1:
         raise BadInput("--torch_compile: is tested for one process only; leave it out with several")
     os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
+
+
+def _check_checkpointing(args: RunArguments) -> None:
+    """A layer that is computed again must draw the same dropout; and a compiler decides itself what it keeps."""
+    if args.activation_checkpointing and args.torch_compile:
+        raise BadInput("--activation_checkpointing and --torch_compile do not go together: a compiled step is whole")
+    unknown = sorted((args.activation_checkpointing_kwargs or {}).keys() - {"every_n_layers", "offload"})
+    if unknown:
+        raise BadInput(f"--activation_checkpointing_kwargs: every_n_layers and offload are known, not {unknown[0]}")
 
 
 def _check_schedule(args: RunArguments) -> None:
@@ -188,11 +198,8 @@ _ONLY = {
     "average_tokens_across_devices": (True, "a loss is a mean over the targets of all processes"),
     "dataloader_in_order": (True, "batches in another order are another run"),
 }
-_CHUNKS = "use --chunk_size: the same batch in less memory (stage 1: --gradient_accumulation_steps)"
 _REFUSED = {
     "auto_find_batch_size": "another batch size is another experiment, since a batch is its own negatives",
-    "gradient_checkpointing": _CHUNKS,
-    "activation_checkpointing": _CHUNKS,
     "accelerator_config": "how batches are dealt to processes is fixed here",
     "data_seed": "--seed decides the order of the text too",
     "label_smoothing_factor": "the losses are the papers'",

@@ -210,6 +210,7 @@ class Method:
             negative).
         one_text: all views show one text, so that rows of several are refused.
         takes_projection: whether a projection head can stand in front of the loss.
+        not_adapted: why the encoder cannot be trained by adapters; empty where it can.
     """
 
     arguments: type
@@ -217,6 +218,7 @@ class Method:
     columns = 1
     one_text = False
     takes_projection = True
+    not_adapted = ""
 
     @property
     def name(self) -> str:

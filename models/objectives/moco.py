@@ -101,6 +101,7 @@ class MoCo(simcse.SimCSE):
 
     arguments = Arguments
     columns = 2
+    not_adapted = "its key encoder averages weights, and an average of A and one of B do not give that of B A"
 
     def views(self, args: Arguments) -> list[View]:
         """One: query and key are the same sentence, in two encoders."""

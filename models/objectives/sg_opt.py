@@ -117,6 +117,7 @@ class SGOPT(Method):
     """Self-guided contrast."""
 
     arguments = Arguments
+    not_adapted = "it measures how far the weights are from the start, and adapters leave them there"
 
     def views(self, args: Arguments) -> list[View]:
         """One: the frozen copy takes the place of a second view."""

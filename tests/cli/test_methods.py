@@ -18,6 +18,7 @@ from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_tokenizer
 from models.momentum import MomentumEncoder
+from tests.folders import rewind, same_weights
 from training import assembly
 from training.registry import argument_groups, load_method, method_names
 
@@ -126,6 +127,49 @@ def test_any_method_predicts_the_words_and_trains_its_last_layers_alone(unsup, m
         learns = name.startswith("encoder.layer.3.")
         assert p.requires_grad == learns, name
         assert p.grad.abs().max() > 0 if learns else p.grad is None, name
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).not_adapted])
+def test_any_method_trains_adapters_alone(unsup, method):
+    """Of the encoder; a method's own networks learn as ever, a copy of the encoder by adapters too."""
+    model, batch = model_of(unsup(method=method, lora_r=2), method)
+    for name, p in model.named_parameters():
+        if ".lora_B." in name:
+            torch.nn.init.normal_(p, std=0.1)  # zero at the start, so that A would have no gradient
+    model.train()(**batch).loss.backward()
+    for name, p in model.named_parameters():
+        assert p.grad.abs().max() > 0 if p.requires_grad else p.grad is None, name
+        if name.startswith("encoder.backbone."):
+            assert p.requires_grad == (".lora_" in name), name
+
+
+def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage_one_folder, tmp_path):
+    """Layers are computed again on the way; the factor is 6 / 3."""
+    flags = {"lora_r": 3, "lora_alpha": 6, "lora_dropout": 0.1, "lora_keep": "true", "activation_checkpointing": "true"}
+    arguments = partial(unsup, method="simcse", **SHORT, **flags)
+    run_unsup.main(arguments("whole"))
+    before, after = (load_file(tmp_path / "whole" / f"checkpoint-{n}" / "model.safetensors") for n in (2, 4))
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    assert all(".lora_" in name or name.startswith("projection.") for name in moved)
+    assert sum(".lora_" in name for name in moved) == 4 * 2 * 2
+
+    record = json.loads((tmp_path / "whole" / "run.json").read_text())
+    best = load_file(tmp_path / "whole" / f"checkpoint-{record['best']['step']}" / "model.safetensors")
+    start = load_file(stage_one_folder / "model.safetensors")
+    for name, found in load_file(tmp_path / "whole" / "model.safetensors").items():
+        expected, layer = start[f"bert.{name}"], f"encoder.backbone.{name.removesuffix('.weight')}"
+        if name.endswith(("query.weight", "value.weight")):
+            a, b = (best[f"{layer}.lora_{letter}.default.weight"] for letter in "AB")
+            expected = expected + 2 * b @ a
+            assert not torch.equal(found, start[f"bert.{name}"])
+        assert torch.allclose(found, expected, rtol=0, atol=1e-6), name
+    assert {path.name for path in (tmp_path / "whole" / "adapter").iterdir()} > {"adapter_model.safetensors"}
+
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    rewind(tmp_path / "cut", 2)
+    torch.manual_seed(99)
+    run_unsup.main(arguments("cut"))
+    assert same_weights(tmp_path / "whole" / "checkpoint-4", tmp_path / "cut" / "checkpoint-4")
 
 
 @pytest.mark.parametrize(("count", "message"), [(5, "5: from 1 to 4, which the backbone has"), (0, "0: must be 1")])

@@ -8,9 +8,12 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
+from models.auxiliary import load_masked_lm, new_head
 from models.kernels.recompute import Recomputed, exchange_activations, recomputing
 from models.loading import load_backbone, load_config
+from models.masked_lm import AuxiliaryMaskedLM
 from models.packed import Packed, make_packable
+from tests import methods
 
 
 def gradients(backbone, packed, device, bf16):
@@ -65,3 +68,36 @@ def test_only_what_the_next_module_keeps_is_spared():
         found.append(torch.autograd.grad(total, [x, weight]))
     for one, two in zip(*found, strict=True):
         assert torch.equal(one, two)
+
+
+AGAIN = [("simcse", True), ("infocse", True), ("infocse, no detach", False), ("tsdae", True), ("consert", False),
+         ("nli, adversarial", True), ("ct", False), ("stage 1", True), ("stage 1", False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "packed"), AGAIN)
+def test_layers_that_are_computed_again_have_the_same_gradients(tiny_bert, case, packed):
+    """With dropout; `--activation_checkpointing` of the Trainer."""
+    mask = torch.ones(6, 9)
+    mask[::2, 6:] = 0
+    found = []
+    for again in (False, True):
+        made = methods.make_batch("infocse" if case == "stage 1" else case, str(tiny_bert), mask)
+        if case == "stage 1":
+            torch.manual_seed(1)
+            lm = load_masked_lm(str(tiny_bert))
+            model = AuxiliaryMaskedLM(lm, new_head(lm.bert, 2), 2, packed).train()
+            names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
+            made, layers = {name: made[other][0] for name, other in names.items()}, lm.bert.encoder.layer
+        else:
+            model = methods.build_model(case, str(tiny_bert), packed, dropout=0.1)
+            layers = model.encoder.backbone.encoder.layer
+        computed = []
+        layers[1].attention.register_forward_hook(lambda *_, of=computed: of.append(1))
+        if again:
+            model.activation_checkpointing_enable()
+        torch.manual_seed(3)
+        model(**made).loss.backward()
+        found.append(([p.grad for p in model.parameters()], len(computed)))
+    (plain, once), (other, twice) = found
+    assert twice > once
+    assert all((one is None and two is None) or torch.equal(one, two) for one, two in zip(plain, other, strict=True))
