@@ -9,7 +9,7 @@ FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help quickstart test test-all verify faults check format
+.PHONY: help demo quickstart test test-all verify faults check format
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,9 @@ $(VENV)/.installed: requirements.txt
 	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet -r requirements.txt
 	touch $@
+
+demo: $(VENV)/.installed  ## better search in real text that is here already: the docstrings of numpy, scipy and others
+	$(BIN)/python -m demo
 
 quickstart: $(VENV)/.installed  ## both stages of InfoCSE on generated text, a table and a plot, in minutes
 	$(BIN)/python -m quickstart

@@ -50,6 +50,14 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write; returns what adapt.json holds."""
+    given = checked(argv)
+    from adapt.run import run  # here: it imports torch, and the flags are looked over first
+
+    return run(*given)
+
+
+def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], list[str]]:
+    """Flags of adapt, `--config FILE` unless it is given, and flags for run_unsup.py; BadInput for a wrong one."""
     args, others = parser().parse_known_args(argv)
     if args.seed < 0:
         raise BadInput(f"--seed {args.seed}: must be 0 or more")
@@ -57,9 +65,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
     config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
     look_over_sentences([*config, *others], DESCRIPTION, labels=False)
-    from adapt.run import run  # here: it imports torch, and the flags are looked over first
-
-    return run(args, config, others)
+    return args, config, others
 
 
 def adapt(

