@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
-from models.families import backbone_of, family_of, output_of
+from models.families import FAMILIES, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.precision import cast_matrices
@@ -29,9 +29,11 @@ PREFIX = "c_head."
 
 
 def load_masked_lm(path: str, config=None) -> PreTrainedModel:
-    """A `*ForMaskedLM` with every tensor from the file; BadInput otherwise."""
+    """A `*ForMaskedLM` of a family whose head is known, with every tensor from the file; BadInput otherwise."""
     config = config if config is not None else load_config(path)
-    family_of(config)
+    if not family_of(config).transform:
+        known = ", ".join(name for name, family in FAMILIES.items() if family.transform)
+        raise BadInput(f"'{path}': the output head is known of {known}, not of a '{config.model_type}'")
     return load_strictly(AutoModelForMaskedLM, path, config)
 
 
@@ -49,12 +51,15 @@ class LowerLayers(nn.Module):
 
     def __init__(self, backbone: PreTrainedModel, skip_from: int) -> None:
         super().__init__()
-        check_depth(backbone.config, skip_from)
-        self.embeddings = copy.deepcopy(backbone.embeddings)
-        self.layers = copy.deepcopy(backbone.encoder.layer[:skip_from])
+        self.config = backbone.config
+        check_apart(self.config, "the auxiliary network")
+        check_depth(self.config, skip_from)
+        for name, part in embeddings_of(backbone).items():
+            self.add_module(name, copy.deepcopy(part))
+        self.layers = copy.deepcopy(layers_of(backbone)[:skip_from])
 
     def forward(self, input_ids: Tensor, tokens: Runner) -> Tensor:
-        return tokens.run(self.layers, tokens.embed(self.embeddings, input_ids))
+        return tokens.run(self.layers, tokens.embed(self, input_ids))
 
     def cast(self, dtype: torch.dtype) -> None:
         """As frozen layers are, see `cast_matrices`."""
@@ -68,7 +73,7 @@ class VocabularyHead(nn.Module):
         super().__init__()
         transform, decoder = output_of(lm)
         self.transform = copy.deepcopy(transform)
-        self.decoder = nn.Linear(decoder.in_features, decoder.out_features)
+        self.decoder = nn.Linear(decoder.in_features, decoder.out_features, bias=decoder.bias is not None)
         self.decoder.load_state_dict(decoder.state_dict())
 
     def forward(self, states: Tensor) -> Tensor:
@@ -95,12 +100,12 @@ class TiedHead(nn.Module):
         super().__init__()
         self.transform, decoder = output_of(lm)
         self.bias = decoder.bias
-        tied = decoder.weight is backbone_of(lm).embeddings.word_embeddings.weight
+        tied = decoder.weight is lm.get_input_embeddings().weight
         self.weight = None if tied else decoder.weight
 
     def words(self, backbone: PreTrainedModel) -> Words:
         """What follows the transform, with the embeddings of the encoder's backbone."""
-        weight = backbone.embeddings.word_embeddings.weight if self.weight is None else self.weight
+        weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
         return Words(weight, self.bias)
 
 
@@ -108,7 +113,7 @@ def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
     """`count` transformer layers of the backbone's own kind, drawn as it draws its layers; BadInput below one."""
     if not 1 <= count <= MOST_LAYERS:
         raise BadInput(f"--head_layers {count}: from 1 to {MOST_LAYERS}")
-    kind = type(backbone.encoder.layer[0])
+    kind = type(layers_of(backbone)[0])
     layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
     layers.apply(backbone._init_weights)
     return layers
@@ -116,9 +121,10 @@ def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
     """Copies of the backbone's last `count` layers, under its own configuration."""
-    if not 0 < count <= len(backbone.encoder.layer):
-        raise BadInput(f"--head_layers {count}: the backbone has {len(backbone.encoder.layer)} layers")
-    return copy.deepcopy(backbone.encoder.layer[-count:], {id(backbone.config): backbone.config})
+    layers = layers_of(backbone)
+    if not 0 < count <= len(layers):
+        raise BadInput(f"--head_layers {count}: the backbone has {len(layers)} layers")
+    return copy.deepcopy(layers[-count:], {id(backbone.config): backbone.config})
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:

@@ -15,7 +15,7 @@ from common.errors import BadInput
 from common.files import share_weights
 from common.packing import Grid
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
-from models.families import FAMILIES
+from models.families import check_apart, layers_of
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
 from models.loading import (
@@ -127,16 +127,12 @@ class SentenceEncoder(PreTrainedModel):
 
     def check_perturbation(self) -> None:
         """BadInput for a backbone whose embeddings the views cannot change."""
-        if self.config.model_type not in FAMILIES:
-            known, found = ", ".join(FAMILIES), self.config.model_type
-            raise BadInput(f"--view_1, --view_2: can change the embeddings of {known}, not of '{found}'")
+        check_apart(self.config, "a changed view (--view_1, --view_2)")
 
     def train_last(self, count: int) -> None:
         """Freeze all but the last `count` layers; BadInput for more than there are, or an unknown backbone."""
-        if self.config.model_type not in FAMILIES:
-            known, found = ", ".join(FAMILIES), self.config.model_type
-            raise BadInput(f"--train_last_layers: knows the layers of {known}, not of '{found}'")
-        layers = self.backbone.encoder.layer
+        check_apart(self.config, "--train_last_layers")
+        layers = layers_of(self.backbone)
         if not 1 <= count <= len(layers):
             raise BadInput(f"--train_last_layers {count}: from 1 to {len(layers)}, which the backbone has")
         self.backbone.requires_grad_(False)
@@ -154,8 +150,7 @@ class SentenceEncoder(PreTrainedModel):
         """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
         if adapter_dropout(self.backbone):
             raise BadInput("--lora_dropout: this method draws the rates of the backbone's own dropout; leave it out")
-        if self.config.model_type not in FAMILIES:
-            raise BadInput(f"sampled dropout knows the layers of {', '.join(FAMILIES)}, not '{self.config.model_type}'")
+        check_apart(self.config, "sampled dropout")
         exchange_dropout(self.backbone)
         make_packable(self.backbone)
 

@@ -1,11 +1,14 @@
-"""Where the known backbones keep their parts. Only BERT and RoBERTa are taken apart; all else is called as a whole."""
+"""Where backbones keep their parts, one row a family: data, from the modeling files of transformers 5.23.
+
+A family whose layers run by themselves is taken apart: packed, perturbed, cut in two. Any other encoder is called as a
+whole, which is all that purely contrastive methods need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.errors import BadInput
@@ -13,40 +16,89 @@ from common.errors import BadInput
 
 @dataclass(frozen=True)
 class Family:
-    """Where a `*ForMaskedLM` keeps its parts. The backbones themselves all use BERT's names."""
+    """What is known of a family. Names are those of modules in the backbone.
 
-    base: str
-    output: str  # the module from hidden states to logits
-    transform: Callable[[nn.Module], nn.Module]  # its part before the vocabulary matrix
+    Attributes:
+        whole: why the layers do not run without their model; empty where they do, each as layer(states, mask).
+        layers: the list of the layers.
+        embeddings: from ids to the states of the first layer, in order; a model may lack all but the first.
+        keys_values: what makes keys and values of states, in the module that calls the attention function.
+        like_bert: a layer has BERT's parts, of which TSDAE makes its decoder.
+        behind_padding: positions are counted from behind the padding index, not from 0.
+        transform: from the last states to the vocabulary matrix, in order, in a `*ForMaskedLM`.
+    """
+
+    whole: str = ""
+    layers: str = "encoder.layer"
+    embeddings: tuple[str, ...] = ("embeddings",)
+    keys_values: tuple[str, str] = ("key", "value")
+    like_bert: bool = True
+    behind_padding: bool = False
+    transform: tuple[str | nn.Module, ...] = ()
 
 
-def _roberta_transform(head: nn.Module) -> nn.Module:
-    return nn.Sequential(head.dense, nn.GELU(), head.layer_norm)
-
-
+_ROBERTA = Family(behind_padding=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
+_UNKNOWN = Family("its parts are not known here")
 FAMILIES = {
-    "bert": Family("bert", "cls.predictions", lambda head: head.transform),
-    "roberta": Family("roberta", "lm_head", _roberta_transform),
+    "bert": Family(transform=("cls.predictions.transform",)),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
+    "electra": Family(
+        embeddings=("embeddings", "embeddings_project"),  # the second where the widths differ
+        transform=tuple(f"generator_predictions.{name}" for name in ("dense", "activation", "LayerNorm")),
+    ),
+    "distilbert": Family(
+        layers="transformer.layer",
+        keys_values=("k_lin", "v_lin"),
+        like_bert=False,
+        transform=("vocab_transform", "activation", "vocab_layer_norm"),
+    ),
+    "mpnet": replace(_ROBERTA, whole="all its layers add one table of relative positions, which the encoder holds"),
+    "modernbert": Family(
+        "the model rotates positions for its layers, masks some by a window, and norms what the last one gives",
+        layers="layers",
+        transform=("head",),
+    ),
+    "deberta-v2": Family("its layers read relative positions, which the encoder holds"),
 }
+_COUNT_BEHIND_PADDING = "data2vec-text ibert longformer luke roberta-prelayernorm xlm-roberta-xl xmod".split()
+FAMILIES |= dict.fromkeys(_COUNT_BEHIND_PADDING, replace(_UNKNOWN, behind_padding=True))
+APART = ", ".join(name for name, family in FAMILIES.items() if not family.whole)
 
 
 def family_of(config) -> Family:
-    """The family of a configuration; BadInput for an unknown one."""
-    if config.model_type not in FAMILIES:
+    """What is known of a configuration's family."""
+    return FAMILIES.get(config.model_type, _UNKNOWN)
+
+
+def check_apart(config, what: str) -> None:
+    """BadInput where something needs the layers of a family that is only called as a whole."""
+    if family_of(config).whole:
         raise BadInput(
-            f"the auxiliary network needs the pieces of a backbone and knows {', '.join(FAMILIES)}, "
-            f"not '{config.model_type}'; purely contrastive methods work with any encoder"
+            f"{what} needs a backbone that can be taken apart ({APART}), which a '{config.model_type}' cannot: "
+            f"{family_of(config).whole}; purely contrastive methods work with any encoder"
         )
-    return FAMILIES[config.model_type]
 
 
-def backbone_of(lm: PreTrainedModel) -> PreTrainedModel:
-    """The encoder inside a masked language model."""
-    return getattr(lm, family_of(lm.config).base)
+def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
+    """The layers of a backbone of a family in the table."""
+    return backbone.get_submodule(family_of(backbone.config).layers)
+
+
+def embeddings_of(model: nn.Module) -> dict[str, nn.Module]:
+    """What makes states of ids, by name: in a backbone, or in a copy of its parts under their names."""
+    return {name: part for name, part in model.named_children() if name in family_of(model.config).embeddings}
+
+
+def embed(model: nn.Module, **ids: Tensor) -> Tensor:
+    """Ids, and positions where they are not the usual ones -> the states of the first layer."""
+    first, *others = embeddings_of(model).values()
+    states = first(**ids)
+    for part in others:
+        states = part(states)
+    return states
 
 
 def output_of(lm: PreTrainedModel) -> tuple[nn.Module, nn.Linear]:
     """A masked language model's way from hidden states to logits: the transform and the vocabulary matrix."""
-    family = family_of(lm.config)
-    output = lm.get_submodule(family.output)
-    return family.transform(output), output.decoder
+    parts = [lm.get_submodule(part) if isinstance(part, str) else part for part in family_of(lm.config).transform]
+    return parts[0] if len(parts) == 1 else nn.Sequential(*parts), lm.get_output_embeddings()

@@ -14,11 +14,9 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput
+from models.families import family_of
 from models.folder import check_weights, conversion, refuse_lost, settle
 
-# Families whose positions start behind the padding index.
-_BEHIND_PADDING = """camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta
-    xlm-roberta-xl xmod""".split()
 NO_LIMIT = 10**9  # tokens of a sentence
 _UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabulary has
 
@@ -164,6 +162,6 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
 def usable_length(config, tokenizer) -> int:
     """How many tokens a sentence may have: what both the position table and the tokenizer allow."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
-    if config.model_type in _BEHIND_PADDING:
+    if family_of(config).behind_padding:
         positions -= config.pad_token_id + 1
     return int(min(positions, tokenizer.model_max_length, NO_LIMIT))

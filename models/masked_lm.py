@@ -17,7 +17,7 @@ from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens
-from models.families import backbone_of, output_of
+from models.families import layers_of, output_of
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
@@ -125,11 +125,12 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     ) -> dict[str, Sums]:  # fmt: skip
         """The losses by name; `shuffle_cls` gives rows each other's [CLS]."""
         [layout] = (layouts or {None: None}).values()
-        tokens, backbone = self.runner.of(attention_mask, layout=layout), backbone_of(self.lm)
-        lower_layers, upper_layers = backbone.encoder.layer[: self.skip_from], backbone.encoder.layer[self.skip_from :]
+        tokens, backbone = self.runner.of(attention_mask, layout=layout), self.lm.base_model
+        layers = layers_of(backbone)
+        lower_layers, upper_layers = layers[: self.skip_from], layers[self.skip_from :]
 
         def below(ids: Tensor) -> Tensor:
-            return tokens.run(lower_layers, tokens.embed(backbone.embeddings, ids))
+            return tokens.run(lower_layers, tokens.embed(backbone, ids))
 
         lower = below(input_ids)
         cls, late = tokens.run_both(upper_layers, lower, labels, "masked")

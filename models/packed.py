@@ -24,7 +24,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from common.packing import Layout
 from common.views import IGNORED
-from models.families import FAMILIES, backbone_of, output_of
+from models.families import APART, check_apart, embed, family_of, layers_of, output_of
 from models.kernels.device import on_cpu
 from models.kernels.dropout import attend, backward_is_slow, rates_of, running_rates
 from models.kernels.rows import collect, spread
@@ -48,6 +48,7 @@ class Packed(Runner):
         queries: the places of the tokens that attend; `slots`, or a part of them.
         keys: which places are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`; None where
             all are.
+        seen: the states of all tokens, (1, N, H), which keys and values are made of where some attend; else None.
         rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' own.
     """
 
@@ -57,6 +58,7 @@ class Packed(Runner):
     first: Tensor
     queries: Tensor
     keys: Tensor | None
+    seen: Tensor | None = None
     rates: Tensor | None = None
 
     @classmethod
@@ -68,7 +70,7 @@ class Packed(Runner):
             keys = ready_mask(F.pad(attention_mask, (0, layout.length - layout.columns)), rates)
         parts = layout.parts
         slots, source, first = (parts[name] for name in ("slots", "source", "first"))
-        return cls(layout, slots, source, first, slots, keys, rates)
+        return cls(layout, slots, source, first, slots, keys, rates=rates)
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> None:
@@ -117,20 +119,20 @@ class Packed(Runner):
     ) -> Sequence[Tensor]:
         states = self._embedded(backbone, input_ids, change)
         if not all_layers:
-            return [self.unpack(self.run(backbone.encoder.layer, states))]
+            return [self.unpack(self.run(layers_of(backbone), states))]
         every = [states]
-        for layer in backbone.encoder.layer:
+        for layer in layers_of(backbone):
             every.append(self.run([layer], every[-1]))
         return [self.unpack(states) for states in every]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         """The last layer is computed for the first tokens only."""
-        return self.run_first(backbone.encoder.layer, self._embedded(backbone, input_ids, change))
+        return self.run_first(layers_of(backbone), self._embedded(backbone, input_ids, change))
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """Zeros where no token is."""
-        backbone, (transform, decoder) = backbone_of(lm), output_of(lm)
-        states = self.run(backbone.encoder.layer, self.embed(backbone.embeddings, input_ids))[0]
+        backbone, (transform, decoder) = lm.base_model, output_of(lm)
+        states = self.run(layers_of(backbone), self.embed(backbone, input_ids))[0]
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
@@ -139,20 +141,19 @@ class Packed(Runner):
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
 
     def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        embeddings = backbone.embeddings
-        return change.change(self.embed(embeddings, input_ids, change.position_ids(embeddings)), self.pack)
+        return change.change(self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack)
 
-    def embed(self, embeddings: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+    def embed(self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Ids (B, L), and their positions where they are not the usual ones -> embeddings of N tokens, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
-        elif hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from behind the padding index
-            positions = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
-            positions = self.pack(positions)
+        elif family_of(model.config).behind_padding:
+            count = model.embeddings.create_position_ids_from_input_ids
+            positions = self.pack(count(input_ids, model.config.pad_token_id))
         else:
             positions = self.position
         with self._sampled():
-            return embeddings(input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
+            return embed(model, input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         with self._sampled():
@@ -169,6 +170,9 @@ class Packed(Runner):
 
     def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
         return Labelled(states, self.align(labels))
+
+    def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
+        return self.run_labelled(layers_of(backbone), self.embed(backbone, input_ids), labels, name)
 
     def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
         found = self.layout.labels(name, labels)
@@ -197,23 +201,9 @@ class Packed(Runner):
         return rates_of(self.rates[self.row if tokens is None else self.row[tokens]][None, :, None])
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
-        """One layer's output at some tokens: `layer.forward` with queries and all that follows for these alone."""
-        attention, chosen = layer.attention.self, self.at(states, tokens)
-
-        def heads(x: Tensor) -> Tensor:
-            return x.view(1, x.shape[1], attention.num_attention_heads, -1).transpose(1, 2)
-
-        mixed, _ = packed_attention(
-            attention,
-            heads(attention.query(chosen)),
-            heads(attention.key(states)),
-            heads(attention.value(states)),
-            replace(self, queries=self.slots[tokens]),
-            dropout=attention.dropout.p if attention.training else 0.0,
-            scaling=attention.scaling,
-        )
+        """One layer's output at some tokens: it runs on these alone, but for its attention's keys and values."""
         with self._sampled(tokens):
-            return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(2), chosen))
+            return layer(self.at(states, tokens), replace(self, queries=self.slots[tokens], seen=states))
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
@@ -230,6 +220,9 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     packing, (_, heads, _, width) = attention_mask, key.shape
     layout = packing.layout
     size = layout.batch * layout.length
+    if packing.seen is not None:
+        names = family_of(module.config).keys_values
+        key, value = (getattr(module, name)(packing.seen).view(1, -1, heads, width).transpose(1, 2) for name in names)
 
     def grid(x: Tensor, places: Tensor) -> Tensor:
         rows = x.transpose(1, 2).reshape(-1, heads * width)
@@ -253,15 +246,14 @@ AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the s
 
 def make_packable(model: PreTrainedModel) -> None:
     """Let the layers of a model of a known family take a Packed for a mask; its padded call stays as it was."""
-    if model.config.model_type not in FAMILIES:
-        raise ValueError(f"packing knows the layers of {', '.join(FAMILIES)}, not of '{model.config.model_type}'")
+    check_apart(model.config, "packing")
     model.set_attn_implementation(NAME)
 
 
 def use_packing(config, wanted: bool | None) -> bool:
     """Whether a model runs packed, as it does where nothing is said; unsupported families log a notice and do not."""
     wanted = wanted is not False
-    if wanted and (config.model_type not in FAMILIES or config.is_decoder):  # packed attention looks both ways
-        logger.info("%s: runs padded; packing knows %s", config.model_type, ", ".join(FAMILIES))
+    if wanted and (family_of(config).whole or getattr(config, "is_decoder", False)):  # it looks both ways
+        logger.info("%s: runs padded; packing knows %s", config.model_type, APART)
         return False
     return wanted

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from models.families import embeddings_of, family_of
+
 
 @dataclass(frozen=True)
 class Perturbation:
@@ -28,11 +30,11 @@ class Perturbation:
     kept: Tensor | None = None
     added: Tensor | None = None
 
-    def position_ids(self, embeddings: nn.Module) -> Tensor | None:
-        """The positions as the embeddings count them, (B, L)."""
-        if self.positions is None or not hasattr(embeddings, "create_position_ids_from_input_ids"):
+    def position_ids(self, config) -> Tensor | None:
+        """The positions as a model counts them, (B, L)."""
+        if self.positions is None or not family_of(config).behind_padding:
             return self.positions
-        return self.positions + embeddings.padding_idx + 1  # RoBERTa counts from behind the padding index
+        return self.positions + config.pad_token_id + 1
 
     def change(self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded) -> Tensor:
         """The embedding output changed; `pick` takes from what is padded, (B, L, ...), what `states` holds."""
@@ -48,7 +50,8 @@ class Perturbation:
         if self.kept is None and self.added is None:
             yield
             return
-        hook = backbone.embeddings.register_forward_hook(lambda module, inputs, output: self.change(output))
+        *_, last = embeddings_of(backbone).values()
+        hook = last.register_forward_hook(lambda module, inputs, output: self.change(output))
         try:
             yield
         finally:

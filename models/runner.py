@@ -18,7 +18,7 @@ from transformers.masking_utils import create_bidirectional_mask
 
 from common.packing import Grid
 from common.views import IGNORED
-from models.families import FAMILIES
+from models.families import embed, family_of
 from models.kernels.device import on_cpu
 from models.kernels.dropout import rates_of
 from models.perturb import Perturbation
@@ -74,7 +74,7 @@ class Runner:
         """Ids (B, L) -> the last layer's states in a list, or those of the embeddings and every layer: (B, L, H)."""
         extra = {"output_hidden_states": all_layers}
         if change.positions is not None:
-            extra["position_ids"] = change.position_ids(backbone.embeddings)
+            extra["position_ids"] = change.position_ids(backbone.config)
         sampled = nullcontext() if self.rates is None else rates_of(self.rates[:, None, None])
         with sampled, change.within(backbone):
             output = backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config), **extra)
@@ -96,15 +96,15 @@ class Runner:
             parts.append(read(logits, *(None if other is None else other[rows] for other in others)))
         return torch.cat(parts)
 
-    def embed(self, embeddings: nn.Module, input_ids: Tensor) -> Tensor:
-        """Ids (B, L) -> states."""
-        return embeddings(input_ids=input_ids)
+    def embed(self, model: nn.Module, input_ids: Tensor) -> Tensor:
+        """Ids (B, L) -> states, by a backbone or a copy of its embeddings."""
+        return embed(model, input_ids=input_ids)
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         """Transformer layers in order, states -> states; padding is masked as the backbone itself masks it."""
         if len(layers) == 0:
             return states
-        config = layers[0].attention.self.config
+        config = getattr(layers[0].attention, "self", layers[0].attention).config
         mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
         for layer in layers:
             states = layer(states, mask)
@@ -117,6 +117,10 @@ class Runner:
     def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
         """The same; what a loss at the labels (B, L) reads. The layout may know them by name."""
         return self.labelled(self.run(layers, states), labels, name)
+
+    def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
+        """All of a backbone, ids (B, L) -> what a loss at the labels (B, L) reads."""
+        return self.labelled(self.states(backbone, input_ids, Perturbation())[-1], labels, name)
 
     def run_both(
         self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
@@ -159,7 +163,7 @@ class Runner:
         if (
             self.mask.dim() == 4
             or on_cpu(self.mask)
-            or config.model_type not in FAMILIES
+            or family_of(config).whole
             or config._attn_implementation not in READY
         ):
             return self.mask

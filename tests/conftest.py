@@ -10,6 +10,7 @@ own model from the folder (`from_pretrained`) or copies the folder (`shutil.copy
     roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in roberta-base
     tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
+    tiny               function: the name of any family of models.families -> folder of the same
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
+import copy
+import functools
 import random
 from pathlib import Path
 
@@ -29,10 +32,20 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaTokenizer,
+)
 
 from data.source import Source
 from data.tokenizer import train_tokenizer
+from models.families import family_of
 
 torch.set_num_threads(1)
 settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
@@ -41,6 +54,12 @@ settings.load_profile("repository")
 _SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
          "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
          "initializer_range": 0.3}  # with the usual 0.02 all sentences would get nearly the same vector  # fmt: skip
+_SIZES = {  # where names or kinds of sizes differ
+    "electra": _SIZE | {"embedding_size": 16},
+    "distilbert": {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64, "initializer_range": 0.3},
+    "modernbert": {name: _SIZE[name] for name in _SIZE if "dropout" not in name}
+    | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
+}
 _WORDS = {
     "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split("; "),
     "article": "a the every this another".split(),
@@ -150,6 +169,26 @@ def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
         **_SIZE,
     )
     return _saved(RobertaForMaskedLM, config, roberta_tokenizer, tmp_path_factory.mktemp("tiny-roberta"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_factory):
+    """The folder of any family's tiny masked language model, by name; made once."""
+
+    @functools.cache
+    def folder(name: str) -> Path:
+        if name in ("bert", "roberta"):
+            return {"bert": tiny_bert, "roberta": tiny_roberta}[name]
+        behind = family_of(AutoConfig.for_model(name)).behind_padding
+        tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
+        tokenizer.model_input_names = ["input_ids", "attention_mask"]
+        tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
+        ids = {f"{one}_token_id": getattr(tokenizer, f"{other}_token_id") for one, other in tokens.items()}
+        size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
+        config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
+        return _saved(AutoModelForMaskedLM.from_config, config, tokenizer, tmp_path_factory.mktemp(f"tiny-{name}"))
+
+    return folder
 
 
 def _saved(kind, config, tokenizer, folder: Path) -> Path:

@@ -18,7 +18,7 @@ from data.source import Source, source_of
 from data.tokenised import TokenisedText, load_tokenised
 from data.tokenizer import SpecialTokens, train_tokenizer
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
-from models.families import backbone_of, family_of
+from models.families import check_apart
 from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
@@ -36,14 +36,14 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
     """Masked language model and head, each from the checkpoint or new; new parts are logged."""
     source = model_args.model_name_or_path
     config = load_config(source or model_args.config_name)
-    family_of(config)
+    check_apart(config, "stage 1")
     set_dropout(config, model_args.dropout)
     if source:
         lm = load_masked_lm(source, config)
     else:
         config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config)
-    head = build_head(model_args, backbone_of(lm))
+    head = build_head(model_args, lm.base_model)
     return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed is not False, model_args.bow_weight)
 
 

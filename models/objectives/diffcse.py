@@ -21,7 +21,7 @@ from common.errors import BadInput
 from common.ranges import Share, Weight
 from common.views import IGNORED, Masking
 from models.encoder import SentenceEncoder
-from models.families import family_of
+from models.families import check_apart, layers_of
 from models.heads import check_width
 from models.loading import load_config, load_strictly
 from models.objectives import simcse
@@ -71,7 +71,7 @@ class ReplacedTokens(Objective):
         self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Runner
     ) -> None:
         super().__init__()
-        family_of(backbone.config)
+        check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
         self.generator_runner = runner.fitting(generator.config)
         self.generator_runner.prepare(generator)
@@ -96,8 +96,8 @@ class ReplacedTokens(Objective):
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
         tokens, discriminator = self.runner.of(mask, layout=batch.layout()), self.discriminator
-        states = tokens.with_first(tokens.embed(discriminator.embeddings, rewritten), vectors)
-        logits = at_least_float32(self.head(tokens.run(discriminator.encoder.layer, states)))
+        states = tokens.with_first(tokens.embed(discriminator, rewritten), vectors)
+        logits = at_least_float32(self.head(tokens.run(layers_of(discriminator), states)))
         labels = tokens.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}

@@ -21,7 +21,6 @@ from common.ranges import Count, Share, Weight
 from common.views import Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
-from models.families import backbone_of
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.runner import Runner
@@ -144,7 +143,7 @@ def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> Auxili
     # With the encoder's configuration, so that the copies have the dropout of this run.
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
     encoder.runner.prepare(lm)
-    backbone = backbone_of(lm)
+    backbone = lm.base_model
     lower = auxiliary.LowerLayers(backbone, args.skip_from)
     head = _head(args, lm.config, backbone, source)
     output = auxiliary.VocabularyHead(lm)

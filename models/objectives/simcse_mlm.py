@@ -35,10 +35,10 @@ class MaskedTokens(Objective):
         self.weight = weight
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        twin, backbone = batch.twins["masked"], encoded.encoder.backbone
-        tokens = encoded.encoder.runner.of(batch.attention_mask.flatten(0, 1), layout=batch.layout())
-        states = tokens.embed(backbone.embeddings, twin.input_ids.flatten(0, 1))
-        found = tokens.run_labelled(backbone.encoder.layer, states, twin.labels.flatten(0, 1), "masked")
+        twin, encoder = batch.twins["masked"], encoded.encoder
+        tokens = encoder.runner.of(batch.attention_mask.flatten(0, 1), layout=batch.layout())
+        texts = twin.input_ids.flatten(0, 1), twin.labels.flatten(0, 1)
+        found = tokens.run_whole(encoder.backbone, *texts, "masked")
         total, count = tokens.token_loss(self.output.transform, self.output.decoder, found)
         return {"mlm": Term(total, self.weight, count)}
 

@@ -23,7 +23,7 @@ from common.errors import BadInput
 from common.ranges import Rate
 from common.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
-from models.families import family_of
+from models.families import check_apart, family_of, layers_of
 from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, Objective, Term
 from models.objectives.spans import delete
@@ -56,7 +56,7 @@ class VectorAttention(nn.Module):
         self.heads = config.num_attention_heads
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
-        self.output = type(backbone.encoder.layer[0].attention.output)(config)
+        self.output = type(layers_of(backbone)[0].attention.output)(config)
         self.apply(backbone._init_weights)
 
     def forward(self, states: Tensor, vectors: Tensor, tokens: Runner) -> Tensor:
@@ -88,7 +88,7 @@ class Reconstruction(Objective):
 
     def __init__(self, backbone: PreTrainedModel, output: TiedHead) -> None:
         super().__init__()
-        self.cross = nn.ModuleList(VectorAttention(backbone) for _ in backbone.encoder.layer)
+        self.cross = nn.ModuleList(VectorAttention(backbone) for _ in layers_of(backbone))
         self.output = output
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
@@ -96,8 +96,8 @@ class Reconstruction(Objective):
         ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_attention_mask.flatten(0, 1)[:, 1:]  # (T, L - 1)
         runner = encoded.encoder.runner.of(mask, layout=batch.layout("target"))
         tokens = runner.causal()  # a token that another one follows
-        layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(backbone.encoder.layer, self.cross, strict=True)]
-        states = tokens.run(layers, tokens.embed(backbone.embeddings, ids[:, :-1]))
+        layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(layers_of(backbone), self.cross, strict=True)]
+        states = tokens.run(layers, tokens.embed(backbone, ids[:, :-1]))
         following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
         found = tokens.labelled(states, following, "target")
         total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), found)
@@ -124,7 +124,9 @@ class TSDAE(Method):
             BadInput: a backbone of an unknown family, or a checkpoint without a head for words.
         """
         config = load_config(source)
-        family_of(config)
+        check_apart(config, "the decoder")
+        if not family_of(config).like_bert:
+            raise BadInput(f"the decoder is made of the parts of BERT's layers, which a '{config.model_type}' has not")
         try:
             new = args.output_init == "new"
             lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if new else load_masked_lm(source)

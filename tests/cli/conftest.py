@@ -10,7 +10,6 @@ import torch
 import run_unsup
 from data.text import NLI_LABELS
 from models.auxiliary import load_masked_lm, new_head
-from models.families import backbone_of
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.folders import rewind
@@ -35,7 +34,7 @@ def stage_one_folder(tiny_bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stage-one")
     torch.manual_seed(0)
     lm = load_masked_lm(str(tiny_bert))
-    AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2).save(str(folder), load_tokenizer(str(tiny_bert)))
+    AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2).save(str(folder), load_tokenizer(str(tiny_bert)))
     return folder
 
 

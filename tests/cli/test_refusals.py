@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import DistilBertConfig, DistilBertModel
 
 import run_sup
 import run_unsup
@@ -114,14 +113,11 @@ def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method
         (run_sup, {"method": "nli", "view_2": "none"}),  # beside its adversarial one
     ],
 )
-def test_views_that_change_an_unknown_backbone_are_refused_before_the_run_begins(
-    unsup, tmp_path, bert_tokenizer, script, flags
+def test_views_that_change_a_backbone_that_is_called_as_a_whole_are_refused_before_the_run_begins(
+    unsup, tiny, tmp_path, script, flags
 ):
-    size = {"vocab_size": len(bert_tokenizer), "dim": 32, "hidden_dim": 64, "max_position_embeddings": 64}
-    DistilBertModel(DistilBertConfig(n_layers=1, n_heads=4, **size)).save_pretrained(tmp_path / "distil")
-    bert_tokenizer.save_pretrained(tmp_path / "distil")
-    with pytest.raises(BadInput, match="--view_1, --view_2: can change the embeddings of bert, "):
-        script.main(unsup(model_name_or_path=tmp_path / "distil", **flags))
+    with pytest.raises(BadInput, match=r"a changed view \(--view_1, --view_2\) needs .* which a 'mpnet' cannot"):
+        script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not (tmp_path / "run").exists()
 
 

@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 import models.training
 from models.auxiliary import load_masked_lm, new_head
 from models.caching import GradientCache
-from models.families import backbone_of
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives.base import Batch
@@ -33,7 +32,7 @@ def stage_one(folder, packed=False):
     set_dropout(config, 0.0)
     torch.manual_seed(1)
     lm = load_masked_lm(folder, config)
-    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
+    return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2, packed).train()
 
 
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]

@@ -15,7 +15,6 @@ from transformers import BertConfig, BertForMaskedLM
 
 from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
-from models.families import backbone_of
 from models.flow import Flow
 from models.heads import Dense
 from models.loading import load_backbone
@@ -140,7 +139,7 @@ def test_sizes_of_a_flow_allocate_nothing(saved, sizes):
 @pytest.fixture(scope="module")
 def heads():
     """A backbone and its head's file in our form, in Condenser's, and in Condenser's of the older torch."""
-    backbone = backbone_of(BertForMaskedLM(BertConfig(**_SIZES)))
+    backbone = BertForMaskedLM(BertConfig(**_SIZES)).base_model
     state = {f"c_head.{name}": value for name, value in new_head(backbone, 1).state_dict().items()}
     files = {HEAD_FILE: [save(state)], CONDENSER_FILE: []}
     for new in (True, False):

@@ -133,9 +133,6 @@ def test_the_loss_and_the_artefact_pool_differently(folder):
         assert not torch.allclose(encoder(ids, mask).pooled, encoder.embed(ids, mask))
 
 
-def test_a_backbone_with_unknown_embeddings_is_refused():
-    from transformers import DistilBertConfig, DistilBertModel
-
-    backbone = DistilBertModel(DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=16))
-    with pytest.raises(BadInput, match="distilbert"):
-        SentenceEncoder(backbone, "avg")(*batch(), None, Perturbation())
+def test_a_backbone_that_is_called_as_a_whole_is_refused(tiny):
+    with pytest.raises(BadInput, match="'mpnet' cannot"):
+        SentenceEncoder(load_backbone(str(tiny("mpnet"))), "avg")(*batch(), None, Perturbation())

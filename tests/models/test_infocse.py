@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from common.errors import BadInput
 from models.auxiliary import load_masked_lm, new_head
 from models.encoder import SentenceEncoder
-from models.families import backbone_of
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
@@ -28,7 +27,7 @@ def stage_one(request, tmp_path):
     folder = str(request.getfixturevalue(request.param))
     torch.manual_seed(5)
     lm = load_masked_lm(folder)
-    head = new_head(backbone_of(lm), 2)
+    head = new_head(lm.base_model, 2)
     for parameter in head.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
     AuxiliaryMaskedLM(lm, head, 2).save(str(tmp_path), load_tokenizer(folder))
@@ -78,7 +77,7 @@ def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one)
             length = int(batch["attention_mask"][view, row].sum())
             clean = batch["input_ids"][view, row : row + 1, :length]
             masked = batch["masked_input_ids"][view, row : row + 1, :length]
-            h = backbone_of(lm)(input_ids=clean).last_hidden_state[:, :1]
+            h = lm.base_model(input_ids=clean).last_hidden_state[:, :1]
             lower = lm(input_ids=masked, output_hidden_states=True).hidden_states[2][:, 1:]
             states = torch.cat([h, lower], dim=1)
             for layer in aux.c_head:

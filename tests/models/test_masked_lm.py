@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from common.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head, top_layers
-from models.families import backbone_of
 from models.masked_lm import AuxiliaryMaskedLM
 
 LENGTHS = (9, 4, 7)
@@ -40,7 +39,7 @@ def batch_of(config):
 
 def model_of(lm, packed, layers=2, skip_from=1, bow_weight=0.3):
     torch.manual_seed(1)
-    head = new_head(backbone_of(lm), layers) if layers else torch.nn.ModuleList()
+    head = new_head(lm.base_model, layers) if layers else torch.nn.ModuleList()
     return AuxiliaryMaskedLM(lm, head, skip_from, packed, bow_weight).eval()
 
 
@@ -111,7 +110,7 @@ def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
         name: batch[name] for name in ("input_ids", "attention_mask", "labels", *OPTIONS["all"]) if name != "words"
     }
     model(**batch | {"labels": torch.full_like(batch["labels"], IGNORED)}).loss.backward()
-    norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in backbone_of(lm).encoder.layer]
+    norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer]
     assert all(norm > 0 for norm in norms)
 
 
@@ -124,7 +123,7 @@ def test_the_probe_gives_every_row_the_cls_of_another(lm):
 
 
 def test_a_head_from_the_encoders_top_is_a_copy_that_learns_on_its_own(lm):
-    backbone = backbone_of(lm)
+    backbone = lm.base_model
     head = top_layers(backbone, 1)
     theirs = backbone.encoder.layer[-1].state_dict()
     assert all(torch.equal(value, theirs[name]) for name, value in head[0].state_dict().items())

@@ -9,11 +9,10 @@ from transformers import AutoModelForMaskedLM
 
 from common.packing import filled
 from models.auxiliary import LowerLayers, load_masked_lm, new_head
-from models.families import backbone_of
 from models.kernels import dropout
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.packed import Packed, make_packable, use_packing
+from models.packed import Packed, make_packable
 from models.pooling import POOLINGS
 from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch
@@ -61,7 +60,7 @@ def stage_one(folder, packed):
     config = config_without_dropout(folder)
     torch.manual_seed(1)
     lm = load_masked_lm(folder, config)
-    return AuxiliaryMaskedLM(lm, new_head(backbone_of(lm), 2), 2, packed).train()
+    return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2, packed).train()
 
 
 def batch_of(folder, lengths, case="infocse"):
@@ -197,7 +196,7 @@ def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
 
 
 def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
-    lower = LowerLayers(backbone_of(load_masked_lm(folder)), 2).eval()
+    lower = LowerLayers(load_masked_lm(folder).base_model, 2).eval()
     batch = batch_of(folder, LENGTHS["random"])
     ids, mask = batch["input_ids"][0], batch["attention_mask"][0]
     states = []
@@ -284,16 +283,6 @@ def test_the_padded_call_of_a_packable_model_is_what_it_was(folder):
     make_packable(packable)
     inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
     assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)
-
-
-def test_other_families_run_padded_and_it_is_said(caplog):
-    from transformers import BertConfig, DistilBertConfig
-
-    assert use_packing(BertConfig(), True)
-    assert not use_packing(BertConfig(), False)
-    with caplog.at_level("INFO"):
-        assert not use_packing(DistilBertConfig(), True)
-    assert "distilbert: runs padded" in caplog.text
 
 
 def test_behind_batch_norm_packing_changes_no_more_than_padding_does(folder):

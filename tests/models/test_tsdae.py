@@ -13,7 +13,7 @@ from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
 from data.tokenizer import word_starts
-from models.families import backbone_of, output_of
+from models.families import output_of
 from models.loading import load_tokenizer
 from models.objectives import tsdae
 from models.objectives.spans import delete
@@ -30,7 +30,7 @@ def batch(folder, text_file, tmp_path):
 
 def parts(model, loss):
     """The same modules of our model and of their decoder, to which their encoder is tied."""
-    theirs, ours = backbone_of(loss.decoder), model.objectives[0]
+    theirs, ours = loss.decoder.base_model, model.objectives[0]
     yield model.encoder.backbone.embeddings, theirs.embeddings
     yield ours.output.transform, output_of(loss.decoder)[0]
     for layer, cross, their in zip(model.encoder.backbone.encoder.layer, ours.cross, theirs.encoder.layer, strict=True):
@@ -66,7 +66,7 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(folder, batch, pa
     decoder = output_of(loss.decoder)[1]
     assert torch.allclose(model.objectives[0].output.bias.grad, decoder.bias.grad, atol=1e-6)
     assert compared + 1 == sum(1 for _ in model.parameters()), "the tied matrix is one"
-    for layer in backbone_of(loss.decoder).encoder.layer:
+    for layer in loss.decoder.base_model.encoder.layer:
         for unused in (layer.crossattention.self.query, layer.crossattention.self.key):
             assert unused.weight.grad.abs().max() < 1e-6, "over one key, which we do not build"
 

@@ -1,0 +1,63 @@
+"""The table of families: a backbone's parts, composed with padding or without it, are the whole model."""
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from common.errors import BadInput
+from models.auxiliary import LowerLayers, load_masked_lm
+from models.families import FAMILIES, check_apart, output_of
+from models.packed import Packed, use_packing
+from models.runner import Runner
+
+WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
+WHOLE = ["mpnet", "modernbert", "deberta-v2"]
+APART = [name for name in WITH_HEAD if name not in WHOLE]
+RUN = [(name, Runner) for name in WITH_HEAD] + [(name, Packed) for name in APART]
+
+
+@pytest.mark.parametrize(("name", "runner"), RUN)
+def test_parts_composed_equal_the_whole_model(tiny, name, runner):
+    """Logits at some tokens, the gradient of every weight and the states within, in float64."""
+    whole, lm = (load_masked_lm(str(tiny(name))).double().eval() for _ in range(2))
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(21) < torch.tensor([21, 2, 7, 1, 12])[:, None]).long()
+    ids = torch.randint(10, 90, mask.shape, generator=generator).where(mask == 1, lm.config.pad_token_id)
+    chosen = (torch.rand(mask.shape, generator=generator) < 0.4) & (mask == 1)
+    given = whole(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    expected = given.logits[chosen]
+
+    runner.prepare(lm)
+    tokens, labels, (transform, decoder) = runner.of(mask), ids.masked_fill(~chosen, -100), output_of(lm)
+    logits = decoder(transform(found(tokens.run_whole(lm.base_model, ids, labels, "some"))))
+    assert torch.allclose(logits, expected, atol=1e-10)
+    assert expected.std() > 0.1
+    for made in (logits, expected):
+        made.square().sum().backward()
+    for (key, one), two in zip(lm.named_parameters(), whole.parameters(), strict=True):
+        assert (one.grad is None) == (two.grad is None), key
+        assert one.grad is None or torch.allclose(one.grad, two.grad, rtol=1e-8, atol=1e-8), key
+    if name in APART:
+        lower = tokens.labelled(LowerLayers(lm.base_model, 2).eval()(ids, tokens), labels, "some")
+        assert torch.allclose(found(lower), given.hidden_states[2][chosen], atol=1e-10)
+
+
+def found(read):
+    """The states at the labels alone."""
+    return read.states.flatten(0, -2)[read.labels != -100]
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "fnet"])
+def test_another_family_runs_padded_and_its_layers_are_refused_by_name_with_the_reason(name, caplog):
+    config = AutoConfig.for_model(name)
+    with pytest.raises(BadInput, match=rf"distilbert\), which a '{name}' cannot: \w+.*; purely contrastive methods"):
+        check_apart(config, "the auxiliary network")
+    with caplog.at_level("INFO"):
+        assert not use_packing(config, True)
+    assert f"{name}: runs padded" in caplog.text
+
+
+def test_packing_is_the_default_of_the_families_that_are_taken_apart():
+    assert all(use_packing(AutoConfig.for_model(name), None) for name in APART)
+    assert not use_packing(AutoConfig.for_model("bert"), False)
+    assert not use_packing(AutoConfig.for_model("bert", is_decoder=True), True), "packed attention looks both ways"
