@@ -59,8 +59,13 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
     "retrieval": lambda o: in_domain.tasks(o.split, o.directions, o.duplicates),
     "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
+    "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
 }
-NEEDS = {"retrieval": "--split test", "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}
+NEEDS = {
+    "retrieval": "--split test",
+    "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)",
+    "nanobeir": "--split test",
+}
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:

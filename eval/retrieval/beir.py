@@ -2,7 +2,8 @@
 
 A set lies in DATA_DIR/beir/NAME: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`. Documents are title, space,
 text; ranking is by cosine, ties by order in the corpus; the 1000 best documents are kept, which is as far as `map`
-and `mrr` see. Queries without a positive judgement are left out, since nothing they retrieve is right.
+and `mrr` see. Queries without a positive judgement are left out, since nothing they retrieve is right. A set of
+NanoBEIR that is not there is fetched from the hub.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import BadInput
+from common.errors import BadInput, unwritable
+from common.files import writing_folder
 from eval.encode import Encoder
 from eval.metrics.retrieval import METRICS, per_query
-from eval.retrieval.beir_files import BeirCorpus, read_corpus, read_qrels, read_queries
+from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.document_vectors import embedded
 from eval.retrieval.search import top_k
 from eval.scores import Result, row
@@ -31,6 +33,7 @@ NANO = (  # 50 queries each, drawn from sets of BEIR
     "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO NanoNFCorpus NanoNQ "
     "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
+NANO_OWNER = "zeta-alpha-ai"  # of NanoBEIR on the hub: a data set NAME has a configuration a part, in one split `train`
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
 FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
 PARTS = {"cqadupstack": tuple(FORUMS)}
@@ -68,8 +71,10 @@ class BeirTask:
     device: str = "cpu"
 
     def load(self, data_dir: str | Path) -> dict[str, BeirSet]:
-        """The set, part by part, every line checked; BadInput with file and line."""
+        """The set, part by part, every line checked; BadInput with file and line, or where the hub has no answer."""
         folder = Path(data_dir) / "beir" / self.name
+        if self.name in NANO and not folder.exists():
+            fetch(self.name, folder)
         return {part: read_set(folder / part, self.split) for part in self.parts}
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
@@ -101,6 +106,28 @@ class BeirTask:
         own = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
         for places, mine in zip(found.tolist(), own, strict=True):
             yield [str(place) for place in places if place != mine][:RETRIEVED]
+
+
+def fetch(name: str, folder: Path) -> None:
+    """Lay out one of NanoBEIR's sets from the hub (HF_ENDPOINT, HF_TOKEN) in BEIR's format; BadInput if it cannot."""
+    from datasets import load_dataset  # here: it takes a second, and few commands need it
+
+    source = f"{NANO_OWNER}/{name}"
+    try:
+        corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
+        judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
+    except Exception as error:  # whatever the library raises, the names or the connection are the cause
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise BadInput(f"{folder}: is not there, and {source} cannot be loaded from the hub ({reason}); put the set "
+                       "there, or look at HF_ENDPOINT and HF_TOKEN") from error  # fmt: skip
+    try:
+        with writing_folder(folder) as place:
+            (place / "qrels").mkdir()
+            corpus.to_json(place / "corpus.jsonl", force_ascii=False)
+            queries.to_json(place / "queries.jsonl", force_ascii=False)
+            judged.to_csv(place / "qrels" / "test.tsv", sep="\t")
+    except OSError as error:
+        raise unwritable(error, f"{folder}: cannot be written ({error.strerror}); choose another --data_dir") from error
 
 
 def read_set(folder: Path, split: str) -> BeirSet:

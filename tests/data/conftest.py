@@ -21,6 +21,7 @@ REPO = "princeton-nlp/datasets-for-simcse"
 @dataclass
 class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
+    repo: str = REPO
     status: int = 200
     commit: str | None = "c" * 40
     etag: str | None = None
@@ -46,9 +47,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, with_body):
         hub, name = self.hub, self.path.rpartition("/")[2]
-        if self.path.startswith(f"/api/datasets/{REPO}"):
+        if self.path.startswith(f"/api/datasets/{hub.repo}"):
             return self._listing(with_body)
-        if f"/datasets/{REPO}/resolve/" not in self.path:
+        if f"/datasets/{hub.repo}/resolve/" not in self.path:
             return self._head(404, {"Content-Length": "0", "X-Error-Code": "RepoNotFound"})
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         hub.requests.append(f"{self.command} {name} {start}")
@@ -68,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.hub.files.items()
         if "/data?" in self.path:  # there are no folders
             return self._head(404, {"Content-Length": "0", "X-Error-Code": "EntryNotFound"})
-        found = {"id": REPO, "sha": self.hub.commit, "siblings": [{"rfilename": name} for name, _ in files]}
+        found = {"id": self.hub.repo, "sha": self.hub.commit, "siblings": [{"rfilename": name} for name, _ in files]}
         if "/tree/" in self.path:
             found = [{"type": "file", "path": name, "size": len(body), "oid": "0" * 40} for name, body in files]
         body = json.dumps(found).encode()
