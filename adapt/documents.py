@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from adapt.held_out import Document
-from common.files import find_files
 from data.source import Source
 from data.text import column_names, read_text
 
 
 def read_documents(
-    paths: Sequence[str],
-    cache_dir: str,
-    own: Sequence[str] = (),
-    text_column: str | None = None,
-    title_column: str = "title",
+    files: Sequence[Path], cache_dir: str, text_column: str | None = None, title_column: str = "title"
 ) -> list[Document]:
     """All documents, in the order of the files.
 
     Args:
-        paths: files and folders.
+        files: of any kind, each by its name.
         cache_dir: where the texts are kept.
-        own: folders that the command itself writes; they are not read.
         text_column: of tables, default `text`; files of lines have a header where it is given.
         title_column: of tables that have it.
 
@@ -31,7 +26,7 @@ def read_documents(
         BadInput: with file and line where there is one.
     """
     found = []
-    for path in find_files(list(paths), ".", own):
+    for path in files:
         source = Source((path,), names=(text_column,) if text_column else ())
         if title_column in column_names(source):
             source = replace(source, names=(title_column, text_column or "text"), titled=True)

@@ -10,22 +10,28 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from common.errors import BadInput
+from common.words import UNSPACED, word_places
 from data.draws import permutation
 
 SHARE, MOST = 0.2, 400  # of the documents that are held out
 FEWEST = 20  # queries; fewer could not tell two models apart
 BESIDE = 250  # training documents among which an answer is looked for
 COPY = 0.5  # a document that holds this share of another's shingles is its near-copy
-_SHINGLE = 8  # words
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+COMMON = 0.05  # a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a footer
+MANY, LOOKED_AT = 10, 2000  # documents
+_SHINGLE = 8  # words, or characters of scripts without spaces
+_UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+# The full-width stop, exclamation and question mark need no space behind them, but a closing bracket belongs to them.
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])(?![\u300d\u300f\uff09]|$)\s*")
 _QUERY_WORDS, _REST_WORDS = 4, 8  # the least of a pseudo-query and of what is left
 
 
@@ -63,7 +69,8 @@ def split(documents: Sequence[Document], seed: int) -> Split:
     wanted = min(MOST, int(SHARE * len(documents)))
     rng = np.random.default_rng([seed, len(documents)])
     held: dict[int, tuple[str, str]] = {}
-    known, titles = _Shingles(), Counter(document.title.lower() for document in documents)
+    known = _Shingles(documents[index].text for index in order[:LOOKED_AT])
+    titles = Counter(document.title.lower() for document in documents)
     for index in order:
         if len(held) == wanted:
             break
@@ -84,49 +91,65 @@ def split(documents: Sequence[Document], seed: int) -> Split:
 
 def pseudo_query(document: Document, rng: np.random.Generator) -> tuple[str, str] | None:
     """(query, answer) from one document; None for one that is too short."""
-    if document.title and len(document.body.split()) >= _REST_WORDS:
+    if document.title and len(word_places(document.body)) >= _REST_WORDS:
         return document.title, document.body
-    sentences = _SENTENCE.split(document.text)
-    choices = [i for i, sentence in enumerate(sentences) if len(sentence.split()) >= _QUERY_WORDS]
+    text = document.text
+    sentences = list(pairwise([0, *(match.end() for match in _SENTENCE.finditer(text)), len(text)]))
+    choices = [i for i, (start, end) in enumerate(sentences) if len(word_places(text[start:end])) >= _QUERY_WORDS]
     if len(sentences) < 2 or not choices:
-        return _cut_out(document.text.split(), rng)
-    chosen = int(rng.choice(choices))
-    rest = " ".join(sentences[:chosen] + sentences[chosen + 1 :])
-    return (sentences[chosen], rest) if len(rest.split()) >= _REST_WORDS else None
+        return _cut_out(text, rng)
+    query, rest = _taken_out(text, *sentences[int(rng.choice(choices))])
+    return (query, rest) if len(word_places(rest)) >= _REST_WORDS else None
 
 
-def _cut_out(words: list[str], rng: np.random.Generator) -> tuple[str, str] | None:
+def _cut_out(text: str, rng: np.random.Generator) -> tuple[str, str] | None:
     """A third of a text without sentence ends, at most twelve words of it, and the rest."""
+    words = word_places(text)
     size = min(12, len(words) // 3)
     if size < _QUERY_WORDS or len(words) - size < _REST_WORDS:
         return None
-    start = int(rng.integers(len(words) - size + 1))
-    return " ".join(words[start : start + size]), " ".join(words[:start] + words[start + size :])
+    first = int(rng.integers(len(words) - size + 1))
+    return _taken_out(text, words[first], [*words, len(text)][first + size])
+
+
+def _taken_out(text: str, start: int, end: int) -> tuple[str, str]:
+    return text[start:end].strip(), (text[:start] + text[end:]).strip()
 
 
 class _Shingles:
-    """Texts by their runs of eight words, to find near-copies."""
+    """Texts by their runs of eight words, to find near-copies; boilerplate counts only in texts that are nothing else.
 
-    def __init__(self) -> None:
+    Args:
+        sample: texts that show what is boilerplate.
+    """
+
+    def __init__(self, sample: Iterable[str]) -> None:
+        found = [_shingles(text) for text in sample]
+        counts, most = Counter(chain.from_iterable(found)), max(MANY, COMMON * len(found))
+        self._boilerplate = {shingle for shingle, count in counts.items() if count > most}
         self._owners: dict[int, list[int]] = {}
         self._sizes: list[int] = []
 
     def add(self, text: str) -> None:
-        shingles = _shingles(text)
+        shingles = self._of(text)
         for shingle in shingles:
             self._owners.setdefault(shingle, []).append(len(self._sizes))
         self._sizes.append(len(shingles))
 
     def has_copy_of(self, text: str) -> bool:
         """Whether one of the texts shares `COPY` of its shingles, or of this text's."""
-        shingles = _shingles(text)
+        shingles = self._of(text)
         shared = Counter(owner for shingle in shingles for owner in self._owners.get(shingle, ()))
         return any(count >= COPY * min(len(shingles), self._sizes[owner]) for owner, count in shared.items())
 
+    def _of(self, text: str) -> set[int]:
+        shingles = _shingles(text)
+        return shingles - self._boilerplate or shingles
+
 
 def _shingles(text: str) -> set[int]:
-    words = re.findall(r"\w+", text.lower())
-    return {hash(tuple(words[i : i + _SHINGLE])) for i in range(max(1, len(words) - _SHINGLE + 1))}
+    units = _UNIT.findall(text.lower())
+    return {hash(tuple(units[i : i + _SHINGLE])) for i in range(max(1, len(units) - _SHINGLE + 1))}
 
 
 def write_task(folder: Path, found: Split, seed: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,8 +17,10 @@ from adapt.documents import read_documents
 from adapt.held_out import Document, split, write_task
 from common.command_line import peek
 from common.errors import BadInput
-from common.files import digest, read_json, write_json, writing_folder
+from common.files import digest, find_files, read_json, write_json
 from common.streams import show
+from data.cache import cached
+from data.source import Source
 from eval.dev import in_words, search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
@@ -30,7 +30,7 @@ from training.record import read_run
 from training.registry import load_method
 
 logger = logging.getLogger(__name__)
-_VERSION = 2  # of the prepared text: raise it when the same documents would give another split
+_VERSION = 3  # of the prepared text: raise it when the same documents would give another split
 
 
 def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
@@ -44,9 +44,8 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
     Returns:
         What adapt.json holds.
     """
-    own = (args.cache_dir, args.output)
-    documents = read_documents(args.text, args.cache_dir, own, args.text_column, args.title_column)
-    folder = prepare(documents, args.seed, args.cache_dir)
+    files = find_files(args.text, ".", (args.cache_dir, args.output))
+    folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
     run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
     if not (Path(args.output) / "run.json").is_file() or int(os.environ.get("RANK", "0")):
         return {}  # a dry run, or a process beside the main one
@@ -68,36 +67,25 @@ def _said(found: dict[str, Any]) -> list[str]:
     return [f"{found['labels']['set']}, real queries: {in_words(found['labels'] | {'shipped': found['shipped']})}"]
 
 
-def prepare(documents: Sequence[Document], seed: int, cache_dir: str) -> Path:
+def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | None) -> Path:
     """A folder with the search task, `documents.txt` and, for titled ones, `documents.tsv`; made once a text and seed.
 
     Raises:
-        BadInput: too few documents, see `adapt.held_out.split`.
+        BadInput: as `adapt.documents.read_documents`; too few documents, see `adapt.held_out.split`.
     """
-    folder = Path(cache_dir) / f"adapt-{digest([_VERSION, seed, documents])[:24]}"
-    if folder.is_dir():
-        return folder
+    key = digest([_VERSION, seed, columns, [Source((path,)).key() for path in files]])
+    return cached(Path(cache_dir) / f"adapt-{key[:24]}",
+                  lambda part: _fill(part, read_documents(files, cache_dir, *columns), seed))  # fmt: skip
+
+
+def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
     found = split(documents, seed)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    titled = 2 * sum(bool(document.title) for document in found.training) > len(found.training)
-    with writing_folder(folder, Path(tempfile.mkdtemp(prefix=".adapt-", dir=folder.parent)), _place) as part:
-        _write(part / "documents.txt", (document.text for document in found.training))
-        if titled:
-            _write(part / "documents.tsv", map(_columns, found.training))
-        write_task(part / "task", found, seed)
+    _write(folder / "documents.txt", (document.text for document in found.training))
+    if 2 * sum(bool(document.title) for document in found.training) > len(found.training):
+        _write(folder / "documents.tsv", map(_columns, found.training))
+    write_task(folder / "task", found, seed)
     logger.info("%d documents to train on, %d held out, %d near-copies of those left out", len(found.training),
                 len(found.queries), found.copies)  # fmt: skip
-    return folder
-
-
-def _place(partial: Path, folder: Path) -> None:
-    """Rename a filled folder, unless another process was faster."""
-    try:
-        partial.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-        shutil.rmtree(partial)
 
 
 def _columns(document: Document) -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from common.errors import unwritable
-from common.files import sha256, writing_folder
+from common.files import files_in, sha256, writing_folder
 
 logger = logging.getLogger(__name__)
 _CHECKSUMS = "checksums.json"
@@ -81,7 +81,7 @@ def _fill(folder: Path, make: Callable[[Path], None]) -> None:
         raise _unusable(folder.parent, error) from error
     with writing_folder(folder, partial, _place):
         make(partial)
-        digests = {path.name: sha256(path) for path in sorted(partial.iterdir())}
+        digests = {name: sha256(path) for name, path in files_in(partial).items()}
         (partial / _CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
+from common.words import word_places
 from eval.compare.intervals import percentile, resampled_figures
 from eval.encode import Encoder, unit
 from eval.metrics.retrieval import METRICS
@@ -117,9 +118,9 @@ def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
 def _halves(row: Sequence[str]) -> tuple[str, str]:
     if len(row) > 1:
         return row[0], row[1]
-    words = row[0].split()
-    middle = len(words) // 2
-    return " ".join(words[:middle]), " ".join(words[middle:])
+    words = word_places(row[0]) or [0]
+    middle = words[len(words) // 2]
+    return row[0][:middle].strip(), row[0][middle:].strip()
 
 
 def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import pytest
 from safetensors.torch import load_file
 
 from adapt import command
-from adapt.run import _place
 from common.errors import BadInput
 from eval.dev import search_set
 from eval.encode import Encode
@@ -117,14 +116,6 @@ def test_a_start_whose_prompts_nobody_would_judge_is_refused(arguments, start):
     (start / "config_sentence_transformers.json").write_text('{"prompts": {"query": "find: ", "document": ""}}')
     with pytest.raises(BadInput, match="has the prompt 'find: ' for a query, which adapt can neither train nor judge"):
         command.main([str(start), *arguments()[1:]])
-
-
-def test_two_commands_may_prepare_one_text_at_once(tmp_path):
-    for name in ("partial", "other", "folder"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "folder" / "file").touch()
-    _place(tmp_path / "partial", tmp_path / "folder")
-    assert (tmp_path / "folder" / "file").exists() and not (tmp_path / "partial").exists()
 
 
 def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):

@@ -1,5 +1,7 @@
 """Held-out documents as a search task: honest pseudo-queries, no copies in the training text."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,44 @@ def test_a_query_without_a_title_is_taken_out_of_its_document(body):
     query, rest = pseudo_query(Document("", body), np.random.default_rng(3))
     assert query in body and query not in rest
     assert sorted([*query.split(), *rest.split()]) == sorted(body.split())
+
+
+JAPANESE = (
+    "図書館の{0}階には{1}に関する資料が並んでいます。利用者は「{1}は面白い。」とよく言います。"
+    "閉館は午後{2}時ですが、{3}曜日は休みです！貸出には{4}番の窓口で登録が必要です。"  # noqa: RUF001
+)
+
+
+def japanese(number):
+    rng = np.random.default_rng(number)
+    letters = "山川海空森林町村駅橋店本紙筆机窓扉庭花草木鳥魚犬猫馬牛星月"
+    words = ["".join(rng.choice(list(letters), 6)) for _ in range(5)]
+    return JAPANESE.format(*words)
+
+
+def test_documents_without_spaces_are_held_out_and_their_copies_found():
+    text = japanese(1)
+    query, rest = pseudo_query(Document("", text), np.random.default_rng(0))
+    ends = [text.index(mark) + len(mark) for mark in ("並んでいます。", "言います。", "です\uff01")]
+    sentences = [text[start:end] for start, end in pairwise([0, *ends, None])]
+    assert query in sentences and rest == text.replace(query, ""), "a quoted sentence ends none"
+    unended = text.translate({ord(mark): "" for mark in "。\uff01"})
+    query, rest = pseudo_query(Document("", unended), np.random.default_rng(0))
+    assert query in unended and len(query) == 24 and len(query + rest) == len(unended)
+    texts = [japanese(number) for number in range(150)]
+    found = split([Document("", f"{more}{text}") for text in texts for more in ("", "追記あり。")], seed=0)
+    assert len(found.queries) == found.copies == 60
+    assert not any(query in document.body for query, _ in found.queries for document in found.training)
+
+
+def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
+    footer = " ".join(f"footer{number}" for number in range(60))
+    notes = [Document("", footer) for _ in range(30)]
+    found = split([*(Document(title, f"{body} {footer}") for title, body in documents), *notes], seed=0)
+    assert len(found.queries) == 36
+    titled = [answer for query, answer in found.queries if not query.startswith("footer")]
+    assert len(found.training) + found.copies + 36 == 180 and found.copies in (0, 29)
+    assert len(titled) + sum(bool(document.title) for document in found.training) == 150
 
 
 def test_too_few_documents_are_refused(documents):
