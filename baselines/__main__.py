@@ -44,7 +44,7 @@ _EXAMPLES = """examples:
   python -m eval runs/whitened --tasks sts
 
 The papers' tables fit whitening and flow on NLI sentences or on the texts of the STS sets themselves ("target");
-say on which text yours was fitted (baseline.json in the folder does)."""
+report on which text yours was fitted (baseline.json in the folder names it)."""
 _WHITENING = """Whitening (Su et al. 2021): the vectors of the text get mean 0 and the identity as covariance; with
 --dimensions K the K directions of the largest variance are kept. The result is one linear layer behind the pooling, in
 float32, computed in float64. The paper averages the first and the last layer: --pooling avg_first_last. The vectors of
@@ -53,9 +53,9 @@ give --dimensions."""
 _FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, by maximum
 likelihood with the encoder frozen. Prints the mean negative log likelihood in nats a sentence. Defaults are those of
 the released code, whose pooling avg-last-2 is really layers 1 and last: --pooling avg_first_last."""
-_WORDS = """Averaged word vectors (GloVe and others) from a text file. A word of a sentence is looked up as it stands,
-then without punctuation around it, then in lower case, as sentence-transformers does; unknown words are left out of the
-average, and `python -m eval` prints their share and writes it into its scores."""
+_WORDS = """Averaged word vectors (GloVe and others) from a text file. A word is looked up unchanged, then without
+punctuation around it, then in lower case, as in sentence-transformers. The average leaves out unknown words;
+`python -m eval` reports their share."""
 
 
 def parser() -> Parser:
@@ -123,7 +123,7 @@ class Fitted(NamedTuple):
     encoder: SentenceEncoder
     tokenizer: Any
     vectors: np.ndarray  # (N, D) float32
-    record: dict[str, Any]  # what they were made of
+    record: dict[str, Any]  # their origin, for baseline.json
 
 
 def fitted(args: argparse.Namespace) -> Fitted:

@@ -1,4 +1,4 @@
-"""Averaged word vectors: a text file of them is read and becomes an encoder in a folder.
+"""Averaged word vectors: read a text file and save it as an encoder.
 
 The file is in GloVe's format (a word and its numbers a line), or in word2vec's with its header line.
 """
@@ -41,8 +41,8 @@ def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, prog
         progress: show a bar.
 
     Raises:
-        BadInput: with file and line: a header that was not announced or is wrong, another number of columns, a number
-            that is not finite, a repeated word, an empty file, and all that `data.lines` refuses.
+        BadInput: with file and line: an unexpected or wrong header, another number of columns, a number that is not
+            finite, a repeated word, an empty file, and what `data.lines` refuses.
     """
     lines = tqdm(numbered_lines(path), desc="read", unit="word", disable=not progress, leave=False)
     announced, width = None, None
@@ -72,7 +72,7 @@ def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, prog
 
 
 def _is_header(parts: list[str], wanted: bool, place: str) -> bool:
-    """Whether the first line is a header; BadInput where `--header` says otherwise."""
+    """Whether the first line is a header; BadInput where that contradicts `--header`."""
     looks = len(parts) == 2 and all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts)
     if looks and not wanted:
         raise BadInput(f"{place}: '{' '.join(parts)}' is word2vec's header line; give --header to read such files")

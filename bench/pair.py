@@ -69,7 +69,7 @@ class PlainInfoCSE(nn.Module):
 
     Everything is padded. The frozen copy is a masked language model of the lower layers, and its unused head runs on
     every position. The auxiliary layers and their output matrix run on every position too; only the loss skips the
-    unmasked ones. Nothing is made slower than it needs to be: attention is `scaled_dot_product_attention`, and both
+    unmasked ones. It is not slower than necessary: attention is `scaled_dot_product_attention`, and both
     views go through the encoder together. The cost equals that of the published code under the same library (about 3.6
     TFLOP for bert-base, 64 sentences of at most 32 tokens).
 

@@ -136,7 +136,7 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
 
 
 def has_scores(path: Path) -> bool:
-    """Whether a run left any: with `--test_tasks none` its file is missing or an empty list."""
+    """Whether a run has scores: with `--test_tasks none` the file is missing or an empty list."""
     return path.is_file() and read_json(path, *_SCORES, kind=list) != []
 
 

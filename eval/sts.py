@@ -173,11 +173,6 @@ def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
     return cosines(vectors[: len(pairs.left)], vectors[len(pairs.left) :])
 
 
-def spearman(encode: Encoder, pairs: Pairs) -> float:
-    """Spearman's correlation x 100 between cosine and gold score; 0 where all cosines are equal."""
-    return correlation(similarities(encode, pairs), np.array(pairs.gold))
-
-
 def correlation(similarity: np.ndarray, gold: np.ndarray) -> float:
     """Spearman's correlation x 100 by `eval/metrics/spearman.py`."""
     return Spearman(keep_in_memory=True).compute(predictions=similarity, references=gold)["spearman"]

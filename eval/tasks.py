@@ -37,7 +37,7 @@ class Options:
         split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
-        embeddings: BEIR: folder in which document vectors stay, so that a stopped run can go on.
+        embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
         directions: in-domain retrieval: `one` (97 queries) or `both` (194).
         duplicates: in-domain retrieval: what is left out of the corpus, the query's `own` row or `identical` strings.
         device: where classifiers are trained and documents searched.
@@ -111,5 +111,5 @@ def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[d
 
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:
     """One line for the log; empty where no sentence was seen."""
-    told = [f"{name} {each['seen']:,} of {each['sentences']:,}" for name, each in seen.items() if each["seen"]]
-    return f"the training text holds test sentences: {', '.join(told)}" if told else ""
+    parts = [f"{name} {each['seen']:,} of {each['sentences']:,}" for name, each in seen.items() if each["seen"]]
+    return f"the training text holds test sentences: {', '.join(parts)}" if parts else ""

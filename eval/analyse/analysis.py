@@ -1,7 +1,4 @@
-"""What an analysis is: it measures one model on some material and returns numbers ready for JSON.
-
-Also the material, read from files, and the labels of models in tables and pictures.
-"""
+"""The interface of an analysis, the data it reads, and the labels of models in tables and pictures."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ QUERIES = 5  # without --neighbours: the first sentences
 
 @dataclass(frozen=True)
 class Material:
-    """The data that every model is measured on.
+    """The data on which every model is measured.
 
     Attributes:
-        name: what the pairs are, for titles: `STS-B test`.
+        name: of the pairs, for titles: `STS-B test`.
         pairs: scored pairs; None where no chosen analysis needs them and sentences were given.
-        source: what the sentences are, for titles.
+        source: of the sentences, for titles.
         sentences: distinct sentences, at least two.
         queries: distinct sentences whose nearest neighbours among `sentences` are wanted.
         above: pairs with a gold score above it are positives.
@@ -46,7 +43,7 @@ class Material:
         return distinct(self.pairs.left + self.pairs.right)
 
     def read_by(self, analysis: Analysis) -> str:
-        """What the analysis looks at, for titles."""
+        """The data of an analysis, for titles."""
         return self.name if analysis.needs_pairs else self.source
 
 
@@ -132,8 +129,8 @@ def gather(
 def labelled(models: Sequence[str]) -> dict[str, str]:
     """Label -> folder or hub id, in the order given.
 
-    `NAME=PATH` names a model; others get the shortest end of their path that differs from the others'. An argument that
-    exists as a folder is a path, even with an equals sign.
+    `NAME=PATH` names a model; the others get the shortest unique end of their path. The name of an existing folder is
+    a path, even with an equals sign.
 
     Raises:
         BadInput: a name given twice, an empty name or path, or one folder given twice without names.
@@ -160,7 +157,7 @@ def _split(model: str) -> tuple[str | None, str]:
 
 
 def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
-    """The shortest end of a path that no other path has and that is not taken; None where there is none."""
+    """The shortest end of a path that is unique and not taken; None where every end is shared."""
     for depth in range(1, len(parts) + 1):
         label = "/".join(parts[-depth:])
         if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:

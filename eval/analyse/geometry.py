@@ -4,22 +4,21 @@ Alignment and uniformity: positives should be close, all sentences spread over t
 Wang and Isola 2020 (arXiv 2005.10242) with alpha = 2 and t = 2, on STS-B as SimCSE (arXiv 2104.08821, footnote 3):
 positives are the pairs with a gold score higher than 4, uniformity is over all sentences. SimCSE took train, dev and
 test together (its issues 52 and 128); here it is one split, `test` by default, because encoders are trained and chosen
-on the others. A repeated sentence counts once in the uniformity: its zero distance to itself says nothing of the
-encoder.
+on the others. A repeated sentence counts once in the uniformity: its distance to itself is zero for every encoder.
 
-Cosine by gold score: does the cosine use its range, or do even unrelated pairs get 0.8? Source: ConSERT (arXiv
+Cosine by gold score: does the cosine use its range, or do even unrelated pairs have 0.8? Source: ConSERT (arXiv
 2105.11741) Figure 1, a scatter plot there; here mean and quartiles by bin, so that several models fit one picture.
 
 Anisotropy: do the vectors point everywhere, or into a narrow cone along a few directions? Sources: the mean cosine of
-random sentences is Ethayarajh's measure (arXiv 1909.00512); the spectrum is what SimCSE (arXiv 2104.08821, section 5)
-argues the contrastive loss flattens; the effective rank is Roy and Vetterli's (2007).
+random sentences is Ethayarajh's measure (arXiv 1909.00512); SimCSE (arXiv 2104.08821, section 5) argues that the
+contrastive loss flattens the spectrum; the effective rank is Roy and Vetterli's (2007).
 
 Length bias: are sentences close because they are equally long? Source: ESimCSE (arXiv 2109.04380) shows that SimCSE's
 positives are always equally long and that the model learns it. Lengths are in words at white space, not in tokens, so
 that models with different tokenizers can be compared. Texts of one kind are often of one length (captions short, news
 long), so a small correlation is due to the corpus: compare models with each other, not with zero.
 
-Nearest neighbours of given sentences, to be read.
+Nearest neighbours of given sentences, for people to read.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ ALIGNMENT_UNIFORMITY = Analysis(
 def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
     """Mean and quartiles of the cosine for each bin of gold scores, (N,) and (N,) -> a dict for each bin.
 
-    Bins are [0, 1), [1, 2), ..., [4, 5]; the last one holds the score 5 too. An empty bin has None for its figures.
+    Bins are [0, 1), [1, 2), ..., [4, 5]. An empty bin has None for its figures.
     """
     bins = np.minimum(np.floor(gold), EDGES[-2]).astype(int)
     found = []
@@ -128,7 +127,7 @@ COSINE_BY_GOLD = Analysis(
 def mean_cosine(vectors: np.ndarray) -> float:
     """Mean cosine of all pairs of different rows, (N, D) -> -1 to 1, exactly, from the sum of the unit vectors.
 
-    |sum_i u_i|^2 holds every pair twice and each row with itself once. A drawn sample of pairs would only be noisier.
+    |sum_i u_i|^2 counts every pair twice and each row with itself once.
     """
     rows = unit(vectors)
     count = len(rows)
@@ -228,8 +227,8 @@ def nearest(
 ) -> list[list[tuple[int, float]]]:
     """For each of Q queries, the numbers of its nearest sentences and their cosines, the nearest first.
 
-    A sentence is not its own neighbour; of equally near ones the earlier stands first; fewer than `top` where there
-    are no more. Vectors are (Q, D) and (N, D); the N sentences are distinct.
+    A sentence is not its own neighbour. Ties keep the order of the sentences. Fewer than `top` where there are no more.
+    Vectors are (Q, D) and (N, D); the N sentences are distinct.
     """
     cosines = unit(query_vectors) @ unit(vectors).T
     found = []

@@ -1,6 +1,6 @@
-"""What the analyses show: a chart for each with all models in it, and how `python -m eval.analyse` draws it as PNG.
+"""A chart of each analysis with all models in it, drawn as PNG; the nearest neighbours are a page of text.
 
-`python -m report` draws the same charts as SVG. The nearest neighbours are a page of text.
+`python -m report` draws the same charts as SVG.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart without a look: one series for each model.
+    """The content of a chart, without its style: one series for each model.
 
     Attributes:
-        title: different from that of every other chart on a page.
+        title: unique on a page.
         about: what is shown.
-        join: connect the points of a series in their order.
-        log: make the vertical axis logarithmic.
-        ticks: names of the places 0, 1, ... on the horizontal axis, instead of numbers.
+        join: connect the points of a series.
+        log: a logarithmic vertical axis.
+        ticks: labels of 0, 1, ... on the horizontal axis.
     """
 
     title: str
@@ -119,7 +119,7 @@ def length_bias(results: Results, data: str) -> Chart:
 
 
 def _bins(bins: Sequence[dict]) -> list[str]:
-    """What stands under each bin: its range, and below it the number of pairs."""
+    """The label of each bin: its range, and below it the number of pairs."""
     return [f"{_span(one['from'], one['to'])}\n({one['pairs']:,})" for one in bins]
 
 
@@ -162,7 +162,7 @@ def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
 
 
 def draw(chart: Chart, path: str | Path) -> None:
-    """Write a chart as PNG, the legend under the axes, where it covers nothing."""
+    """Write a chart as PNG, with the legend below the axes."""
     figure, axes = frame(f"{chart.title}\n{chart.about}", chart.x, chart.y)
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)

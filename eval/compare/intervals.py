@@ -41,8 +41,8 @@ class Line:
     Attributes:
         key: which figure.
         a, b: the scores; None where a side lacks the figure.
-        found: the interval, or the reason why there is none.
-        against: the published record used in place of a published single run, because it shows the method's spread.
+        found: the interval, or why it cannot be given.
+        against: the published record that replaces a published single run, because it shows the method's spread.
     """
 
     key: Key
@@ -58,7 +58,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """The conclusion, or the reason why there is none."""
+        """The conclusion, or why none is possible."""
         if isinstance(self.found, str):
             return self.found
         return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
@@ -143,7 +143,7 @@ def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Inte
 
 
 def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
-    """A - B in every resample of two sides of one file each, (resamples,), or the reason why there is none.
+    """A - B in every resample, (resamples,), or why there is none, for two sides of one file each.
 
     Raises:
         BadInput: the examples of the two files are not the same, or an items file is damaged.

@@ -27,8 +27,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Encode shards of text: one output for each, named after it, rows in its order. The same command "
-        "goes on\nafter a stop: whole outputs are kept. docs/large_corpora.md says more.",
+        description="Encode shards of text: one output for each, named after it, rows in its order. After a stop, run "
+        "the\nsame command again: finished shards are kept. More: docs/large_corpora.md.",
         epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
     p.add_argument(
@@ -38,7 +38,7 @@ def parser() -> Parser:
         help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; of a folder, all files in it and its subfolders",
     )
     p.add_argument("--model", required=True, help="as of `python -m eval`")
-    p.add_argument("--output", required=True, metavar="DIR", help="holds the vectors of one model in one way")
+    p.add_argument("--output", required=True, metavar="DIR", help="for the vectors of one model with one setting")
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
     p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
@@ -47,7 +47,7 @@ def parser() -> Parser:
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
                    help="shards at a time, each with a model (default: one for each GPU, else 1)")  # fmt: skip
-    p.add_argument("--ray", action="store_true", help="the same by Ray Data, on the cluster of RAY_ADDRESS or here")
+    p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster of RAY_ADDRESS or on this machine")
     return p
 
 

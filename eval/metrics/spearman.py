@@ -11,8 +11,7 @@ from scipy.stats import spearmanr
 class Spearman(evaluate.Metric):
     """`compute(predictions=cosines, references=gold)` -> {"spearman": -100 to 100}.
 
-    0 where either side is constant: a constant has no correlation, and a collapsed model knows nothing of the
-    order.
+    0 where either side is constant, as of a collapsed model.
     """
 
     def _info(self) -> evaluate.MetricInfo:

@@ -1,4 +1,4 @@
-"""The vectors of a retrieval corpus, kept in shards so that a stopped run can go on."""
+"""The vectors of a retrieval corpus, in shards on disk, so that a stopped run can resume."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DocumentVectors:
 
     Attributes:
         store: holds `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
-        documents: how many there are in all.
+        documents: in all shards.
         width: entries of a vector.
         size: documents in a shard.
     """
@@ -49,7 +49,7 @@ class DocumentVectors:
         for start in there:
             self._check(start)
         if there:
-            logger.info("%s: %d of %d shards are there", self.store.folder, len(there), len(starts))
+            logger.info("%s: %d of %d shards exist already", self.store.folder, len(there), len(starts))
         for start in sorted({*starts} - {*there}):
             vectors = encode(corpus.texts(start, start + self._rows(start)))
             self.store.write(self._stem(start), [vectors], "choose another --embeddings, or TMPDIR without it")
@@ -72,14 +72,13 @@ class DocumentVectors:
 def embedded(
     encode: Encoder, corpus: BeirCorpus, width: int, folder: Path | None = None, size: int = DOCUMENTS
 ) -> Iterator[DocumentVectors]:
-    """All vectors of a corpus; only those not in `folder` yet are computed.
+    """All vectors of a corpus; shards in `folder` are not computed again.
 
     Args:
-        encode: texts -> (N, width); with a folder it must also have `identity`, which names all that decides the
-            vectors besides the text, and `max_length`.
+        encode: texts -> (N, width); with a folder it also needs `identity` and `max_length`, as `eval.encode.Encode`.
         corpus: the documents.
         width: entries of a vector.
-        folder: where shards stay for the next run; None uses a temporary folder.
+        folder: keeps the shards for the next run; None uses a temporary folder.
         size: documents in a shard.
 
     Raises:

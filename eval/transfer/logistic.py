@@ -84,7 +84,7 @@ class Fit:
         train: rows to train on, in the order the permutations refer to, (n,).
         dev: rows for early stopping.
         penalties: L2 factors, the optimizer's weight decay.
-        drawn: rows that were permuted to cut `train` and `dev` apart, before training; 0 where nothing was drawn.
+        drawn: number of rows that were permuted to split `train` from `dev`; 0 where none were.
     """
 
     train: np.ndarray
@@ -95,7 +95,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The weights at the best check of each penalty, bias last, (L, C, D + 1), and the dev accuracy there, (L,)."""
+    """The best weights of each penalty, bias last, (L, C, D + 1), and their dev accuracy, (L,)."""
 
     weights: Tensor
     accuracy: np.ndarray

@@ -42,7 +42,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder of the store, which also holds the records."""
+        """The folder of the vectors and records."""
         return self.store.folder
 
     def outputs(self, path: Path) -> list[Path]:
@@ -73,11 +73,11 @@ class Job:
         return encode
 
     def encode_shard(self, encode: Encoder, path: Path) -> dict:
-        """Write one shard's vectors unless they are there, and return its record.
+        """Write one shard's vectors unless that is done, and return its record.
 
         Returns:
-            source, sha256, rows, width and files; `new`: whether anything was computed; `damaged`: why it was
-            computed again, or None.
+            source, sha256, rows, width and files; `new`: whether it was computed now; `damaged`: why it was computed
+            again, or None.
 
         Raises:
             BadInput: as `pieces`; the text has changed since its vectors were made; a damaged record.
@@ -170,7 +170,7 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Decided by the first bytes, not by the name, as for compressed files."""
+    """Whether a file starts like Parquet; its name does not count."""
     with open_regular(path) as file:
         return file.read(len(_PARQUET)) == _PARQUET
 

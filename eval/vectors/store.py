@@ -1,4 +1,4 @@
-"""A folder of vectors: a manifest that says what they are of, and shards that are whole or absent.
+"""A folder of vectors: a manifest that names their origin, and shards that are whole or absent.
 
 Shards are Parquet or NumPy files of float32, float16 or int8. int8 is scalar quantisation with one scale a vector:
 v = scale * q with q from -127 to 127 and scale = max |v| / 127, so that the rounding error of an entry is at most
@@ -74,9 +74,9 @@ class VectorStore:
 
 
 def claim(folder: Path, manifest: dict, shards: str) -> None:
-    """Write the manifest of what decides the vectors of a folder, or check the one that is there.
+    """Write the manifest of a folder of vectors, or check the existing one.
 
-    `shards` is a glob pattern of files that only the owner of the manifest writes.
+    `shards` is a glob pattern of files that only the manifest's owner writes.
 
     Raises:
         BadInput: the folder has shards and no manifest, or another manifest.

@@ -1,4 +1,4 @@
-"""Encoding all shards of a corpus, over the processes of this machine or over a Ray cluster."""
+"""Encode all shards of a corpus, by processes of this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator
             yield future.result()
     except BrokenProcessPool as error:
         raise ProjectError(
-            "a worker process was killed, perhaps for lack of memory: the same command goes on; try fewer --processes"
+            "a worker process was killed, perhaps for lack of memory; run the same command with fewer --processes"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -8,7 +8,8 @@ import pytest
 from common.errors import BadInput
 from eval.dev import halves_set, pairs_set, score_of, search_set, verdict
 from eval.retrieval.beir import BeirTask
-from eval.sts import Pairs, spearman
+from eval.sts import Pairs
+from tests.eval.toys import spearman
 
 
 @pytest.fixture

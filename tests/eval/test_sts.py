@@ -3,8 +3,8 @@ import os
 import numpy as np
 import pytest
 
-from eval.sts import Pairs, cosines, read_columns, read_sts_year, spearman
-from tests.eval.toys import refused
+from eval.sts import Pairs, cosines, read_columns, read_sts_year
+from tests.eval.toys import refused, spearman
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")

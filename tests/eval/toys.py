@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
+from eval.sts import correlation, similarities
 
 
 def refused(call, *args, **named):
@@ -15,6 +16,11 @@ def refused(call, *args, **named):
         call(*args, **named)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def spearman(encode, pairs):
+    """Spearman's correlation x 100 between cosine and gold score."""
+    return correlation(similarities(encode, pairs), np.array(pairs.gold))
 
 
 class Letters:

@@ -12,6 +12,7 @@ from eval.analyse import geometry
 from eval.analyse.analysis import Material, Subject
 from eval.encode import unit
 from eval.sts import Pairs
+from tests.eval.toys import Letters
 
 
 @pytest.fixture
@@ -48,20 +49,19 @@ def test_training_logs_the_same_figures(vectors):
     assert geometry.mean_cosine(vectors) == pytest.approx(models.contrast.mean_cosine(tensor).item(), abs=1e-5)
 
 
-def encode(sentences):
-    return np.array([[len(s), s.count("a"), 1.0] for s in sentences], dtype=np.float32)
+encode = Letters()
 
 
 def material(gold, above=4.0):
-    toys = Pairs(["a", "aa b", "a"], ["ab", "c", "aa b"], gold)
-    return Material("toy", toys, "toy", ["a", "aa b", "ab", "c"], ["a"], above)
+    toys = Pairs(["a", "a to", "a"], ["at", "e", "a to"], gold)
+    return Material("toy", toys, "toy", ["a", "a to", "at", "e"], ["a"], above)
 
 
 def test_positives_are_above_the_score_and_sentences_count_once():
     found = geometry.measure_alignment(Subject(encode, None), material([4.0, 4.2, 5.0]))
     assert (found["positives"], found["sentences"], found["above"]) == (2, 4, 4.0), "4 itself is no positive"
-    assert found["alignment"] == pytest.approx(geometry.alignment(encode(["aa b", "a"]), encode(["c", "aa b"])))
-    assert found["uniformity"] == pytest.approx(geometry.uniformity(encode(["a", "aa b", "ab", "c"])))
+    assert found["alignment"] == pytest.approx(geometry.alignment(encode(["a to", "a"]), encode(["e", "a to"])))
+    assert found["uniformity"] == pytest.approx(geometry.uniformity(encode(["a", "a to", "at", "e"])))
     with pytest.raises(BadInput, match=r"toy has no pair with a gold score above 4\.5; give a lower --above"):
         geometry.measure_alignment(Subject(encode, None), material([1.0, 2.0, 4.5], above=4.5))
 

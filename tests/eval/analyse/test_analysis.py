@@ -5,24 +5,15 @@ import pytest
 
 from common.errors import BadInput
 from eval.analyse.analysis import CachedEncoder, labelled
-
-
-def encode(sentences):
-    return np.array([[len(s), s.count("a"), 1.0] for s in sentences], dtype=np.float32)
+from tests.eval.toys import Letters
 
 
 def test_a_sentence_is_encoded_once_for_all_analyses():
-    asked = []
-
-    def watched(sentences):
-        asked.append(sentences)
-        return encode(sentences)
-
-    remembered = CachedEncoder(watched)
-    assert np.array_equal(remembered(["a", "b", "a"]), encode(["a", "b", "a"]))
-    assert np.array_equal(remembered(["ccc", "b"]), encode(["ccc", "b"]))
-    assert np.array_equal(remembered(["a"]), encode(["a"]))
-    assert asked == [["a", "b"], ["ccc"]]
+    letters = Letters()
+    cached = CachedEncoder(letters)
+    for sentences in (["a", "i", "a"], ["eee", "i"], ["a"]):
+        assert np.array_equal(cached(sentences), Letters()(sentences))
+    assert letters.asked == ["a", "i", "eee"]
 
 
 def test_a_model_is_called_by_the_shortest_end_of_its_path_that_is_its_own(tmp_path):

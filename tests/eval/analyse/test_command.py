@@ -8,10 +8,10 @@ import pytest
 
 from common.errors import BadInput
 from eval.analyse.__main__ import ANALYSES, main
-from eval.sts import merged, own_pairs, spearman
+from eval.sts import merged, own_pairs
 from models.encoder import load_encoder
 from tests.encoders import encode_of
-from tests.eval.toys import write_stsb
+from tests.eval.toys import spearman, write_stsb
 
 PLAIN = ["--pooling", "avg"]
 
