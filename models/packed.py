@@ -118,12 +118,7 @@ class Packed(Runner):
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
         states = self._embedded(backbone, input_ids, change)
-        if not all_layers:
-            return [self.unpack(self.run(layers_of(backbone), states))]
-        every = [states]
-        for layer in layers_of(backbone):
-            every.append(self.run([layer], every[-1]))
-        return [self.unpack(states) for states in every]
+        return [self.unpack(states) for states in self.run_every(layers_of(backbone), states, all_layers)]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         """The last layer is computed for the first tokens only."""

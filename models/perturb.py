@@ -5,14 +5,13 @@ Nothing random happens here: what is changed was drawn in the collator, or is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.families import embeddings_of, family_of
+from models.families import family_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,9 @@ class Perturbation:
     kept: Tensor | None = None
     added: Tensor | None = None
 
+    def __bool__(self) -> bool:
+        return any(part is not None for part in (self.positions, self.kept, self.added))
+
     def position_ids(self, config) -> Tensor | None:
         """The positions as a model counts them, (B, L)."""
         if self.positions is None or not family_of(config).behind_padding:
@@ -43,19 +45,6 @@ class Perturbation:
         if self.added is not None:
             states = states + pick(self.added).to(states.dtype)
         return states
-
-    @contextmanager
-    def within(self, backbone: nn.Module) -> Iterator[None]:
-        """Within, what the backbone's embeddings give is changed."""
-        if self.kept is None and self.added is None:
-            yield
-            return
-        *_, last = embeddings_of(backbone).values()
-        hook = last.register_forward_hook(lambda module, inputs, output: self.change(output))
-        try:
-            yield
-        finally:
-            hook.remove()
 
 
 def unpacked(bits: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from transformers.masking_utils import create_bidirectional_mask
 
 from common.packing import Grid
 from common.views import IGNORED
-from models.families import embed, family_of
+from models.families import embed, family_of, layers_of
 from models.kernels.device import on_cpu
 from models.kernels.dropout import rates_of
 from models.perturb import Perturbation
@@ -72,12 +72,15 @@ class Runner:
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
         """Ids (B, L) -> the last layer's states in a list, or those of the embeddings and every layer: (B, L, H)."""
-        extra = {"output_hidden_states": all_layers}
-        if change.positions is not None:
-            extra["position_ids"] = change.position_ids(backbone.config)
-        sampled = nullcontext() if self.rates is None else rates_of(self.rates[:, None, None])
-        with sampled, change.within(backbone):
-            output = backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config), **extra)
+        config = backbone.config
+        with nullcontext() if self.rates is None else rates_of(self.rates[:, None, None]):
+            if (change or all_layers) and not family_of(config).whole:
+                positions = change.position_ids(config)
+                own = {} if positions is None else {"position_ids": positions}
+                states = embed(backbone, input_ids=input_ids, **own)
+                return self.run_every(layers_of(backbone), change.change(states), all_layers)
+            mask = self._mask(config)
+            output = backbone(input_ids=input_ids, attention_mask=mask, output_hidden_states=all_layers)
         return output.hidden_states if all_layers else [output.last_hidden_state]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
@@ -109,6 +112,15 @@ class Runner:
         for layer in layers:
             states = layer(states, mask)
         return states
+
+    def run_every(self, layers: Sequence[nn.Module], states: Tensor, all_layers: bool) -> list[Tensor]:
+        """The same; the last states in a list, or with `all_layers` those given and every layer's."""
+        if not all_layers:
+            return [self.run(layers, states)]
+        every = [states]
+        for layer in layers:
+            every.append(self.run([layer], every[-1]))
+        return every
 
     def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         """The same; the states of the first tokens, (B, H)."""

@@ -126,9 +126,8 @@ def make_trainer(
     """The Trainer with its dev score and what to do when it improves; BadInput for batches that teach nothing."""
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
-        if args.torch_compile and (objective.not_compiled or count_operations(model.encoder)):
-            reason = objective.not_compiled or "a compiler cannot read how units are drawn at sampled rates"
-            raise BadInput(f"--torch_compile: not with this method; {reason}")
+        if args.torch_compile and objective.not_compiled:
+            raise BadInput(f"--torch_compile: not with this method; {objective.not_compiled}")
     if args.activation_checkpointing and count_operations(model.encoder):
         raise BadInput("--activation_checkpointing: not with this method; its dropout rates are those of one pass")
     if args.gradient_accumulation_steps > 1:

@@ -47,6 +47,10 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
     """Dropout at one rate, or at rates that broadcast to x."""
     if isinstance(rates, float) and not on_cpu(x):
         return F.dropout(x, rates)
+    if torch.compiler.is_compiling():  # a compiler fuses what follows, and cannot read how `_Drop` draws
+        rates = rates.clamp(max=1 - 1 / GRAIN)
+        kept = torch.rand_like(x, dtype=torch.float32) >= rates
+        return x * (kept / (1 - rates)).to(x.dtype)
     return _Drop.apply(x, rates)
 
 
@@ -90,7 +94,17 @@ def attend(
     Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1), a number
     or None. On a CPU, torch's own attention has no fast path with dropout and copies more.
     """
-    return _Attend.apply(query, key, value, keys, rates, scaling)
+    if not torch.compiler.is_compiling():
+        return _Attend.apply(query, key, value, keys, rates, scaling)
+    weights = _weights(query, key, keys, scaling)
+    return (weights if rates is None else drop(weights, rates)) @ value
+
+
+def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) -> Tensor:
+    weights = (query * scaling) @ key.transpose(2, 3)
+    if keys is not None:
+        weights.masked_fill_(~keys, torch.finfo(weights.dtype).min)
+    return weights.softmax(-1, dtype=weights.dtype)
 
 
 def backward_is_slow(query: Tensor) -> bool:
@@ -104,10 +118,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # else copied in every product
-        weights = (query * scaling) @ key.transpose(2, 3)
-        if keys is not None:
-            weights.masked_fill_(~keys, torch.finfo(weights.dtype).min)
-        weights = weights.softmax(-1, dtype=weights.dtype)
+        weights = _weights(query, key, keys, scaling)
         drawn = () if rates is None else _draw(weights.shape, rates, weights.device, weights.dtype)
         ctx.save_for_backward(query, key, value, weights, *drawn)
         ctx.scaling = scaling

@@ -119,6 +119,7 @@ class Debiased(Objective):
 
     reads_projection = True
     compares = True
+    not_compiled = "its noise is drawn on the host"
 
     def __init__(self, args: Arguments, complement: Teacher) -> None:
         super().__init__()

@@ -133,7 +133,7 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
     [
         ({"method": "moco"}, "--torch_compile: not with this method; the queue has another size"),
         ({"method": "esimcse"}, "--torch_compile: not with this method; the queue has another size"),
-        ({"method": "s_simcse"}, "--torch_compile: not with this method; a compiler cannot read how units are drawn"),
+        ({"method": "dclr"}, "--torch_compile: not with this method; its noise is drawn on the host"),
         ({"method": "simcse", "chunk_size": 2}, "--chunk_size and --torch_compile do not go together"),
     ],
 )
