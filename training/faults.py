@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from common.errors import DISK, ProjectError, StorageError
+from common.errors import DISK, BadInput, ProjectError, StorageError
 
 # No permission in a folder that the run has written to: its state is whole, and the same command goes on.
 _WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
@@ -112,6 +112,17 @@ def memory_errors(batch: str) -> Iterator[None]:
             "--gradient_accumulation_steps is the same), --bf16, a smaller --max_length or "
             "--per_device_train_batch_size (fewer negatives: another experiment)"
         ) from error
+
+
+@contextmanager
+def compile_errors() -> Iterator[None]:
+    """Turn what torch.compile cannot read or build into a BadInput."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
+            raise
+        raise BadInput(f"--torch_compile: not of this step: {str(error).strip().splitlines()[0]}") from error
 
 
 class FirstBad:

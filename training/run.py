@@ -22,7 +22,7 @@ from common.errors import BadInput, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw, in_words
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of
-from training.faults import check_space, memory_errors, storage_errors
+from training.faults import check_space, compile_errors, memory_errors, storage_errors
 from training.provenance import earlier_starts, provenance
 from training.record import (
     FORMAT,
@@ -166,7 +166,7 @@ class Run:
     def _train(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
         args = self.args
         batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
-        with STOPPING.held(), memory_errors(batch):
+        with STOPPING.held(), memory_errors(batch), compile_errors():
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
             except ImportError as error:  # the optimizer is made there

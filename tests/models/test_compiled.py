@@ -1,14 +1,18 @@
 """A compiled step: whole, the same loss and gradients, and one graph for each of a few shapes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
 from transformers import BertConfig, BertForMaskedLM
 
 from bench import pair
+from bench.pretend.steps import STAGE_ONE, Case, Materials
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
+from training.registry import method_names
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
         "vocab_size": 1000}  # fmt: skip
@@ -67,6 +71,28 @@ def check_step(kind, packed, backend, tolerance=1e-5):
 )  # fmt: skip
 def test_the_whole_step_is_one_graph_with_the_same_gradients(kind, packed):
     check_step(kind, packed, "aot_eager")
+
+
+@pytest.fixture(scope="module")
+def materials(tmp_path_factory):
+    return Materials(tmp_path_factory.mktemp("materials"), layers=2, batch=8, length=16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
+@pytest.mark.parametrize("name", [*method_names(), STAGE_ONE])
+def test_every_method_s_step_is_one_graph_or_says_why_not(materials, name, packed):
+    model, collator = materials.parts(Case(name, "bert", packed, "float32"))
+    for objective in [] if name == STAGE_ONE else model.objectives:
+        if objective.not_compiled:
+            pytest.skip(objective.not_compiled)
+    inner = getattr(collator, "_collate", collator)
+    inner.packing = replace(inner.packing, static=True)
+    compiled = torch.compile(model.train(), backend="eager", fullgraph=True, dynamic=False)
+    for step in range(3):
+        compiled(**collator([(0, row, step) for row in range(8)])).loss.backward()
+        model.after_step()
+    assert counters["stats"]["unique_graphs"] == 1, "the same sentences have the same shapes"
 
 
 @pytest.mark.slow

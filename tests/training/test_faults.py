@@ -15,13 +15,14 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import StorageError
+from common.errors import BadInput, StorageError
 from data.draws import KeyedSampler
 from training import faults, signals
 from training.faults import (
     FirstBad,
     NonFiniteStep,
     check_space,
+    compile_errors,
     memory_errors,
     not_finite,
     storage_errors,
@@ -101,6 +102,15 @@ def test_too_little_memory_names_the_batch_and_what_helps(error):
         raise error
     with pytest.raises(RuntimeError, match="shapes"), memory_errors("a batch of 64"):
         raise RuntimeError("shapes")
+
+
+def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
+    whole = torch.compile(lambda x: x if x.sum() > 0 else -x, backend="eager", fullgraph=True)
+    with pytest.raises(BadInput, match="--torch_compile: not of this step: Data-dependent branching"), compile_errors():
+        whole(torch.ones(2))
+    with pytest.raises(RuntimeError, match="shapes"), compile_errors():
+        raise RuntimeError("shapes")
+    torch.compiler.reset()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
