@@ -1,4 +1,4 @@
-"""`python -m eval MODEL --tasks sts`: score any encoder in the papers' protocol."""
+"""`python -m eval MODEL [MODEL ...] --tasks sts`: score any encoder in the papers' protocol."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ import torch
 
 from common.flags import Parser, check_output
 from common.streams import show
+from eval.analyse.analysis import labelled
 from eval.encode import Encode
 from eval.scores import details, row, rows_of, tables, write_scores
 from eval.sts import own_pairs
-from eval.tasks import GROUPS, Options, score_all, tasks_named
+from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
+from models.loading import load_config
 from models.pooling import POOLINGS
 
 logger = logging.getLogger(__name__)
@@ -32,15 +34,17 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Score a sentence encoder: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
+        description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
         epilog="examples:\n"
         "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
         "  python -m eval runs/infocse --tasks transfer --mode fasttest\n"
+        "  python -m eval runs/simcse runs/infocse --tasks retrieval --output runs/scores\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
         "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors",
     )
-    p.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder, sentence-transformers")
+    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder, "
+                   "sentence-transformers; several make one table")  # fmt: skip
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
     p.add_argument("--dev_file", help="own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
@@ -51,7 +55,8 @@ def parser() -> Parser:
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip
-    p.add_argument("--embeddings", metavar="DIR", help="keep document vectors of --beir here; a stopped run goes on")
+    p.add_argument("--embeddings", metavar="DIR", help="keep document vectors of --beir here, of several models in "
+                   "DIR/NAME; a stopped run goes on")  # fmt: skip
     p.add_argument(
         "--directions", choices=["one", "both"], default="one", help="of --tasks retrieval: 97 or 194 queries"
     )
@@ -60,16 +65,28 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir (default: corpora)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
-    p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it")
+    p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it; several "
+                   "models write DIR/NAME.json")  # fmt: skip
     return p
 
 
-def options_of(args: argparse.Namespace) -> Options:
-    """The flags that concern the tasks."""
+def options_of(args: argparse.Namespace, name: str) -> Options:
+    """The flags that concern the tasks of one model."""
     split = args.split or ("dev" if args.mode == "dev" else "test")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Options(split, args.mode, tuple(args.beir), args.embeddings, args.directions, args.duplicates, device,
-                   progress=sys.stderr.isatty())  # fmt: skip
+    return Options(split, args.mode, tuple(args.beir), _place(args, args.embeddings, name), args.directions,
+                   args.duplicates, device, progress=sys.stderr.isatty())  # fmt: skip
+
+
+def _place(args: argparse.Namespace, given: str | None, name: str) -> str | None:
+    """Where something of one model goes: as given, or below it where there are several models."""
+    return str(Path(given) / name.replace("/", "-")) if given and len(args.models) > 1 else given
+
+
+def tasks_of(args: argparse.Namespace, options: Options) -> list[Task]:
+    """What is scored."""
+    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
+    return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
 
 
 def unknown_tokens(encode: Encode, options: Options) -> dict:
@@ -80,33 +97,44 @@ def unknown_tokens(encode: Encode, options: Options) -> dict:
     return found | {"headline": False}
 
 
+def scored(args: argparse.Namespace, name: str, model: str, output: str | None) -> list[dict]:
+    """The rows of one model, written where there is an output."""
+    options = options_of(args, name)
+    encoder, tokenizer = load_encoder(model, args.pooling, args.max_length)
+    encoder.to(options.device)
+    logger.info("%s: pooling %s, at most %d tokens", model, encoder.pooling, encoder.max_length)
+    start = time.perf_counter()
+    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)
+    results = score_all(encode, tasks_of(args, options), args.data_dir)
+    rows = rows_of(results, name, None)
+    if encode.unknown:
+        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
+    logger.info("%d tasks in %.1f s", len(results), time.perf_counter() - start)
+    if output:
+        write_scores(output, results, rows)
+    return rows
+
+
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
     if (args.beir or args.embeddings) and "beir" not in args.tasks:
         raise BadInput("--beir and --embeddings are for --tasks beir, which is not given")
-    check_output(args.output, [args.dev_file], b"[")
-    options = options_of(args)
-    tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
-    if args.dev_file:
-        tasks.append(own_pairs(args.dev_file))
-    for task in tasks[1:]:
+    models = labelled(args.models)
+    several = ".json" if len(models) > 1 else ""
+    if several and args.output and Path(args.output).is_file():
+        raise BadInput(f"--output {args.output}: is a file; several models write into a folder")
+    outputs = {name: _place(args, args.output, f"{name}{several}") for name in models}
+    for output in outputs.values():
+        check_output(output, [args.dev_file], b"[")
+    for task in tasks_of(args, options_of(args, ""))[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
-    encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
-    encoder.to(options.device)
-    logger.info("%s: pooling %s, at most %d tokens", args.model, encoder.pooling, encoder.max_length)
-    start = time.perf_counter()
-    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)
-    name = Path(args.model).name
-    results = score_all(encode, tasks, args.data_dir)
-    rows = rows_of(results, name, None)
-    if encode.unknown:
-        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
-    logger.info("%d tasks in %.1f s", len(tasks), time.perf_counter() - start)
-    if args.output:
-        write_scores(args.output, results, rows)
-    show(details(rows) if args.details else tables({name: rows}), args.output)
-    return rows
+    for model in models.values() if several else ():
+        load_config(model)  # nor after the first model is
+    rows = {name: scored(args, name, model, outputs[name]) for name, model in models.items()}
+    listed = [one for found in rows.values() for one in found]
+    show(details(listed) if args.details else tables(rows), args.output)
+    return listed
 
 
 if __name__ == "__main__":

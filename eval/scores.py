@@ -40,10 +40,12 @@ class Result:
         rows: of scores.json, the headline first.
         items: what a paired comparison resamples: `similarity` and `gold` of every pair, or `value` from 0 to 1 of
             every query or sentence, each (n,).
+        shown: how many of the rows a table shows.
     """
 
     rows: list[dict[str, Any]]
     items: dict[str, np.ndarray] = field(default_factory=dict)
+    shown: int = 1
 
 
 def row(task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test") -> dict:
@@ -60,11 +62,12 @@ def average(rows: list[dict]) -> dict:
 
 
 def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[dict]:
-    """All rows with their source; `headline` marks each task's main figure and the averages.
+    """All rows with their source; `headline` marks each task's main figure and the averages, `shown` more for a table.
 
     Headline rows of one metric, split and mode are averaged where there are several.
     """
-    rows = [{**row, "headline": i == 0} for result in results.values() for i, row in enumerate(result.rows)]
+    rows = [{**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
+            for result in results.values() for i, row in enumerate(result.rows)]  # fmt: skip
     kinds: dict[tuple, list[dict]] = {}
     for row in headline(rows):
         kinds.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
@@ -73,34 +76,51 @@ def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[
 
 
 def headline(rows: list[dict]) -> list[dict]:
-    """The rows that a table of results shows."""
+    """The rows that count in averages and comparisons."""
     return [row for row in rows if row.get("headline", True)]
 
 
 def tables(rows_by_model: dict[str, list[dict]]) -> str:
-    """One table for each metric of the headline rows, titled where there are several."""
-    metrics = list(dict.fromkeys(row["metric"] for rows in rows_by_model.values() for row in headline(rows)))
-    parts = []
+    """One table for each kind of metric, titled where there are several; `recall@1` and `recall@5` are of one kind."""
+    shown = {m: [r for r in rows if r.get("shown", r.get("headline", True))] for m, rows in rows_by_model.items()}
+    metrics = dict.fromkeys(row["metric"] for rows in shown.values() for row in rows)
+    kinds: dict[str, list[str]] = {}
     for metric in metrics:
-        chosen = {m: [r for r in headline(rows) if r["metric"] == metric] for m, rows in rows_by_model.items()}
-        parts.append((f"{metric}\n" if len(metrics) > 1 else "") + table(chosen))
+        kinds.setdefault(metric.split("@")[0], []).append(metric)
+    parts = []
+    for kind, members in kinds.items():
+        title = members[0] if len(members) == 1 else kind
+        chosen = {m: [r for r in rows if r["metric"] in members] for m, rows in shown.items()}
+        parts.append(f"{title}\n" * (len(kinds) > 1) + table(chosen))
     return "\n\n".join(parts)
 
 
 def table(rows_by_model: dict[str, list[dict]]) -> str:
-    """A Markdown table with two decimals: a line for each model, a column for each task, `missing` for no score."""
-    places = list(dict.fromkeys((row["task"], row["split"]) for rows in rows_by_model.values() for row in rows))
-    tasks = [task for task, _ in places]  # a column names its split where two columns share a task
-    body = [["model", *(f"{task} {split}" if tasks.count(task) > 1 else task for task, split in places)]]
+    """A Markdown table with two decimals: a line for each model, a column for each figure, `missing` for no score.
+
+    A column names its split and its metric where the columns of its task differ in them.
+    """
+    places = list(dict.fromkeys(_place(row) for rows in rows_by_model.values() for row in rows))
+    body = [["model", *(_name(place, [other for other in places if other[0] == place[0]]) for place in places)]]
     for model, rows in rows_by_model.items():
-        values = {(row["task"], row["split"]): f"{row['value']:.2f}" for row in rows}
+        values = {_place(row): f"{row['value']:.2f}" for row in rows}
         body.append([model.replace("|", "\\|"), *(values.get(place, "missing") for place in places)])
     return markdown(body)
 
 
+def _place(row: dict) -> tuple[str, ...]:
+    return row["task"], row["split"], row["metric"]
+
+
+def _name(place: tuple[str, ...], same_task: list[tuple[str, ...]]) -> str:
+    differing = (word for i, word in enumerate(place) if i and len({other[i] for other in same_task}) > 1)
+    return " ".join([place[0], *differing])
+
+
 def details(rows: list[dict]) -> str:
-    """Every row as a line of a Markdown table."""
+    """Every row as a line of a Markdown table; with the model where there are several."""
     names = ["task", "split", "metric", "aggregation", "n", "value"]
+    names = ["model"] * (len({row["model"] for row in rows}) > 1) + names
     cells = [[f"{row[name]:.2f}" if name == "value" else str(row[name]) for name in names] for row in rows]
     return markdown([names, *cells])
 

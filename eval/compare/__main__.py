@@ -12,6 +12,7 @@ from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records
 from eval.scores import Key, markdown, write_rows
 
+_NAMED = 5  # of the figures that a side lacks
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
     "models on these test pairs, not about the methods: one run each says nothing on seeds.",
@@ -89,7 +90,8 @@ def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> st
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
     for words in ("missing in A", "missing in B"):
         names = [str(line.key) for line in lines if line.found == words]
-        parts += [f"{words}: {', '.join(names)}"] if names else []
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        parts += [f"{words}: {', '.join(names[:_NAMED])}{more}"] if names else []
     return "\n".join(parts)
 
 

@@ -62,7 +62,7 @@ class InDomainRetrieval:
         ranks = partner_ranks(encode, sentences, asked, self.duplicates == "identical")
         how = f"{self.directions} direction{'s' * (self.directions == 'both')}, {self.duplicates} left out"
         rows = [row(self.name, self.split, f"recall@{k}", how, len(asked), 100 * np.mean(ranks < k)) for k in CUTS]
-        return Result(rows, {"value": (ranks < 1).astype(np.float64)})
+        return Result(rows, {"value": (ranks < 1).astype(np.float64)}, shown=len(CUTS))
 
 
 def partner_ranks(

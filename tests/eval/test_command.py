@@ -41,6 +41,29 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, 
     assert "recall@100" in capsys.readouterr().out
 
 
+def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data_dir, tmp_path, capsys):
+    flags = ["--pooling=avg", f"--dev_file={dev_file}", "--tasks", "beir", "--beir", "small", f"--data_dir={data_dir}"]
+    places = [f"--embeddings={tmp_path / 'vectors'}", f"--output={tmp_path / 'scores'}"]
+    rows = command.main([f"one={tiny_bert}", f"two={tiny_bert}", str(tiny_bert), *flags, *places])
+    names = ["one", "two", tiny_bert.name]
+    files = [json.loads((tmp_path / "scores" / f"{name}.json").read_text()) for name in names]
+    assert rows == [row for file in files for row in file]
+    assert [row["model"] for row in rows if row["task"] == "pairs" and row["headline"]] == names
+    assert len([*(tmp_path / "vectors").glob("*/small/shard-*.npy")]) == 3
+    _, table = capsys.readouterr().out.split("spearman\n")
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == names
+    with pytest.raises(BadInput, match="two models are called"):
+        command.main([str(tiny_bert), str(tiny_bert), *flags])
+    with pytest.raises(BadInput, match="is a file; several models write into a folder"):
+        command.main([f"one={tiny_bert}", f"two={tiny_bert}", *flags, f"--output={dev_file}"])
+
+
+def test_a_mistyped_model_is_said_before_the_first_is_scored(tiny_bert, dev_file, monkeypatch):
+    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    with pytest.raises(BadInput, match="not-there"):
+        command.main([str(tiny_bert), "./not-there", f"--dev_file={dev_file}"])
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -14,7 +14,7 @@ class One:
 
 
 def row(task, value, split="test"):
-    return {"task": task, "value": value, "split": split}
+    return {"task": task, "value": value, "split": split, "metric": "spearman"}
 
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
@@ -59,6 +59,22 @@ def test_each_metric_has_a_table_and_an_average_of_its_own():
     assert first.splitlines()[0] == "spearman" and second.splitlines()[0] == "accuracy"
     assert first.splitlines()[-1] == "| m\\|n  | 70.00 |"
     assert len(details(rows).splitlines()) == 6
+
+
+def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
+    metrics = ["recall@1", "recall@5", "recall@10"]
+    cuts = [full_row("A", "test", metric, "single", 10, 10.0 * i) for i, metric in enumerate(metrics)]
+    rows = {name: rows_of({One("A"): Result(cuts, shown=3)}, name, None) for name in ("m", "n")}
+    assert [one["metric"] for one in headline(rows["m"])] == ["recall@1"]
+    assert tables(rows).splitlines() == [
+        "| model | A recall@1 | A recall@5 | A recall@10 |",
+        "|-------|------------|------------|-------------|",
+        "| m     | 0.00       | 10.00      | 20.00       |",
+        "| n     | 0.00       | 10.00      | 20.00       |",
+    ]
+    with_other = {"m": [*rows["m"], *rows_of({One("B"): result("B", "spearman")}, "m", None)]}
+    assert [part.splitlines()[0] for part in tables(with_other).split("\n\n")] == ["recall", "spearman"]
+    assert details([*rows["m"], *rows["n"]]).startswith("| model | task")
 
 
 def test_the_figures_of_every_example_stand_beside_the_scores(tmp_path):
