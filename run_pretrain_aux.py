@@ -23,10 +23,12 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    look_over(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
+    known = look_over(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
+    if known.finished:
+        return known.finished
     from training.pretrain_run import pretrain  # here: it imports torch, and the flags are looked over first
 
-    return pretrain(argv, callbacks)
+    return pretrain(argv, callbacks, known.inputs)
 
 
 def train(

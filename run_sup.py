@@ -3,27 +3,50 @@
     python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
 
 --train_file names natural language inference sets: tab-separated, header `premise hypothesis label`. Everything else
-is as in run_unsup.py, whose runs can start from one of these: --model_name_or_path OUTPUT_DIR.
+is as in run_unsup.py, whose runs can start from one of these: --model_name_or_path OUTPUT_DIR. From Python: `train`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any
 
 from common.errors import run_command
 from training.flags import look_over_sentences
+from training.given import as_flags
 from training.signals import stoppable
 
 
 @stoppable
-def main(argv: Sequence[str] | None = None) -> str:
+def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    look_over_sentences(argv, __doc__, labels=True)
+    known = look_over_sentences(argv, __doc__, labels=True)
+    if known.finished:
+        return known.finished
     from training.sentence_run import train_sentences  # here: it imports torch, and the flags are looked over first
 
-    return train_sentences(argv, labels=True)
+    return train_sentences(argv, labels=True, callbacks=callbacks, inputs=known.inputs)
+
+
+def train(
+    pairs: str | PathLike | Iterable[Sequence[str]] | None = None,
+    model: str | PathLike | None = None,
+    method: str | None = None,
+    output_dir: str | PathLike | None = None,
+    callbacks: Sequence[Any] = (),
+    **settings: Any,
+) -> str:
+    """What the command does, from Python; arguments as in `run_unsup.train`, but for two.
+
+    `pairs` are rows (premise, hypothesis, label), a `datasets.Dataset` with these columns, or the path of a file; the
+    method is `nli` where neither `method` nor `config` names one.
+    """
+    method = method or (None if "config" in settings else "nli")
+    named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
+    return main(as_flags(pairs, named | settings, labelled=True), callbacks)
 
 
 if __name__ == "__main__":

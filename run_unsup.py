@@ -24,10 +24,12 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    look_over_sentences(argv, __doc__, labels=False)
+    known = look_over_sentences(argv, __doc__, labels=False)
+    if known.finished:
+        return known.finished
     from training.sentence_run import train_sentences  # here: it imports torch, and the flags are looked over first
 
-    return train_sentences(argv, labels=False, callbacks=callbacks)
+    return train_sentences(argv, labels=False, callbacks=callbacks, inputs=known.inputs)
 
 
 def train(

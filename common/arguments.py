@@ -61,6 +61,11 @@ class ModelArguments:
     lora_keep: bool = field(
         default=False, metadata={"help": "write the adapters too, into the folder adapter/ of the result"}
     )
+    matryoshka_dims: list[Count] | None = field(
+        default=None,
+        metadata={"help": "also train the first entries of the vector, so many each, to be used alone, such as 256 128 "
+                  "64; the dev score is taken of each (Matryoshka, 2205.13147); default: no"},
+    )  # fmt: skip
     bow_weight: Weight | None = field(
         default=None,
         metadata={"help": "weight of a further term: the text's words, predicted from the pooled vector by the "
@@ -190,6 +195,11 @@ class ScoredArguments(DataArguments):
         default=False,
         metadata={"help": "the start is the result unless the trained model is better beyond chance"},
     )
+    patience: Count | None = field(
+        default=None,
+        metadata={"help": "end the training when so many evaluations in a row bring no higher dev score (Prechelt "
+                  "1998, Early stopping - but when?); default: go on to the last step"},
+    )  # fmt: skip
     max_rows: Count | None = field(
         default=None,
         metadata={"help": "use so many rows, held-out ones included, drawn by --seed (few-shot studies); default: all"},

@@ -242,14 +242,15 @@ def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = 
     found: list[Path] = []
     for name in names:
         places = [Path(name), Path(data_dir) / name]
-        existing = next(filter(None, map(_matching, places)), None)
+        existing = next(filter(None, map(matching, places)), None)
         if existing is None:
             raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
         found += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
     return found
 
 
-def _matching(place: Path) -> list[Path]:
+def matching(place: Path) -> list[Path]:
+    """The file or folder at a place, or those that it names as a pattern; perhaps none."""
     return [place] if place.exists() else sorted(map(Path, glob(str(place), recursive=True)))  # noqa: PTH207 - it leaves out hidden files
 
 

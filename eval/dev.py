@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,14 @@ class DevSet:
     def score(self, encode: Encoder) -> float:
         """What chooses the best model: Spearman's correlation of pairs or the mean of queries, x 100."""
         return self.score_of(self.items(encode))
+
+    def scores(self, encode: Encoder, widths: Sequence[int] = ()) -> dict[str, float]:
+        """The score by the metric's name and, as METRIC_WIDTH, those of first entries; each text is encoded once."""
+        if not widths:
+            return {self.metric: self.score(encode)}
+        known = cache(lambda texts: encode(list(texts)))
+        first = {width: lambda texts, width=width: known(tuple(texts))[:, :width] for width in (None, *widths)}
+        return {f"{self.metric}_{width}" if width else self.metric: self.score(cut) for width, cut in first.items()}
 
     def score_of(self, items: Items) -> float:
         """The same from the figures of every example."""

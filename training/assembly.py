@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import torch
 
@@ -19,7 +20,7 @@ from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
 from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
-from models.objectives.base import Method
+from models.objectives.base import Contrast, Method, Objective
 from models.packed import use_packing
 from models.pooling import pooling_named
 from models.saved_format import read_modules
@@ -56,6 +57,7 @@ def build_model(
     objectives = method.build(method_args, encoder, projection, source)
     if model_args.bow_weight:
         objectives.append(BagOfWords.of(source, model_args.bow_weight))
+    _nest(objectives, model_args, projection.dense_layers()[-1][0].out_features if kept else config.hidden_size)
     for objective in objectives if bf16 else []:
         objective.cast_frozen(torch.bfloat16)
     if kept and not any(objective.reads_projection for objective in objectives):
@@ -76,6 +78,26 @@ def _adapt(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> No
     if args.train_last_layers is not None:
         raise BadInput("--lora_r, --train_last_layers: adapters are all that is trained; leave one of the two out")
     encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
+
+
+def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -> None:
+    """Let the losses compare the first entries of the vectors too; BadInput where they would not be those that stay."""
+    dims, nested = model_args.matryoshka_dims, [one for one in objectives if isinstance(one, Contrast)]
+    if not dims:
+        return
+    dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
+    if not nested:
+        raise BadInput(f"--matryoshka_dims: --method {model_args.method} compares no vectors that could be cut")
+    if dropped and any(one.reads_projection for one in nested):
+        raise BadInput(
+            f"--matryoshka_dims: the loss sees what --projection {model_args.projection} makes of the vector, which is "
+            "dropped after training; give --projection none, or --pooling cls, which keeps it"
+        )
+    if len({*dims}) < len(dims) or max(dims) >= width:
+        said = " ".join(map(str, dims))
+        raise BadInput(f"--matryoshka_dims {said}: different numbers below {width}, the whole vector, are needed")
+    for one in nested:
+        one.widths = sorted(dims, reverse=True)
 
 
 def _length_of(source: str, config, pooling: str) -> int:
@@ -121,8 +143,9 @@ def _drops(encoder: SentenceEncoder) -> bool:
 
 
 def make_trainer(
-    model, args: RunArguments, collator: Collator, tokenizer, dev: DevSet | None, chunk_size: int = 0, held_out: int = 0
-) -> EmbeddingTrainer:
+    model, args: RunArguments, collator: Collator, tokenizer, dev: DevSet | None, chunk_size: int = 0,
+    held_out: int = 0, patience: int | None = None, widths: Sequence[int] = (),
+) -> EmbeddingTrainer:  # fmt: skip
     """The Trainer with its dev score and what to do when it improves; BadInput for batches that teach nothing."""
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
@@ -139,14 +162,12 @@ def make_trainer(
     score = None
     if dev is not None:
         encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
-        score = lambda: (dev.metric, dev.score(encode))  # noqa: E731
+        score = lambda: dev.scores(encode, widths)  # noqa: E731
     args.metric_for_best_model = dev.metric if dev else None
     args.greater_is_better = True if dev else None
     keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
-    common = model, args, collator, len(collator.text), score, keep
-    if chunk_size:
-        return CachedTrainer(*common, held_out, chunk_size=chunk_size)
-    return EmbeddingTrainer(*common, held_out)
+    common = model, args, collator, len(collator.text), score, keep, held_out, patience
+    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
 
 def load_tests(data_args: ScoredArguments) -> list:

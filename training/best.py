@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def keep_if_best(
         with committing(root / BEST, run_id) as folder:
             save(folder)
             (folder / _FACTS).write_text(json.dumps({"step": state.global_step, "value": value}), encoding="utf-8")
+
+
+def out_of_patience(history: Sequence[Mapping[str, Any]], metric: str, patience: int | None) -> bool:
+    """Whether the last `patience` evaluations brought no higher dev score.
+
+    The log history is part of every checkpoint, so that a resumed run ends where the uninterrupted one does.
+    """
+    scores = [line[metric] for line in history if metric in line]
+    return bool(scores and patience) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
 def no_checkpoint_is_best(state: TrainerState) -> None:

@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import models.objectives
 from common.command_line import check_words, peek
@@ -14,6 +15,7 @@ from common.declared import ROOT, Flag, attribute, called, fields_of
 from common.errors import BadInput
 from common.flags import Parser
 from common.streams import show
+from training.finished import finished, inputs_of
 
 SCRIPTS = {False: "run_unsup.py", True: "run_sup.py"}  # by whether the method needs labels
 OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_repositories.md has them
@@ -52,6 +54,13 @@ _OFTEN = """method model_name_or_path config_name train_file columns max_length 
     dry_run""".split()
 _HELP = {"-h", "--help", "--help_all"}
 _LIBRARY = Path(find_spec("transformers").origin).with_name("training_args.py")
+
+
+class Known(NamedTuple):
+    """What is known of a command: a hash of its inputs, for the record, and the folder of its run if that finished."""
+
+    inputs: str | None
+    finished: str | None
 
 
 def method_files() -> dict[str, Path]:
@@ -100,7 +109,7 @@ def declared(*groups: str, method: str | None = None) -> dict[str, Flag]:
     return {name: flag for group in own for name, flag in group.items()}
 
 
-def look_over_sentences(argv: Sequence[str], description: str, labels: bool) -> None:
+def look_over_sentences(argv: Sequence[str], description: str, labels: bool) -> Known:
     """`look_over` for run_unsup.py and run_sup.py, whose flags depend on the method."""
     method = peek(argv, "method")
     if method or not _HELP & {*argv}:
@@ -108,13 +117,13 @@ def look_over_sentences(argv: Sequence[str], description: str, labels: bool) -> 
     flags = declared("ModelArguments", "ScoredArguments" if labels else "SentenceArguments", method=method)
     own = fields_of(method_files()[method], "Arguments") if method else {}
     names = f"methods: {', '.join(method_names(labels))}; --method NAME --help shows the flags of one"
-    look_over(argv, f"{description}\n{names}", SCRIPTS[labels], flags, own)
+    return look_over(argv, f"{description}\n{names}", SCRIPTS[labels], flags, own)
 
 
 def look_over(
     argv: Sequence[str], description: str, script: str, flags: Mapping[str, Flag], own: Collection[str] = ()
-) -> None:
-    """Answer --help, and refuse what is wrong with the names of flags, before anything large is imported.
+) -> Known:
+    """Answer --help, refuse wrong names of flags and look for a finished run, before anything large is imported.
 
     Args:
         argv: the command line.
@@ -125,13 +134,16 @@ def look_over(
 
     Raises:
         BadInput: an unknown or repeated flag or key of the configuration.
+        CheckpointRefused: the result of the finished run has changed.
         SystemExit: --help has been answered.
     """
     if asked := _HELP & {*argv}:
         often = flags if "--help_all" in asked else {*_OFTEN, *own}
         show(_help(script, description, {name: flag for name, flag in flags.items() if name in often}, own))
         raise SystemExit(0)
-    check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
+    words = check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
+    inputs, folder = inputs_of(words, flags), peek(argv, "output_dir")
+    return Known(inputs, folder if finished(folder, inputs) else None)
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:

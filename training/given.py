@@ -18,15 +18,17 @@ from common.arguments import DataArguments
 from common.errors import BadInput
 from common.files import writing
 
+LABELLED = ("premise", "hypothesis", "label")  # the header of labelled pairs
 _SEPARATORS = re.compile(r"[\r\n\t]+")  # of rows and columns in a file
 
 
-def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]) -> list[str]:
+def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any], labelled: bool = False) -> list[str]:
     """The command line of a run.
 
     Args:
         text: a path; or sentences, rows of sentences or a `datasets.Dataset`, which are written into the cache.
         settings: values of flags by name; None leaves a flag out.
+        labelled: the rows are labelled pairs: premise, hypothesis and the label's name.
 
     Raises:
         BadInput: a row is no text, or the Dataset's column is not known.
@@ -36,10 +38,11 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
         settings["train_file"] = text
     elif text is not None:
         if hasattr(text, "column_names"):
-            text = _rows(text, settings.pop("text_column", None))
+            wanted = settings.pop("text_column", None)
+            text = _pairs(text, wanted) if labelled else _rows(text, wanted)
         cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
-        settings["train_file"], columns = written(text, cache)
-        if columns > 1:
+        settings["train_file"], columns = written(text, cache, LABELLED if labelled else ())
+        if columns > 1 and not labelled:
             settings.setdefault("columns", columns)
     return [word for name, value in settings.items() if value is not None for word in _words(name, value)]
 
@@ -65,12 +68,22 @@ def _rows(dataset: Any, wanted: str | Sequence[str] | None) -> Iterable:
     return dataset[columns[0]] if len(columns) == 1 else zip(*(dataset[name] for name in columns), strict=True)
 
 
-def written(rows: Iterable[str | Sequence[str]], cache: Path) -> tuple[Path, int]:
+def _pairs(dataset: Any, wanted: Sequence[str] | None) -> Iterable:
+    """The labelled pairs of a Dataset; its labels are classes or names, and -1 is none, as on the hub."""
+    names = [*(wanted or LABELLED[:2]), LABELLED[2]]
+    if absent := {*names} - {*dataset.column_names}:
+        raise BadInput(f"labelled pairs: no column {min(absent)} among {', '.join(dataset.column_names)}")
+    said = getattr(dataset.features[LABELLED[2]], "int2str", str)
+    labels = ("-" if label in (-1, None) else said(label) for label in dataset[LABELLED[2]])
+    return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
+
+
+def written(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:
     """Write rows as a text file, named by its content, and count the columns of the first.
 
     Line ends and tabs within a text become spaces. The whole text is held in memory; a larger one belongs in a file.
     """
-    lines, columns = [], 1
+    lines, columns = ["\t".join(header) + "\n"] if header else [], 1
     for number, row in enumerate(rows):
         cells = [row] if isinstance(row, str) else row
         if not isinstance(cells, (list, tuple)) or not all(isinstance(cell, str) for cell in cells):

@@ -78,12 +78,13 @@ def load_text(
 
 
 @storage_errors(".")
-def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
+def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | None = None) -> str:
     """Parse, build, train, save.
 
     Args:
         argv: the flags.
         callbacks: `transformers.TrainerCallback`s.
+        inputs: what `training.finished` knows a finished run by.
 
     Returns:
         The run's folder.
@@ -98,7 +99,7 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = ()) -> str:
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
         "contents": contents(vars(model_args)),
     }
-    run = Run("run_pretrain_aux.py", argv, groups, identity, source.file_names)
+    run = Run("run_pretrain_aux.py", argv, groups, identity, source.file_names, inputs)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(groups, tokenizer, blocks)

@@ -9,7 +9,6 @@ from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import read_json, sha256, write_json
-from models.loading import read_tensors
 
 logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
@@ -19,15 +18,17 @@ _MESSAGE_CHARS = 80  # of a value in a message: a dictionary of hashes is long
 
 # Fields that change neither the weights nor what is selected: they may differ when a run is resumed. The content of
 # the files that they name is compared. All others may not differ, `max_steps` and `num_train_epochs` included, because
-# the schedule depends on them; see `is_longer`.
+# the schedule depends on them; see `is_longer` and --change_steps.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
     save_steps save_total_limit save_on_each_node dataloader_num_workers dataloader_prefetch_factor
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
-    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank""".split()
+    include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
+    change_steps""".split()
 )
+STEPS = ("max_steps", "num_train_epochs")
 # Of those, the ones that all processes of a run must share nonetheless: they decide when processes wait for each other.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
@@ -87,6 +88,8 @@ def _changed(path: Path, known: str) -> str | None:
 
 
 def _unreadable(folder: Path) -> str | None:
+    from models.loading import read_tensors  # here: it imports torch, and a finished run is known without
+
     files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     if folder / WEIGHTS[0] not in files:
         return f"{WEIGHTS[0]} is missing"

@@ -45,9 +45,9 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     shares, given = data_args.start_shares, [name for name in ("dev_file", "dev_beir") if getattr(data_args, name)]
     if len(given) > 1:
         raise BadInput("--dev_file and --dev_beir: one of them chooses the best model; leave the other out")
-    if data_args.dev == "none" and (given or shares or data_args.keep_start):
-        unused = given[0] if given else "start_shares" if shares else "keep_start"
-        raise BadInput(f"--dev none --{unused}: no dev score is taken, so it would do nothing; leave one out")
+    unused = [*given, *(name for name in ("start_shares", "keep_start", "patience") if getattr(data_args, name))]
+    if data_args.dev == "none" and unused:
+        raise BadInput(f"--dev none --{unused[0]}: no dev score is taken, so it would do nothing; leave one out")
     if shares and pooling_named(pooling).keeps_head:
         raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}")
     if data_args.dev == "none":
@@ -94,8 +94,13 @@ def finish(
     else:
         logger.info("no dev task: the last model is the result")
         run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
+    findings = [in_words(facts["verdict"])] if facts["verdict"] else []
+    if dev and (widths := run.record["settings"]["matryoshka_dims"]):
+        facts["dev_by_width"] = dev.scores(_encode(run, *load_encoder(str(folder))), widths)
+        said = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
+        findings.append(f"the vector and its first entries alone: {said}")
     facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
-    run.finish(trainer, facts, [in_words(facts["verdict"])] if facts["verdict"] else [])
+    run.finish(trainer, facts, findings)
     name = shlex.quote(str(folder))
     logger.info("next: python -m eval %s --tasks sts; python -m report %s --output report.html; python -m export %s "
                 "--output exports/%s", name, name, name, shlex.quote(folder.name))  # fmt: skip

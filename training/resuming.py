@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_pt_utils import safe_globals
 
@@ -58,6 +59,15 @@ class ResumingTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint):
         with _loading(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
+            if checkpoint is not None and isinstance(self.lr_scheduler, LambdaLR):
+                self._follow_schedule(self.lr_scheduler)
+
+    def _follow_schedule(self, schedule: LambdaLR) -> None:
+        """Set the next step's learning rate: a checkpoint brings the one of the steps that it was written with."""
+        rates = zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+        schedule._last_lr = [base * rate(schedule.last_epoch) for base, rate in rates]
+        for group, rate in zip(self.optimizer.param_groups, schedule._last_lr, strict=True):
+            group["lr"] = rate
 
     def _load_scaler(self, checkpoint):
         with _loading(checkpoint):

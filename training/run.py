@@ -18,10 +18,11 @@ import torch
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback, TrainingArguments
 
-from common.errors import BadInput, ProjectError, Stopped
+from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import draw, in_words
-from training.checkpoint import checkpoints, hashes, replacing_files, state_of
+from training.best import BEST
+from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
 from training.provenance import earlier_starts, provenance
 from training.record import (
@@ -29,6 +30,7 @@ from training.record import (
     IN_STEP,
     MAY_DIFFER,
     RUN_FILE,
+    STEPS,
     check_agreement,
     check_result,
     read_run,
@@ -54,6 +56,7 @@ class Run:
         groups: the parsed dataclasses; the TrainingArguments among them name the folder.
         identity: what decides the numbers beside the settings: hashes of the texts and of the start checkpoint.
         files: the names of the training text, for the record.
+        inputs: what `training.finished` knows the finished run by.
 
     Raises:
         BadInput: the processes of the run differ in their settings, or do not see each other.
@@ -66,6 +69,7 @@ class Run:
         groups: Sequence[Any],
         identity: dict[str, Any],
         files: Sequence[str] = (),
+        inputs: str | None = None,
     ) -> None:
         self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
         started = int(os.environ.get("WORLD_SIZE", "1"))
@@ -86,6 +90,7 @@ class Run:
             "settings": settings,
             "trajectory": self.trajectory,
             "text_files": [*files],
+            "inputs": inputs,
             **provenance(self.args.device.type == "cuda"),
         }
         self._began = time.time()
@@ -125,15 +130,20 @@ class Run:
 
     def _start(self, stack: ExitStack) -> Start:
         root = Path(self.args.output_dir)
-        if status_of(root, self.trajectory) == "finished":
+        change = self.args.change_steps
+        if status_of(root, self.trajectory, change) == "finished":
             check_result(root, read_run(root))
             return Start(True, None)
         stack.enter_context(locked(root))
         clean(root)
-        start = open_run(str(root), self.trajectory)  # under the lock: another command may have gone on until now
+        start = open_run(
+            str(root), self.trajectory, change
+        )  # under the lock: another command may have gone on until now
         if (root / RUN_FILE).is_file():
+            old = read_run(root)
             self.record["run_id"] = run_id_of(root)
-            self.record["earlier_starts"] = earlier_starts(read_run(root), self.record)
+            self.record["earlier_starts"] = earlier_starts(old, self.record)
+            self.record["changed_steps"] = _changed_steps(old, self.record, start.checkpoint)
         return start
 
     def train(
@@ -147,18 +157,20 @@ class Run:
         """
         logger.info(description)
         folder, args = self.args.output_dir, self.args
+        steps = steps_of(args, trainer.sampler.count)
+        state = state_of(start.checkpoint) if start.checkpoint else None
+        if state is not None:
+            _check_change(start.checkpoint, state, steps)
         if trainer.is_world_process_zero():
-            steps = steps_of(args, trainer.sampler.count)
             check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(Path(folder))))
             write_run(folder, self.record | {"status": "running"})
         trainer.accelerator.wait_for_everyone()
         trainer.run_id = self.record["run_id"]
         for callback in (RunLog(folder), *callbacks):
             trainer.add_callback(callback)
-        if start.checkpoint:
+        if state is not None:
             logger.info("resuming from %s", start.checkpoint)
-            state = state_of(start.checkpoint)
-            if state["global_step"] >= (args.max_steps if args.max_steps > 0 else state["max_steps"]):
+            if state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", [])):
                 trainer.restore(start.checkpoint)  # the Trainer itself would train one more step
                 return
         self._train(trainer, start.checkpoint)
@@ -173,7 +185,7 @@ class Run:
                 raise BadInput(f"a flag (--optim?) needs a package that is not here: {error}") from error
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a signal at the last steps may have reached one of them only
-        if stopped or trainer.state.global_step < trainer.state.max_steps:
+        if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):
             step, asked = trainer.state.global_step, STOPPING.name or "a signal to another process"
             raise Stopped(f"stopped by {asked} after step {step}; the same command goes on from there")
 
@@ -186,7 +198,7 @@ class Run:
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any], findings: Sequence[str] = ()) -> None:
         """Draw the curves, say what was found and, as the last write, mark the run finished."""
         draw(trainer.state.log_history, Path(self.args.output_dir) / "curves.png")
-        findings = [*filter(None, [in_words(trainer.state.log_history)]), *findings]
+        findings = [*filter(None, [_early_end(trainer), in_words(trainer.state.log_history)]), *findings]
         for found in findings:
             logger.info(found)
         seconds = round(time.time() - self._began, 1)
@@ -214,6 +226,38 @@ class RunLog(TrainerCallback):
         if state.is_world_process_zero:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(state.log_history[-1]) + "\n")
+
+
+def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | None) -> list[dict[str, Any]]:
+    """Every change of a run's number of steps, with the step from which the new one holds: {setting: [old, new]}."""
+    pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
+    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    after = {"after_step": step_of(Path(checkpoint)) if checkpoint else 0}
+    return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
+
+
+def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> None:
+    """Say how a run goes on to another number of steps than its checkpoint's; CheckpointRefused where it is past it."""
+    done, before = state["global_step"], state["max_steps"]
+    if steps == before:
+        return
+    if done >= steps:
+        raise CheckpointRefused(
+            f"{checkpoint}: has done {done} steps, so the run cannot end after {steps}; ask for more than {done} "
+            f"(the best model so far is in {BEST}/)"
+        )
+    logger.info("%d of %d steps are done; the run goes on to step %d, each with the learning rate that a run of %d "
+                "steps has there", done, before, steps, steps)  # fmt: skip
+
+
+def _early_end(trainer: EmbeddingTrainer) -> str | None:
+    state = trainer.state
+    return (
+        f"the dev score did not rise in {trainer.patience} evaluations (--patience), so training ended after step "
+        f"{state.global_step} of {state.max_steps}"
+        if trainer.ended_early
+        else None
+    )
 
 
 def _settings(group: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from transformers import SchedulerType, TrainingArguments, get_scheduler
-from transformers.integrations import get_available_reporting_integrations
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
 from common.errors import BadInput
@@ -30,6 +30,11 @@ class RunArguments(TrainingArguments):
     bf16: bool = field(default=False, metadata={"help": "bfloat16 autocast; auto: where the machine computes it"})
     use_cpu: bool = field(default=False, metadata={"help": "leave a GPU unused; auto: without CUDA"})
     max_steps: int = field(default=-1, metadata={"help": "optimizer steps, instead of num_train_epochs; -1: by those"})
+    change_steps: bool = field(
+        default=False,
+        metadata={"help": "go on with a run that had another --max_steps or --num_train_epochs; the steps left get "
+                  "the learning rates of a run that began with the new ones"},
+    )  # fmt: skip
     num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
     eval_strategy: str = field(default="steps", metadata={"help": "always by steps"})
     eval_steps: float = field(default=125, metadata={"help": "evaluate every so many steps, and at the last one"})
@@ -166,8 +171,11 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
             f"{args.world_size}"
         )
     absent = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
+    if absent and absent[0] in INTEGRATION_TO_CALLBACK:
+        raise BadInput(f"--report_to {absent[0]}: not installed here; install the package of that tracker")
     if absent:
-        raise BadInput(f"--report_to {absent[0]}: not installed here, or not known to transformers")
+        known = ", ".join(sorted(INTEGRATION_TO_CALLBACK))
+        raise BadInput(f"--report_to {absent[0]}: unknown to transformers, which knows {known}")
 
 
 def steps_of(args: TrainingArguments, count: int) -> int:

@@ -21,7 +21,7 @@ from common.errors import BadInput, CheckpointRefused
 from common.files import remove
 from training.best import BEST, check_best
 from training.checkpoint import checkpoint_problem, checkpoints, owner, recover, remove_leftovers
-from training.record import RUN_FILE, differing, is_longer, read_run, run_id_of
+from training.record import RUN_FILE, STEPS, differing, is_longer, read_run, run_id_of
 
 logger = logging.getLogger(__name__)
 LOCK_FILE = ".lock"
@@ -34,24 +34,25 @@ class Start(NamedTuple):
     checkpoint: str | None
 
 
-def open_run(folder: str, trajectory: dict[str, Any]) -> Start:
+def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False) -> Start:
     """Decide how a command begins in `folder`; nothing is written.
 
     Args:
         folder: the output folder.
         trajectory: every setting that decides the weights, as JSON values.
+        change_steps: whether the run may have been begun with another number of steps.
 
     Raises:
         BadInput: the folder is a file or holds something that is not a run.
         CheckpointRefused: it holds a run of other settings (named), or only checkpoints that are not valid.
     """
-    status = status_of(folder, trajectory)
+    status = status_of(folder, trajectory, change_steps)
     if status != "running":
         return Start(status == "finished", None)
     return Start(False, last_valid(Path(folder), run_id_of(Path(folder))))
 
 
-def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
+def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool = False) -> str:
     """`new`, `running` or `finished`; raises what `open_run` raises, but does not look at the checkpoints."""
     root = Path(folder)
     if root.exists() and not root.is_dir():
@@ -63,9 +64,12 @@ def status_of(folder: str | Path, trajectory: dict[str, Any]) -> str:
     run = read_run(root)
     if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
         return "new"  # it ended before it saved anything: other settings lose nothing
-    longer = is_longer(run["trajectory"], trajectory)
-    _compare(root, run["trajectory"], trajectory | ({"max_steps": run["trajectory"]["max_steps"]} if longer else {}))
-    return "finished" if run["status"] == "finished" and not longer else "running"
+    old = run["trajectory"]
+    free = STEPS if change_steps else STEPS[:1] if is_longer(old, trajectory) else ()
+    as_before = {name: old[name] for name in free if name in old}
+    _compare(root, old, trajectory | as_before)
+    changed = any(trajectory.get(name) != value for name, value in as_before.items())
+    return "finished" if run["status"] == "finished" and not changed else "running"
 
 
 def _is_ours(name: str) -> bool:
@@ -77,8 +81,10 @@ def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     changed = differing(old, new)
     if changed:
         listed = "; ".join(f"{name}: {old.get(name)} there, {new.get(name)} now" for name in changed)
+        other = "--change_steps true to go on to another step, " * ({*changed} <= {*STEPS})
         raise CheckpointRefused(
-            f"{root} holds a run with other settings ({listed}); use its settings to go on, or another --output_dir"
+            f"{root} holds a run with other settings ({listed}); use its settings to go on, {other}or another "
+            "--output_dir"
         )
 
 

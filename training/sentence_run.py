@@ -37,13 +37,14 @@ Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
 @storage_errors(".")
-def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = ()) -> str:
+def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = (), inputs: str | None = None) -> str:
     """The command of a training script: parse the flags of its method, build, train, export, score.
 
     Args:
         argv: the script's arguments.
         labels: whether it trains the methods that need labelled pairs, or the others.
         callbacks: `transformers.TrainerCallback`s.
+        inputs: what `training.finished` knows a finished run by.
 
     Returns:
         The run's folder.
@@ -67,7 +68,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         "dev_pairs": dev and digest([dev.metric, dev.content]),
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
-    run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names)
+    run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -91,7 +92,8 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     shapes = model_args.chunk_size, args.torch_compile
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed, *shapes)
-    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out)
+    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out,
+                           data_args.patience, model_args.matryoshka_dims or ())  # fmt: skip
     first = np.arange(min(len(corpus), _LOOKED_AT))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from data.draws import KeyedSampler, Keys
 from models.caching import GradientCache
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.best import keep_if_best, no_checkpoint_is_best
+from training.best import keep_if_best, no_checkpoint_is_best, out_of_patience
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.resuming import ResumedProgress, ResumingTrainer, Steps, StopWhenAsked
@@ -42,8 +42,10 @@ class EmbeddingTrainer(ResumingTrainer):
         count: examples in the corpus.
         held_out: how many examples are probed at every evaluation and never trained on. At most one in `_SPARED` is
             held out, and none where that leaves fewer than `_FEWEST`; then the first examples are probed.
-        dev: () -> (name of the metric, value), or None when nothing selects a best model.
+        dev: () -> values by name, that of `args.metric_for_best_model` among them; None when nothing selects a best
+            model.
         keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
+        patience: evaluations without a higher dev value after which training ends; None: it goes on.
 
     Attributes:
         run_id: the run that owns the saved folders.
@@ -55,15 +57,16 @@ class EmbeddingTrainer(ResumingTrainer):
         args,
         collator,
         count: int,
-        dev: Callable[[], tuple[str, float]] | None = None,
+        dev: Callable[[], dict[str, float]] | None = None,
         keep_best: Callable[[Path], None] | None = None,
         held_out: int = 0,
+        patience: int | None = None,
     ) -> None:
         batch = args.per_device_train_batch_size * args.world_size
         held = min(held_out, count // _SPARED)
         self.sampler = KeyedSampler(args.seed, count, batch, held if held >= _FEWEST else 0)
         check_machine(args, self.sampler.count, len(self.sampler.held))
-        self.dev, self.keep_best = dev, keep_best
+        self.dev, self.keep_best, self.patience = dev, keep_best, patience
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
@@ -176,7 +179,18 @@ class EmbeddingTrainer(ResumingTrainer):
         if metric is not None:
             value = metrics[f"{metric_key_prefix}_{metric}"]
             keep_if_best(root, self.run_id, self.state, metric, value, self.keep_best)
+        if self.is_out_of_patience(self.state.log_history):
+            self.control.should_training_stop = True
         return metrics
+
+    def is_out_of_patience(self, history: Sequence[dict[str, float]]) -> bool:
+        """Whether training ends here by `patience`."""
+        return out_of_patience(history, f"eval_{self.args.metric_for_best_model}", self.patience)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether training has ended by `patience` before its last step."""
+        return self.state.global_step < self.state.max_steps and self.is_out_of_patience(self.state.log_history)
 
     def _determine_best_metric(self, metrics, trial) -> bool:
         found = super()._determine_best_metric(metrics, trial)
@@ -193,7 +207,7 @@ class EmbeddingTrainer(ResumingTrainer):
                 "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or begin from a longer stage 1",
                 seen["uniformity"],
             )
-        return seen | ({} if self.dev is None else dict([self.dev()]))
+        return seen | ({} if self.dev is None else self.dev())
 
     def _save_checkpoint(self, model, trial) -> None:
         """Save the stock state whole or not at all, without `training_args.bin`: a pickle with absolute paths."""

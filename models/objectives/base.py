@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -195,6 +195,35 @@ class Objective(nn.Module):
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""
+
+
+class Contrast(Objective):
+    """An objective that compares vectors by their cosines: as they are and, with `widths`, by first entries alone.
+
+    Attributes:
+        widths: numbers of first entries. Each adds a term of the same weight, so that these entries can be used alone.
+        term: the name of the term; that of a width is `term_WIDTH`.
+
+    Source: Matryoshka representation learning (Kusupati et al. 2022, arXiv 2205.13147), equation 1 with all c_m = 1.
+    """
+
+    reads_projection = True
+    compares = True
+    term = "contrastive"
+    widths: Sequence[int] = ()
+
+    def vectors(self, encoded: Encoded, batch: Batch) -> Sequence[Tensor]:
+        """What is compared, the entries of a vector in the last dimension."""
+        return encoded.projected.unbind(0)
+
+    def compare(self, *vectors: Tensor) -> Term:
+        """The term of vectors of any width."""
+        raise NotImplementedError
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        vectors = self.vectors(encoded, batch)
+        narrow = {f"{self.term}_{width}": [one[..., :width] for one in vectors] for width in self.widths}
+        return {name: self.compare(*each) for name, each in {self.term: vectors, **narrow}.items()}
 
 
 class Method:

@@ -15,7 +15,7 @@ from torch import Tensor
 from common.ranges import Positive, Rate, Weight
 from common.views import Perturbed, View
 from models.contrast import nt_xent
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Contrast, Method, Objective, Term
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
 CHANGES = get_args(Change)
@@ -69,20 +69,14 @@ def view(args: Arguments, change: Change) -> View:
     return View(perturb=partial(perturb, change=change, **rates))
 
 
-class NTXent(Objective):
+class NTXent(Contrast):
     """Symmetric contrastive loss of two views (equation 1)."""
-
-    reads_projection = True
-    compares = True
 
     def __init__(self, temperature: float, weight: float, directions: Literal["sum", "mean"]) -> None:
         super().__init__()
         self.temperature = temperature
         self.weight = weight
         self.factor = {"sum": 2.0, "mean": 1.0}[directions]
-
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        return {"contrastive": self.compare(*encoded.projected)}
 
     def compare(self, first: Tensor, second: Tensor) -> Term:
         """The term of two copies of the texts of all processes, (N, D) each."""

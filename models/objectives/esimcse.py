@@ -10,14 +10,13 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from torch import nn
+from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Count, Rate
 from common.views import View
-from models.contrast import info_nce
 from models.objectives import moco
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Encoded, Objective
 
 
 @dataclass
@@ -70,29 +69,17 @@ def _below(count: int, rate: float, unit: str) -> int:
     return min(10, int(rate * (count + 2))) if unit == "subword" else min(10, count, max(2, int(rate * count)))
 
 
-class QueuedContrastive(Objective):
+class QueuedContrastive(moco.MomentumContrast):
     """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
-
-    reads_projection = True
-    compares = True
-    not_compiled = moco.GROWS
-
-    def __init__(self, memory: moco.Memory, temperature: float) -> None:
-        super().__init__()
-        self.memory = memory
-        self.temperature = temperature
 
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [(0,)]
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        query, key = encoded.projected
-        loss = info_nce(query, key, self.temperature, self.memory.queue.contents())
+    def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
+        """Both views and what was queued before them; the momentum encoder's vectors of the first are queued."""
+        queued = self.memory.queue.contents()
         self.memory.queue.push(self.memory.encode(batch, 0, encoded))
-        return {"contrastive": Term(loss, 1.0)}
-
-    def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
-        self.memory.keys.follow(encoder, projection)
+        return *encoded.projected, queued
 
 
 class ESimCSE(moco.MoCo):

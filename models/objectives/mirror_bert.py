@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from torch import Tensor
 
 from common.ranges import CountOrZero, Positive
 from common.views import MASK, View
 from models.contrast import nt_xent
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Contrast, Method, Objective, Term
 
 SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
 
@@ -45,19 +46,15 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
     return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
 
 
-class BothWays(Objective):
+class BothWays(Contrast):
     """NT-Xent of the two views (equation 1, with both views as anchors, as coded)."""
-
-    reads_projection = True
-    compares = True
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        first, second = encoded.projected
-        return {"contrastive": Term(nt_xent(first, second, self.temperature), 1.0)}
+    def compare(self, first: Tensor, second: Tensor) -> Term:
+        return Term(nt_xent(first, second, self.temperature), 1.0)
 
 
 class MirrorBERT(Method):

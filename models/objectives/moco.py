@@ -24,7 +24,7 @@ from models.encoder import SentenceEncoder
 from models.heads import check_width, project
 from models.momentum import MomentumEncoder, VectorQueue
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Objective, Term
+from models.objectives.base import Batch, Contrast, Encoded, Objective, Term
 
 GROWS = "the queue has another size in every step until it is full, and each would be compiled"
 
@@ -69,11 +69,9 @@ class Memory(nn.Module):
             return project(head, pooled[None])[0].detach()
 
 
-class MomentumContrast(Objective):
+class MomentumContrast(Contrast):
     """InfoNCE of sentences against the momentum encoder's keys, of the second of a pair, and the queue."""
 
-    reads_projection = True
-    compares = True
     not_compiled = GROWS
 
     def __init__(self, memory: Memory, temperature: float) -> None:
@@ -85,12 +83,16 @@ class MomentumContrast(Objective):
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [(min(1, count - 1),)]
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+    def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
+        """Queries, keys and what was queued before them; the keys are queued."""
         query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
         keys = self.memory.encode(batch, *self.groups(len(batch.input_ids))[0], encoded)
-        loss = info_nce(query, keys, self.temperature, self.memory.queue.contents())
+        queued = self.memory.queue.contents()
         self.memory.queue.push(keys)
-        return {"contrastive": Term(loss, 1.0)}
+        return query, keys, queued
+
+    def compare(self, query: Tensor, keys: Tensor, queued: Tensor) -> Term:
+        return Term(info_nce(query, keys, self.temperature, queued), 1.0)
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         self.memory.keys.follow(encoder, projection)

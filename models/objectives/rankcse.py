@@ -100,9 +100,11 @@ def without_diagonal(square: Tensor) -> Tensor:
 class Consistency(simcse.Contrastive):
     """Both views' similarity lists of a sentence are one distribution."""
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        logits = cosines(*encoded.projected) / self.temperature
-        return {"consistency": Term(jensen_shannon(logits, logits.T), self.weight)}
+    term = "consistency"
+
+    def compare(self, first: Tensor, second: Tensor) -> Term:
+        logits = cosines(first, second) / self.temperature
+        return Term(jensen_shannon(logits, logits.T), self.weight)
 
 
 class Distillation(Objective):

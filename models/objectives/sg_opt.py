@@ -29,7 +29,7 @@ from models.collectives import gather_with_gradient
 from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, Term
 from models.precision import at_least_float32
 
 
@@ -73,14 +73,11 @@ def squared_distance(trained: nn.Module, start: nn.Module) -> Tensor:
     return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
 
 
-class SelfGuided(Objective):
+class SelfGuided(Contrast):
     """The contrastive loss against the frozen copy's layers, and the distance from it.
 
     The copy runs without dropout. It is kept in full precision, since the distance is measured from its weights.
     """
-
-    reads_projection = True
-    compares = True
 
     def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
         super().__init__()
@@ -92,12 +89,18 @@ class SelfGuided(Objective):
         self.start.eval()
         return self
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+    def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
+        """The sentences and, of each, the copy's layers."""
         query = encoded.projected.flatten(0, 1)  # (V N, D): of every process, view by view
         layers = self._layers(batch)
         with torch.autocast(query.device.type, enabled=False):
-            guides = project(encoded.projection, layers)  # (K, V N, D)
-        terms = {"contrastive": Term(guided_nt_xent(query, guides, self.args.temperature), 1.0)}
+            return query, project(encoded.projection, layers)  # (K, V N, D)
+
+    def compare(self, query: Tensor, guides: Tensor) -> Term:
+        return Term(guided_nt_xent(query, guides, self.args.temperature), 1.0)
+
+    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
+        terms = super().forward(encoded, batch)
         if self.args.distance_weight:
             distance = squared_distance(encoded.encoder.backbone, self.start.backbone)
             terms["distance"] = Term(distance, self.args.distance_weight)

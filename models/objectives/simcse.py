@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from common.errors import BadInput
 from common.ranges import Positive
 from common.views import View
 from models.contrast import info_nce
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Contrast, Method, Objective, Term
 
 
 @dataclass
@@ -29,11 +31,8 @@ class Arguments:
     )
 
 
-class Contrastive(Objective):
+class Contrastive(Contrast):
     """InfoNCE of the first view against the second; a third column holds hard negatives (SimCSE equation 5)."""
-
-    reads_projection = True
-    compares = True
 
     def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
         super().__init__()
@@ -41,11 +40,9 @@ class Contrastive(Objective):
         self.weight = weight
         self.hard_negative_weight = hard_negative_weight
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        query, key, *negatives = encoded.projected.unbind(0)
-        hard = negatives[0] if negatives else None
-        bias = self.hard_negative_weight if negatives else 0.0
-        return {"contrastive": Term(info_nce(query, key, self.temperature, hard, bias), self.weight)}
+    def compare(self, query: Tensor, key: Tensor, hard: Tensor | None = None) -> Term:
+        bias = 0.0 if hard is None else self.hard_negative_weight
+        return Term(info_nce(query, key, self.temperature, hard, bias), self.weight)
 
 
 class SimCSE(Method):

@@ -20,7 +20,7 @@ from common.ranges import Positive, Weight
 from common.views import Rates, View
 from models.contrast import cosines
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, Term
 from models.precision import at_least_float32
 
 CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # at rate 0
@@ -82,18 +82,15 @@ def dimension_wise(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
-class OffDropout(Objective):
+class OffDropout(Contrast):
     """The contrastive loss, with the third view's cosines as negatives."""
-
-    reads_projection = True
-    compares = True
 
     def __init__(self, temperature: float, scale: float) -> None:
         super().__init__()
         self.temperature, self.scale = temperature, scale
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        return {"contrastive": Term(off_dropout_nce(*encoded.projected, self.temperature, self.scale), 1.0)}
+    def compare(self, first: Tensor, second: Tensor, clean: Tensor) -> Term:
+        return Term(off_dropout_nce(first, second, clean, self.temperature, self.scale), 1.0)
 
 
 class DimensionWise(simcse.Contrastive):

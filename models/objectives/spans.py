@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Share
 from common.views import View
 from models.contrast import info_nce
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Method, Objective, Term
 
 
 @dataclass
@@ -79,10 +80,9 @@ def delete(ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Gene
 class TwoWayInfoNCE(simcse.Contrastive):
     """The mean of InfoNCE in both directions, with the other documents of the batch as negatives."""
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        first, second = encoded.projected
+    def compare(self, first: Tensor, second: Tensor) -> Term:
         both = info_nce(first, second, self.temperature) + info_nce(second, first, self.temperature)
-        return {"contrastive": Term(both / 2, self.weight)}
+        return Term(both / 2, self.weight)
 
 
 class Spans(Method):

@@ -4,11 +4,14 @@ import json
 import logging
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 import eval.__main__
@@ -16,7 +19,10 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
+from eval.dev import pairs_set
+from eval.sts import merged, own_pairs
 from tests.folders import change_record, history, record, reseal, rewind, same_weights, times
+from tests.sources import ROOT
 from training.resuming import ResumedProgress
 from training.trainer import EmbeddingTrainer
 
@@ -247,6 +253,15 @@ def test_a_finished_run_is_left_alone_and_is_its_result_whatever_is_laid_beside_
     assert "no sha256 of its result" in caplog.text
 
 
+def test_a_finished_run_is_known_before_torch_is_imported(unsup, tmp_path):
+    run_unsup.main(unsup(**FINISHED))  # not `finished`: a copy's files have other inodes
+    before = times(tmp_path / "run")
+    code = "import sys, run_unsup; print(run_unsup.main(sys.argv[1:]), 'torch' in sys.modules)"
+    command = [sys.executable, "-c", code, *unsup(**FINISHED)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(tmp_path / "run"), "False"] and times(tmp_path / "run") == before
+
+
 def _forget_result(run):
     """The record as older versions wrote it."""
     (run / "run.json").write_text(json.dumps({name: value for name, value in record(run).items() if name != "result"}))
@@ -308,6 +323,65 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 2}))
     with pytest.raises(CheckpointRefused, match=r"\(seed: 42 there, 1 now\)"):
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
+
+
+def test_a_stopped_run_goes_on_to_another_step_at_the_learning_rates_of_such_a_run(unsup, stopped, caplog):
+    with pytest.raises(CheckpointRefused, match=r"max_steps: 6 there, 5 now.*--change_steps true"):
+        run_unsup.main(unsup(**UNSCORED, max_steps=5))
+    with pytest.raises(CheckpointRefused, match="has done 3 steps, so the run cannot end after 3"):
+        run_unsup.main(unsup(**UNSCORED, max_steps=3, change_steps="true"))
+    with pytest.raises(CheckpointRefused, match="seed: 42 there"):
+        run_unsup.main(unsup(**UNSCORED, max_steps=9, seed=1, change_steps="true"))
+    with caplog.at_level(logging.INFO):
+        run_unsup.main(unsup(**UNSCORED, max_steps=5, change_steps="true", logging_steps=1))
+    assert "3 of 6 steps are done; the run goes on to step 5" in caplog.text
+    assert record(stopped)["steps"] == 5
+    rewind(stopped, 3)
+    flags = UNSCORED | {"max_steps": 9, "change_steps": "true", "logging_steps": 1}
+    run_unsup.main(unsup(**flags))
+    rates = {line["step"]: line["learning_rate"] for line in history(stopped) if "learning_rate" in line}
+    assert rates == {step: pytest.approx(1e-3 * (1 - (step - 1) / 9)) for step in range(4, 10)}
+    assert record(stopped)["changed_steps"] == [
+        {"after_step": 3, "max_steps": [6, 5]}, {"after_step": 3, "max_steps": [5, 9]}
+    ]  # fmt: skip
+    whole = shutil.copytree(stopped, stopped.with_name("whole"))
+    rewind(stopped, 6)  # of the new schedule
+    run_unsup.main(unsup(**flags))
+    assert same_weights(whole, stopped) and len(record(stopped)["changed_steps"]) == 2
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_run_out_of_patience_ends_and_so_does_it_when_it_is_resumed(unsup, tmp_path, step):
+    """At learning rate 0 no score is higher than the first."""
+    flags = {"method": "simcse", "patience": 2, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9,
+             "learning_rate": 0}  # fmt: skip
+    run_unsup.main(unsup(**flags))
+    run, found = tmp_path / "run", record(tmp_path / "run")
+    assert (found["steps"], found["best"]["step"], found["status"]) == (3, 1, "finished")
+    assert "did not rise in 2 evaluations (--patience), so training ended after step 3 of 6" in found["findings"][0]
+    whole = shutil.copytree(run, tmp_path / "whole")
+    rewind(run, step)
+    run_unsup.main(unsup(**flags))
+    assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
+    assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
+    kept = ("eval_dev_spearman", "contrastive", "eval_uniformity")
+    assert [[line.get(name) for name in kept] for line in history(whole) if "train_loss" not in line] == [
+        [line.get(name) for name in kept] for line in history(run) if "train_loss" not in line
+    ]
+
+
+def test_vectors_cut_as_sentence_transformers_cuts_them_score_what_the_record_says(unsup, tmp_path, dev_file):
+    dims = ["--matryoshka_dims", "8", "16"]
+    run_unsup.main([*unsup(method="simcse", projection="none", max_steps=2), *dims])
+    found = record(tmp_path / "run")["dev_by_width"]
+    pairs = merged(own_pairs(str(dev_file)).load("."))
+    for width, name in ((None, "dev_spearman"), (16, "dev_spearman_16"), (8, "dev_spearman_8")):
+        model = SentenceTransformer(str(tmp_path / "run"), truncate_dim=width, device="cpu")
+        assert pairs_set("", pairs).score(lambda texts, model=model: model.encode(texts)) == pytest.approx(found[name])
+    assert len({*found.values()}) == 3 and "dev_spearman_16" in record(tmp_path / "run")["findings"][-1]
+    [last] = [line for line in history(tmp_path / "run") if line.get("eval_dev_spearman") and line["step"] == 2]
+    assert last["eval_dev_spearman_8"] == pytest.approx(found["dev_spearman_8"])
+    assert {"contrastive", "contrastive_16", "contrastive_8"} <= history(tmp_path / "run")[0].keys()
 
 
 @pytest.mark.parametrize("method", ["infocse", "esimcse", "diffcse"])

@@ -43,6 +43,7 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
     assert page["vectors"].shape == (2, 32) and page["cosine"].shape == ()
     assert page["verdict"] == json.loads((tmp_path / "runs/my-search/adapt.json").read_text())
     assert len(page["hits"]) == 3 and page["hits"][0][1] >= page["hits"][-1][1]
+    assert json.loads((tmp_path / page["supervised"] / "run.json").read_text())["script"] == "run_sup.py"
     for folder in ("stage-1", "stage-2"):
         assert json.loads((tmp_path / "runs" / folder / "run.json").read_text())["settings"]["skip_from"] == 2
     command = json.loads((tmp_path / "runs/from-python/run.json").read_text())["command"]

@@ -7,7 +7,7 @@ from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
 from tests.folders import checkpoint
-from training.best import BEST, copy_best, keep_if_best, read_best
+from training.best import BEST, copy_best, keep_if_best, out_of_patience, read_best
 from training.checkpoint import MANIFEST, problem
 from training.record import write_run
 from training.run_folder import Start, open_run
@@ -108,3 +108,13 @@ def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
     lose(run)
     with pytest.raises(CheckpointRefused, match="the best model is gone"):
         open_run(str(run), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "ends"),
+    [([5, 6, 6], 1, True), ([5, 6, 6], 2, False), ([7, 6, 6], 2, True), ([5, 6, 7], 1, False), ([7], 1, False),
+     ([], 1, False), ([7, 6, 6], None, False)],
+)  # fmt: skip
+def test_patience_counts_evaluations_since_the_first_best_one(scores, patience, ends):
+    history = [line for score in scores for line in ({"loss": 9.0}, {"eval_x": score})]
+    assert out_of_patience(history, "eval_x", patience) is ends

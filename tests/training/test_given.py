@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 from transformers import SchedulerType
 
 from common.errors import BadInput
@@ -57,3 +57,19 @@ def test_values_are_words(tmp_path):
         "--lr_scheduler_type=cosine", '--lr_scheduler_kwargs={"num_cycles": 2}', f"--output_dir={tmp_path}",
         "--train_file=my.txt",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", [["entailment", "neutral", "-"], [0, 2, -1]])
+def test_labelled_pairs_get_their_header_and_the_names_of_their_labels(labels, tmp_path):
+    premises, hypotheses = ["a", "b", "c\n"], ["d", "e", "f"]
+    pairs = list(zip(premises, hypotheses, labels, strict=True))
+    if labels[0] == 0:
+        features = Features(premise=Value("string"), hypothesis=Value("string"),
+                            label=ClassLabel(names=["entailment", "contradiction", "neutral"]))  # fmt: skip
+        pairs = Dataset.from_dict(dict(zip(features, (premises, hypotheses, labels), strict=True)), features)
+    _, *files = as_flags(pairs, {"cache_dir": tmp_path}, labelled=True)
+    assert [Path(file.split("=")[1]).read_text() for file in files] == [
+        "premise\thypothesis\tlabel\na\td\tentailment\nb\te\tneutral\nc \tf\t-\n"
+    ]
+    with pytest.raises(BadInput, match="no column label among text"):
+        as_flags(Dataset.from_dict({"text": ["a"]}), {"text_column": ["text", "text"]}, labelled=True)

@@ -1,0 +1,71 @@
+"""Losses on the first entries of vectors (Matryoshka) against loops over plain numbers."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from models.objectives import consert, esimcse, mirror_bert, rankcse, simcse, simcse_pp, spans
+from tests.models.test_contrast import slow_info_nce
+
+WIDTHS = (6, 3)
+
+
+def narrow(objective, vectors):
+    objective.widths = WIDTHS
+    return objective(SimpleNamespace(projected=vectors), None)
+
+
+@pytest.mark.parametrize("views", [2, 3])
+def test_each_width_is_a_loss_of_its_own_over_vectors_cut_there(views):
+    vectors = torch.randn(views, 5, 8, generator=torch.Generator().manual_seed(0))
+    terms = narrow(simcse.Contrastive(0.5, weight=0.7), vectors)
+    assert list(terms) == ["contrastive", "contrastive_6", "contrastive_3"]
+    for (_, term), width in zip(terms.items(), (8, *WIDTHS), strict=True):
+        query, key, *hard = vectors[..., :width]
+        assert float(term.value) == pytest.approx(slow_info_nce(query, key, 0.5, *hard), rel=1e-5)
+        assert term.weight == 0.7
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [spans.TwoWayInfoNCE(0.5), consert.NTXent(0.5, 1.0, "mean"), mirror_bert.BothWays(0.5),
+     simcse_pp.OffDropout(0.5, 1.1), rankcse.Consistency(0.5)],
+    ids=lambda one: type(one).__name__,
+)  # fmt: skip
+def test_a_width_s_term_is_the_term_of_vectors_with_zeros_behind_it(objective):
+    vectors = torch.randn(3 if isinstance(objective, simcse_pp.OffDropout) else 2, 5, 8,
+                          generator=torch.Generator().manual_seed(0))  # fmt: skip
+    terms = narrow(objective, vectors)
+    for width in WIDTHS:
+        alone = objective.compare(*(vectors * (torch.arange(8) < width)))
+        torch.testing.assert_close(terms[f"{objective.term}_{width}"].value, alone.value)
+        assert not torch.isclose(alone.value, terms[objective.term].value)
+
+
+def test_queued_vectors_are_cut_too_and_keys_are_queued_once():
+    class Memory(nn.Module):
+        head = "online"
+
+        def __init__(self):
+            super().__init__()
+            self.queue = esimcse.moco.VectorQueue(20, 8)
+            self.encode = lambda *_: torch.ones(5, 8)
+
+    made = torch.Generator().manual_seed(0)
+    vectors, queued = torch.randn(2, 5, 8, generator=made), torch.randn(4, 8, generator=made)
+    objective = esimcse.QueuedContrastive(Memory(), 0.5)
+    objective.memory.queue.push(queued)
+    terms = narrow(objective, vectors)
+    for width in WIDTHS:
+        expected = slow_info_nce(*vectors[..., :width], 0.5, queued[:, :width])
+        assert float(terms[f"contrastive_{width}"].value) == pytest.approx(expected, rel=1e-5)
+    assert len(objective.memory.queue.contents()) == 9
+
+
+def test_the_first_entries_get_more_gradient_than_the_others():
+    vectors = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    terms = narrow(simcse.Contrastive(0.5), vectors)
+    (gradient,) = torch.autograd.grad(terms["contrastive_3"].value, vectors)
+    assert gradient[..., :3].abs().min() > 0 and not gradient[..., 3:].any()
