@@ -13,7 +13,7 @@ from data.source import Source
 from data.tokenised import load_tokenised
 from data.tokenizer import SpecialTokens
 from models.bag_of_words import BagOfWords, bag_of_words
-from models.families import family_of
+from models.families import output_of
 from models.loading import load_config, load_tokenizer
 from models.objectives.base import Batch
 from tests.methods import build_model
@@ -57,13 +57,13 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
     model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
     model.objectives.append(BagOfWords.of(str(tmp_path / "lm"), 0.7))
     output = model(**batch)
-    head, total, count = lm.get_submodule(family_of(lm.config).output), 0.0, 0
+    (transform, decoder), total, count = output_of(lm), 0.0, 0
     for ids, mask, words in zip(
         *(batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words")), strict=True
     ):
         states = lm(input_ids=ids[mask == 1][None], output_hidden_states=True).hidden_states[-1][0]
         vector = states.mean(0) if pooling == "avg" else states[0]
-        log_p = F.log_softmax(head(vector), dim=-1)
+        log_p = F.log_softmax(decoder(transform(vector)), dim=-1)
         for word in words[words != IGNORED].tolist():
             total, count = total - log_p[word].item(), count + 1
     assert output.terms["bow"].item() == pytest.approx(total / count, rel=1e-4)
