@@ -19,6 +19,8 @@ from models.training import EncoderForTraining
 from training.registry import load_method, method_names
 from training.run import set_dropout
 
+# Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
+OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]
 SMALL = {
     "temperature": 0.1,
     "contrastive_weight": 1.0,

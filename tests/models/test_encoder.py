@@ -17,6 +17,7 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.pooling import POOLINGS
+from tests.methods import OTHER_FAMILIES
 from training.assembly import _length_of
 
 
@@ -34,14 +35,15 @@ def vectors(encoder, tokenizer, texts):
     return Encode(encoder, tokenizer, encoder.max_length)(texts)
 
 
-@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta"])
-@pytest.mark.parametrize(
-    ("pooling", "head"),
-    [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")],
-)
-def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, request, tmp_path, sentences):
+SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]
+SAVED = [(family, *how) for family in ("bert", "roberta") for how in SAVED]
+SAVED += [(family, "avg", None) for family in OTHER_FAMILIES]
+
+
+@pytest.mark.parametrize(("family", "pooling", "head"), SAVED)
+def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, tiny, tmp_path, sentences):
     torch.manual_seed(0)
-    encoder, tokenizer = make_encoder(request.getfixturevalue(family), pooling, head)
+    encoder, tokenizer = make_encoder(tiny(family), pooling, head)
     texts = [*sentences[:12], "one"]
     expected = vectors(encoder, tokenizer, texts)
     bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
