@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
-from models.families import FAMILIES, check_apart, embeddings_of, family_of, layers_of, output_of
+from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
 from models.precision import cast_matrices
@@ -32,8 +32,7 @@ def load_masked_lm(path: str, config=None) -> PreTrainedModel:
     """A `*ForMaskedLM` of a family whose head is known, with every tensor from the file; BadInput otherwise."""
     config = config if config is not None else load_config(path)
     if not family_of(config).transform:
-        known = ", ".join(name for name, family in FAMILIES.items() if family.transform)
-        raise BadInput(f"'{path}': the output head is known of {known}, not of a '{config.model_type}'")
+        raise BadInput(f"'{path}': the output head is known of {WITH_HEAD}, not of a '{config.model_type}'")
     return load_strictly(AutoModelForMaskedLM, path, config)
 
 

@@ -28,7 +28,7 @@ from models.loading import (
     without_pooler,
 )
 from models.packed import Packed, make_packable, use_packing
-from models.perturb import Perturbation
+from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
 from models.runner import Runner
@@ -111,7 +111,7 @@ class SentenceEncoder(PreTrainedModel):
     def _encode(
         self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False, layout=None
     ) -> EncoderOutput:
-        tokens, change = self.runner.of(attention_mask, rates, layout), change or Perturbation()
+        tokens, change = self.runner.of(attention_mask, rates, layout), change or UNCHANGED
         if pooling.only_first and not with_tokens:
             cls = tokens.first_states(self.backbone, input_ids, change)
             return EncoderOutput(cls, cls)
@@ -122,7 +122,7 @@ class SentenceEncoder(PreTrainedModel):
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
         tokens = self.runner.of(attention_mask, layout=layout)
-        every = tokens.states(self.backbone, input_ids, Perturbation(), all_layers=True)
+        every = tokens.states(self.backbone, input_ids, UNCHANGED, all_layers=True)
         return torch.stack([masked_mean(states, attention_mask) for states in every])
 
     def check_perturbation(self) -> None:

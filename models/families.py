@@ -6,7 +6,7 @@ whole, which is all that purely contrastive methods need.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -26,6 +26,8 @@ class Family:
         like_bert: a layer has BERT's parts, of which TSDAE makes its decoder.
         behind_padding: positions are counted from behind the padding index, not from 0.
         transform: from the last states to the vocabulary matrix, in order, in a `*ForMaskedLM`.
+        masks: what the whole model takes as the masks of its kinds of layers, each with what its configuration calls
+            their window, or "".
     """
 
     whole: str = ""
@@ -35,6 +37,7 @@ class Family:
     like_bert: bool = True
     behind_padding: bool = False
     transform: tuple[str | nn.Module, ...] = ()
+    masks: dict[str, str] = field(default_factory=dict)
 
 
 _ROBERTA = Family(behind_padding=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
@@ -57,12 +60,16 @@ FAMILIES = {
         "the model rotates positions for its layers, masks some by a window, and norms what the last one gives",
         layers="layers",
         transform=("head",),
+        masks={"full_attention": "", "sliding_attention": "sliding_window"},
     ),
     "deberta-v2": Family("its layers read relative positions, which the encoder holds"),
 }
 _COUNT_BEHIND_PADDING = "data2vec-text ibert longformer luke roberta-prelayernorm xlm-roberta-xl xmod".split()
 FAMILIES |= dict.fromkeys(_COUNT_BEHIND_PADDING, replace(_UNKNOWN, behind_padding=True))
-APART = ", ".join(name for name, family in FAMILIES.items() if not family.whole)
+APART, PACKED, WITH_HEAD = (
+    ", ".join(name for name, family in FAMILIES.items() if holds(family))
+    for holds in (lambda f: not f.whole, lambda f: not f.whole or f.masks, lambda f: f.transform)
+)
 
 
 def family_of(config) -> Family:
@@ -77,6 +84,12 @@ def check_apart(config, what: str) -> None:
             f"{what} needs a backbone that can be taken apart ({APART}), which a '{config.model_type}' cannot: "
             f"{family_of(config).whole}; purely contrastive methods work with any encoder"
         )
+
+
+def packs(config) -> bool:
+    """Whether a model runs on real tokens only, see `models.packed`; a decoder, which looks one way, does not."""
+    family = family_of(config)
+    return bool(not family.whole or family.masks) and not getattr(config, "is_decoder", False)
 
 
 def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:

@@ -22,14 +22,15 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from common.errors import BadInput
 from common.packing import Layout
 from common.views import IGNORED
-from models.families import APART, check_apart, embed, family_of, layers_of, output_of
+from models.families import PACKED, embed, family_of, layers_of, output_of, packs
 from models.kernels.device import on_cpu
 from models.kernels.dropout import attend, backward_is_slow, rates_of, running_rates
 from models.kernels.rows import collect, spread
 from models.kernels.vocabulary_loss import vocabulary_loss
-from models.perturb import Perturbation
+from models.perturb import UNCHANGED, Perturbation
 from models.runner import LOGITS, Labelled, Read, Runner, earlier, ready_mask
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,15 @@ class Packed(Runner):
     def causal(self) -> Packed:
         return replace(self, keys=earlier(self.layout.length, self.slots.device))
 
+    def within(self, window: int) -> Packed:
+        """The same batch, whose tokens attend to those at most `window` places away; any token to itself."""
+        place = torch.arange(self.layout.length, device=self.slots.device)
+        away = (place - place[:, None]).abs()
+        near = away <= window
+        if self.keys is not None:
+            near = near & (self.keys if self.keys.dtype == torch.bool else self.keys == 0) | (away == 0)
+        return replace(self, keys=near.expand(1, 1, -1, -1) if near.dim() == 2 else near)
+
     @property
     def row(self) -> Tensor:
         """The sentence of each token, (N,)."""
@@ -117,23 +127,38 @@ class Packed(Runner):
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
-        states = self._embedded(backbone, input_ids, change)
-        return [self.unpack(states) for states in self.run_every(layers_of(backbone), states, all_layers)]
+        return [self.unpack(states) for states in self._every(backbone, input_ids, change, all_layers)]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        """The last layer is computed for the first tokens only."""
-        return self.run_first(layers_of(backbone), self._embedded(backbone, input_ids, change))
+        return self._last(backbone, input_ids, change, self.first)[0]
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """Zeros where no token is."""
-        backbone, (transform, decoder) = lm.base_model, output_of(lm)
-        states = self.run(layers_of(backbone), self.embed(backbone, input_ids))[0]
+        (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids)
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
             made = [None if other is None else other[tokens] for other in others]
             parts.append(read(decoder(transform(states[tokens])), *made))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
+
+    def _every(
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED, all_layers: bool = False
+    ) -> Sequence[Tensor]:
+        """What `states` gives, each (1, N, H)."""
+        config, masks = backbone.config, family_of(backbone.config).masks
+        if masks:
+            given = {name: self.within(getattr(config, window)) if window else self for name, window in masks.items()}
+            tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
+            output = backbone(**tokens, attention_mask=given, output_hidden_states=all_layers)
+            return output.hidden_states if all_layers else [output.last_hidden_state]
+        return self.run_every(layers_of(backbone), self._embedded(backbone, input_ids, change), all_layers)
+
+    def _last(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, tokens: Tensor) -> Tensor:
+        """The last states of some tokens, for which alone the last layer is computed where it runs by itself."""
+        if family_of(backbone.config).whole:
+            return self.at(self._every(backbone, input_ids)[-1], tokens)
+        return self.run_at(layers_of(backbone), self._embedded(backbone, input_ids, change), tokens)
 
     def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         return change.change(self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack)
@@ -167,7 +192,8 @@ class Packed(Runner):
         return Labelled(states, self.align(labels))
 
     def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
-        return self.run_labelled(layers_of(backbone), self.embed(backbone, input_ids), labels, name)
+        found = self.layout.labels(name, labels)
+        return Labelled(self._last(backbone, input_ids, UNCHANGED, found.tokens), found.targets)
 
     def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
         found = self.layout.labels(name, labels)
@@ -241,14 +267,15 @@ AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the s
 
 def make_packable(model: PreTrainedModel) -> None:
     """Let the layers of a model of a known family take a Packed for a mask; its padded call stays as it was."""
-    check_apart(model.config, "packing")
+    if not packs(model.config):
+        raise BadInput(f"packing knows the attention of {PACKED}, not of a '{model.config.model_type}'")
     model.set_attn_implementation(NAME)
 
 
 def use_packing(config, wanted: bool | None) -> bool:
     """Whether a model runs packed, as it does where nothing is said; unsupported families log a notice and do not."""
     wanted = wanted is not False
-    if wanted and (family_of(config).whole or getattr(config, "is_decoder", False)):  # it looks both ways
-        logger.info("%s: runs padded; packing knows %s", config.model_type, APART)
+    if wanted and not packs(config):
+        logger.info("%s: runs padded; packing knows %s", config.model_type, PACKED)
         return False
     return wanted

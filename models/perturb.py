@@ -51,3 +51,6 @@ def unpacked(bits: Tensor) -> Tensor:
     """0 and 1 from bytes, the highest bit first, (..., W / 8) -> (..., W)."""
     places = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     return (bits.unsqueeze(-1) >> places & 1).flatten(-2)
+
+
+UNCHANGED = Perturbation()

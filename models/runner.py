@@ -21,7 +21,7 @@ from common.views import IGNORED
 from models.families import embed, family_of, layers_of
 from models.kernels.device import on_cpu
 from models.kernels.dropout import rates_of
-from models.perturb import Perturbation
+from models.perturb import UNCHANGED, Perturbation
 from models.precision import at_least_float32
 
 READY = ("sdpa", "packed")  # attention functions that take a ready mask
@@ -132,7 +132,7 @@ class Runner:
 
     def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
         """All of a backbone, ids (B, L) -> what a loss at the labels (B, L) reads."""
-        return self.labelled(self.states(backbone, input_ids, Perturbation())[-1], labels, name)
+        return self.labelled(self.states(backbone, input_ids, UNCHANGED)[-1], labels, name)
 
     def run_both(
         self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str

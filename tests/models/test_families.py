@@ -13,7 +13,7 @@ from models.runner import Runner
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
 WHOLE = ["mpnet", "modernbert", "deberta-v2"]
 APART = [name for name in WITH_HEAD if name not in WHOLE]
-RUN = [(name, Runner) for name in WITH_HEAD] + [(name, Packed) for name in APART]
+RUN = [(name, Runner) for name in WITH_HEAD] + [(name, Packed) for name in (*APART, "modernbert")]
 
 
 @pytest.mark.parametrize(("name", "runner"), RUN)
@@ -48,13 +48,13 @@ def found(read):
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "fnet"])
-def test_another_family_runs_padded_and_its_layers_are_refused_by_name_with_the_reason(name, caplog):
+def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(name, caplog):
     config = AutoConfig.for_model(name)
     with pytest.raises(BadInput, match=rf"distilbert\), which a '{name}' cannot: \w+.*; purely contrastive methods"):
         check_apart(config, "the auxiliary network")
     with caplog.at_level("INFO"):
-        assert not use_packing(config, True)
-    assert f"{name}: runs padded" in caplog.text
+        assert use_packing(config, True) == (name == "modernbert")
+    assert (f"{name}: runs padded" in caplog.text) == (name != "modernbert")
 
 
 def test_packing_is_the_default_of_the_families_that_are_taken_apart():
