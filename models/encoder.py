@@ -27,7 +27,7 @@ from models.loading import (
     usable_length,
     without_pooler,
 )
-from models.packed import Packed, make_packable, use_packing
+from models.packed import Packed
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
@@ -52,7 +52,7 @@ class SentenceEncoder(PreTrainedModel):
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special ones included, at which texts are cut when they are encoded.
-        packed: compute real tokens only, see `models.packed`; the same vectors, for families it knows.
+        packed: compute real tokens only, see `models.packed`; the same vectors; a family it does not know runs padded.
         train_pooling: what `forward` pools with, for methods whose loss sees another vector than is used afterwards
             (ConSERT section 4.1); `embed` and the saved model have `pooling`. None: the same.
     """
@@ -73,12 +73,11 @@ class SentenceEncoder(PreTrainedModel):
         self.pooling = pooling
         self.head = head
         self.max_length = max_length
-        self.packed = packed
         self.keeps_adapters = False
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
-        self.runner = Packed if packed else Runner
-        self.runner.prepare(backbone)
+        self.runner = (Packed if packed else Runner).prepare(backbone)
+        self.packed = self.runner is Packed
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -152,7 +151,7 @@ class SentenceEncoder(PreTrainedModel):
             raise BadInput("--lora_dropout: this method draws the rates of the backbone's own dropout; leave it out")
         check_apart(self.config, "sampled dropout")
         exchange_dropout(self.backbone)
-        make_packable(self.backbone)
+        Packed.prepare(self.backbone)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
@@ -225,5 +224,4 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
     length = min(max_length or described.max_length or NO_LIMIT, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
-    packed = use_packing(config, True)
-    return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed), tokenizer
+    return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed=True), tokenizer

@@ -68,10 +68,9 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.lm = lm
         self.c_head = head
         self.skip_from = skip_from
-        self.packed = packed
         self.bow_weight = bow_weight
-        self.runner = Packed if packed else Runner
-        self.runner.prepare(lm)
+        self.runner = (Packed if packed else Runner).prepare(lm)
+        self.packed = self.runner is Packed
         lighten_dropout(self)
         exchange_activations(self)
         self.post_init()

@@ -22,7 +22,6 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from common.errors import BadInput
 from common.packing import Layout
 from common.views import IGNORED
 from models.families import PACKED, embed, family_of, layers_of, output_of, packs
@@ -74,12 +73,13 @@ class Packed(Runner):
         return cls(layout, slots, source, first, slots, keys, rates=rates)
 
     @classmethod
-    def prepare(cls, model: PreTrainedModel) -> None:
-        make_packable(model)
-
-    @classmethod
-    def fitting(cls, config) -> type[Runner]:
-        return cls if use_packing(config, True) else Runner
+    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
+        """The model's padded call stays as it was; one of a family that does not pack logs a notice."""
+        if not packs(model.config):
+            logger.info("%s: runs padded; packing knows %s", model.config.model_type, PACKED)
+            return Runner
+        model.set_attn_implementation(NAME)
+        return cls
 
     def causal(self) -> Packed:
         return replace(self, keys=earlier(self.layout.length, self.slots.device))
@@ -87,11 +87,11 @@ class Packed(Runner):
     def within(self, window: int) -> Packed:
         """The same batch, whose tokens attend to those at most `window` places away; any token to itself."""
         place = torch.arange(self.layout.length, device=self.slots.device)
-        away = (place - place[:, None]).abs()
+        away = (place - place[:, None]).abs()[None, None]
         near = away <= window
         if self.keys is not None:
             near = near & (self.keys if self.keys.dtype == torch.bool else self.keys == 0) | (away == 0)
-        return replace(self, keys=near.expand(1, 1, -1, -1) if near.dim() == 2 else near)
+        return replace(self, keys=near)
 
     @property
     def row(self) -> Tensor:
@@ -263,19 +263,3 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
 
 AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the same model
-
-
-def make_packable(model: PreTrainedModel) -> None:
-    """Let the layers of a model of a known family take a Packed for a mask; its padded call stays as it was."""
-    if not packs(model.config):
-        raise BadInput(f"packing knows the attention of {PACKED}, not of a '{model.config.model_type}'")
-    model.set_attn_implementation(NAME)
-
-
-def use_packing(config, wanted: bool | None) -> bool:
-    """Whether a model runs packed, as it does where nothing is said; unsupported families log a notice and do not."""
-    wanted = wanted is not False
-    if wanted and not packs(config):
-        logger.info("%s: runs padded; packing knows %s", config.model_type, PACKED)
-        return False
-    return wanted

@@ -56,12 +56,8 @@ class Runner:
         return cls(attention_mask, rates, layout)
 
     @classmethod
-    def prepare(cls, model: PreTrainedModel) -> None:
-        """Make a model run so; every model runs padded."""
-
-    @classmethod
-    def fitting(cls, config) -> type[Runner]:
-        """This runner, or the padded one for a model of an unknown family."""
+    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
+        """Make a model run so; what it then runs by, which is this one wherever padding is."""
         return cls
 
     def causal(self) -> Runner:

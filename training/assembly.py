@@ -21,7 +21,6 @@ from models.heads import projection_named
 from models.kernels.dropout import count_operations
 from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
 from models.objectives.base import Contrast, Method, Objective
-from models.packed import use_packing
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 from models.training import EncoderForTraining
@@ -42,10 +41,11 @@ def build_model(
     backbone = load_backbone(source, config)
     length = min(usable_length(config, tokenizer), _length_of(source, config, model_args.pooling))
     kept = pooling_named(model_args.pooling).keeps_head
-    packed = use_packing(config, model_args.packed)
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the head that was trained on its vector; leave --train_pooling out")
-    encoder = SentenceEncoder(backbone, model_args.pooling, None, length, packed, model_args.train_pooling)
+    encoder = SentenceEncoder(
+        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling
+    )
     if model_args.train_last_layers is not None:
         encoder.train_last(model_args.train_last_layers)
     _adapt(encoder, method, model_args)

@@ -73,8 +73,7 @@ class ReplacedTokens(Objective):
         super().__init__()
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
-        self.generator_runner = runner.fitting(generator.config)
-        self.generator_runner.prepare(generator)
+        self.generator_runner = runner.prepare(generator)
         self.runner = Runner if args.pad_as_negative else runner  # where padding counts as tokens, it has to run
         self.discriminator = copy.deepcopy(backbone)
         self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's own initialisation, as coded

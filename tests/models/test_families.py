@@ -6,8 +6,10 @@ from transformers import AutoConfig
 
 from common.errors import BadInput
 from models.auxiliary import LowerLayers, load_masked_lm
-from models.families import FAMILIES, check_apart, output_of
-from models.packed import Packed, use_packing
+from models.encoder import SentenceEncoder
+from models.families import FAMILIES, check_apart, output_of, packs
+from models.loading import load_backbone
+from models.packed import Packed
 from models.runner import Runner
 
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
@@ -48,16 +50,14 @@ def found(read):
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "fnet"])
-def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(name, caplog):
-    config = AutoConfig.for_model(name)
+def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(name):
     with pytest.raises(BadInput, match=rf"distilbert\), which a '{name}' cannot: \w+.*; purely contrastive methods"):
-        check_apart(config, "the auxiliary network")
+        check_apart(AutoConfig.for_model(name), "the auxiliary network")
+
+
+def test_what_cannot_run_packed_runs_padded_and_says_so(tiny, caplog):
+    backbone = load_backbone(str(tiny("mpnet")))
     with caplog.at_level("INFO"):
-        assert use_packing(config, True) == (name == "modernbert")
-    assert (f"{name}: runs padded" in caplog.text) == (name != "modernbert")
-
-
-def test_packing_is_the_default_of_the_families_that_are_taken_apart():
-    assert all(use_packing(AutoConfig.for_model(name), None) for name in APART)
-    assert not use_packing(AutoConfig.for_model("bert"), False)
-    assert not use_packing(AutoConfig.for_model("bert", is_decoder=True), True), "packed attention looks both ways"
+        assert SentenceEncoder(backbone, "avg", packed=True).packed is False
+    assert "mpnet: runs padded; packing knows bert, " in caplog.text
+    assert not packs(AutoConfig.for_model("bert", is_decoder=True)), "packed attention looks both ways"

@@ -12,7 +12,7 @@ from models.auxiliary import LowerLayers, load_masked_lm, new_head
 from models.kernels import dropout
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.packed import Packed, make_packable
+from models.packed import Packed
 from models.pooling import POOLINGS
 from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch
@@ -280,7 +280,7 @@ def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
 def test_the_padded_call_of_a_packable_model_is_what_it_was(folder):
     batch = batch_of(folder, LENGTHS["random"])
     plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
-    make_packable(packable)
+    Packed.prepare(packable)
     inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
     assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)
 

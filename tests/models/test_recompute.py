@@ -12,7 +12,7 @@ from models.auxiliary import load_masked_lm, new_head
 from models.kernels.recompute import Recomputed, exchange_activations, recomputing
 from models.loading import load_backbone, load_config
 from models.masked_lm import AuxiliaryMaskedLM
-from models.packed import Packed, make_packable
+from models.packed import Packed
 from tests import methods
 
 
@@ -37,7 +37,7 @@ def gradients(backbone, packed, device, bf16):
 def test_gradients_are_the_same_to_the_bit(request, tiny, packed, bf16):
     folder = str(request.getfixturevalue(tiny))
     backbone = load_backbone(folder, load_config(folder)).train()
-    make_packable(backbone)
+    Packed.prepare(backbone)
     other = copy.deepcopy(backbone)
     exchange_activations(other)
     assert set(other.state_dict()) == set(backbone.state_dict())
