@@ -73,7 +73,7 @@ class ModelArguments:
     )  # fmt: skip
     packed: bool | None = field(
         default=None,
-        metadata={"help": "compute real tokens only (same losses; BERT and RoBERTa, others run padded and say so); "
+        metadata={"help": "compute real tokens only (same losses; a family that cannot runs padded and says so); "
                   "default: true on a CPU, false on a GPU"},
     )  # fmt: skip
     chunk_size: CountOrZero = field(

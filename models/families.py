@@ -6,7 +6,7 @@ whole, which is all that purely contrastive methods need.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -37,7 +37,7 @@ class Family:
     like_bert: bool = True
     behind_padding: bool = False
     transform: tuple[str | nn.Module, ...] = ()
-    masks: dict[str, str] = field(default_factory=dict)
+    masks: tuple[tuple[str, str], ...] = ()
 
 
 _ROBERTA = Family(behind_padding=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
@@ -58,9 +58,8 @@ FAMILIES = {
     "mpnet": replace(_ROBERTA, whole="all its layers add one table of relative positions, which the encoder holds"),
     "modernbert": Family(
         "the model rotates positions for its layers, masks some by a window, and norms what the last one gives",
-        layers="layers",
         transform=("head",),
-        masks={"full_attention": "", "sliding_attention": "sliding_window"},
+        masks=(("full_attention", ""), ("sliding_attention", "sliding_window")),
     ),
     "deberta-v2": Family("its layers read relative positions, which the encoder holds"),
 }
@@ -93,13 +92,13 @@ def packs(config) -> bool:
 
 
 def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
-    """The layers of a backbone of a family in the table."""
+    """The layers of a backbone that can be taken apart."""
     return backbone.get_submodule(family_of(backbone.config).layers)
 
 
 def embeddings_of(model: nn.Module) -> dict[str, nn.Module]:
     """What makes states of ids, by name: in a backbone, or in a copy of its parts under their names."""
-    return {name: part for name, part in model.named_children() if name in family_of(model.config).embeddings}
+    return {name: getattr(model, name) for name in family_of(model.config).embeddings if hasattr(model, name)}
 
 
 def embed(model: nn.Module, **ids: Tensor) -> Tensor:

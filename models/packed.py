@@ -148,7 +148,7 @@ class Packed(Runner):
         """What `states` gives, each (1, N, H)."""
         config, masks = backbone.config, family_of(backbone.config).masks
         if masks:
-            given = {name: self.within(getattr(config, window)) if window else self for name, window in masks.items()}
+            given = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
             tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
             output = backbone(**tokens, attention_mask=given, output_hidden_states=all_layers)
             return output.hidden_states if all_layers else [output.last_hidden_state]

@@ -11,6 +11,7 @@ from models.families import FAMILIES, check_apart, output_of, packs
 from models.loading import load_backbone
 from models.packed import Packed
 from models.runner import Runner
+from tests.sources import ROOT
 
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
 WHOLE = ["mpnet", "modernbert", "deberta-v2"]
@@ -61,3 +62,14 @@ def test_what_cannot_run_packed_runs_padded_and_says_so(tiny, caplog):
         assert SentenceEncoder(backbone, "avg", packed=True).packed is False
     assert "mpnet: runs padded; packing knows bert, " in caplog.text
     assert not packs(AutoConfig.for_model("bert", is_decoder=True)), "packed attention looks both ways"
+
+
+def test_the_page_says_what_the_table_holds():
+    lines = (ROOT / "docs" / "families.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+    said = {name: [cell == "yes" for cell in cells] for name, *cells in rows}
+    assert said.pop("any other") == [False] * 4
+    assert {*APART, *WHOLE} == said.keys()
+    for name, cells in said.items():
+        family, apart = FAMILIES[name], name in APART
+        assert cells == [packs(AutoConfig.for_model(name)), bool(family.transform), apart, apart and family.like_bert]
