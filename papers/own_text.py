@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from itertools import product
 from pathlib import Path
@@ -22,6 +23,7 @@ from scipy.stats import spearmanr
 
 from common.errors import BadInput, ProjectError
 from common.files import read_json, writing
+from common.flags import positive
 from eval.dev import BETTER
 from eval.scores import markdown
 from papers.page import mean_and_std
@@ -29,6 +31,7 @@ from papers.runs import as_words, facts_of
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
+logger = logging.getLogger(__name__)
 LOGGED = "eval_search_ndcg"
 READ = {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1"}
 METHODS: dict[str, dict[str, str]] = {
@@ -48,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=positive, help="of every run (default: configs/adapt.yaml); another number "
+                        "wants another --folder")  # fmt: skip
     parser.add_argument("--folder", default="runs/own_text", help="where the runs go")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
     parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
@@ -79,8 +84,11 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
         flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "use_cpu": "true",
                  "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
                  "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
+        flags |= {"steps": args.steps} if args.steps else {}
         code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_words(flags)], stdout=sys.stderr)
-        if code:
+        if code == BadInput.exit_code:  # it has said why: a start without a head for words has no bag of words
+            logger.error("%s: refused, left out", folder)
+        elif code:
             raise ProjectError(f"adapt to {corpus} with {method} stopped with {code}; the same command goes on there")
     if not (folder / "adapt.json").is_file() or not (folder / RUN_FILE).is_file():
         return None
@@ -106,7 +114,7 @@ def table(rows: list[dict]) -> str:
         body.append([start, "as it is", *(f"{before[name]:.2f}" if name in before else "-" for name in sets), "", ""])
         for method in dict.fromkeys(row["method"] for row in own):
             body.append(_line([row for row in own if row["method"] == method], start, method, sets))
-    return "\n\n".join([markdown(body), markdown(verdicts(rows)), agreement(rows)])
+    return "\n\n".join([markdown(body), markdown(verdicts(rows)), markdown(orders(rows)), shipped(rows)])
 
 
 def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[str]:
@@ -124,29 +132,35 @@ def verdicts(rows: list[dict]) -> list[list[str]]:
             f"{one['result'] - one['start']:+.2f} ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f})"
             for one in (row["pseudo"], row["real"])
         ]
-        shipped = "result" if row["pseudo"]["verdict"] == BETTER else "start"
-        body.append(
-            [row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), shipped]
-        )
+        sent = "result" if row["pseudo"]["verdict"] == BETTER else "start"
+        body.append([row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), sent])
     return body
 
 
-def agreement(rows: list[dict]) -> str:
-    """How often the start was shipped, the largest loss of what was shipped, and the rank correlation of candidates."""
-    shipped = [row for row in rows if row["pseudo"]["verdict"] == BETTER]
-    worst = min((row["real"]["result"] - row["real"]["start"] for row in shipped), default=0.0)
-    ranks = []
-    for place in dict.fromkeys((row["start"], row["set"], row["seed"]) for row in rows):
-        own = [row for row in rows if (row["start"], row["set"], row["seed"]) == place]
-        pairs = [(own[0]["pseudo"]["start"], own[0]["real"]["start"])]
+def orders(rows: list[dict]) -> list[list[str]]:
+    """How far pseudo-queries order the candidates of a set as its judged queries do: Spearman's rank correlation.
+
+    The candidates are all starts as they are and every result that one split of the set has judged.
+    """
+    body = [["set", "seed", "candidates", "rank correlation of pseudo-queries and judged ones"]]
+    found = []
+    for corpus, seed in dict.fromkeys((row["set"], row["seed"]) for row in rows):
+        own = [row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]
+        pairs = list({row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in own}.values())
         pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in own]
-        if len({pseudo for pseudo, _ in pairs}) > 2:
-            ranks.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
-    mean = f"{fmean(ranks):.2f} over {len(ranks)} sets" if ranks else "not measured: fewer than three candidates a set"
+        if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2:
+            found.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
+            body.append([corpus, str(seed), str(len(pairs)), f"{found[-1]:.2f}"])
+    return [*body, ["mean", "", "", f"{fmean(found):.2f}" if found else "not measured: fewer than three candidates"]]
+
+
+def shipped(rows: list[dict]) -> str:
+    """How often the start was shipped, and the largest loss of what was shipped."""
+    better = [row for row in rows if row["pseudo"]["verdict"] == BETTER]
+    worst = min((row["real"]["result"] - row["real"]["start"] for row in better), default=0.0)
     return (
-        f"The start was shipped {len(rows) - len(shipped)} of {len(rows)} times; the least gain of a shipped result on "
-        f"judged queries is {worst:+.2f}. Rank correlation of pseudo-queries and judged ones over the candidates of a "
-        f"set: {mean}."
+        f"The start was shipped {len(rows) - len(better)} of {len(rows)} times; the least gain of a shipped result on "
+        f"judged queries is {worst:+.2f}."
     )
 
 

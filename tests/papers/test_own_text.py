@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 from scipy.stats import spearmanr
 
-from common.errors import BadInput
+from common.errors import BadInput, ProjectError
 from papers import own_text
 from training.registry import load_method
 
@@ -34,11 +34,29 @@ def test_gains_verdicts_and_agreement():
     lines = own_text.verdicts(ROWS)
     assert [line[-1] for line in lines[1:]] == ["result", "start", "result", "start"]
     assert lines[1][4:6] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
-    said = own_text.agreement(ROWS)
+    said = own_text.shipped(ROWS)
     assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
-    med = spearmanr([30, 40, 32], [41, 58, 40.5]).statistic
+
+
+def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
+    other = made("spans", "med", (50, 35), (60, 61), "better") | {"start": "minilm"}
+    later = made("spans", "med", (30, 45), (41, 59), "better", seed=1)
+    lines = own_text.orders([*ROWS, other, later])
+    med = spearmanr([30, 50, 40, 32, 35], [41, 60, 58, 40.5, 61]).statistic
     npl = spearmanr([20, 20.5, 20.2], [22, 21, 23]).statistic
-    assert f"{(med + npl) / 2:.2f} over 2 sets" in said
+    assert lines[1:3] == [["med", "0", "5", f"{med:.2f}"], ["npl", "0", "3", f"{npl:.2f}"]]
+    assert lines[3] == ["mean", "", "", f"{(med + npl) / 2:.2f}"], "a split with two candidates orders nothing"
+    assert own_text.orders([later])[-1][-1].startswith("not measured")
+
+
+@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "stopped with 4")])
+def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypatch, tmp_path, code, error):
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: code)
+    args = Namespace(models=["mini"], names=None, methods=["spans, words"], sets=["med"], seeds=[0], known=None,
+                     folder=str(tmp_path), collect=False, figure=None, steps=4, float32=False,
+                     data_dir="d")  # fmt: skip
+    with pytest.raises(ProjectError, match=error):
+        own_text.rows(args)
 
 
 def test_runs_are_gathered_from_their_folders(tmp_path):
