@@ -86,37 +86,25 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
     return f"{what}: {reason}; {advice}; or put it there by hand: {by_hand}"
 
 
-def locked(lock: Path, source: Source) -> str | None:
-    """The sha256 that the lock file holds for `source`, if any; BadInput for a damaged lock file."""
-    digest = _entries(lock).get(source.file, {}).get("sha256")
-    if digest is not None and not _SHA256.fullmatch(str(digest)):
-        raise BadInput(f"{lock}: the sha256 of {source.file} is not 64 hex digits; repair or remove the file")
-    return digest
+def record(lock: Path, source: Source, path: Path, commit: str | None) -> None:
+    """Note the digest of a file that passed every other check, or compare it with the one noted before.
 
-
-def check(lock: Path, source: Source, path: Path) -> str:
-    """The sha256 of a file; BadInput if the lock file has another one for `source`."""
-    expected, found = locked(lock, source), sha256(path)
-    if expected not in (None, found):
-        raise BadInput(
-            f"{path}: sha256 is {found}, but {lock} recorded {expected} for {source.file}: the content changed since "
-            "the first download; to accept it, remove that entry and the old copy"
-        )
-    return found
-
-
-def record(lock: Path, source: Source, commit: str | None, digest: str, size: int) -> None:
-    """Add a file that passed every check to the lock file, unless it has an entry."""
-    if locked(lock, source) is not None:
+    Raises:
+        BadInput: the content has changed since the first download; the lock file is damaged.
+    """
+    entries, found = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
+    if source.file not in entries:
+        entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": found,
+                 "bytes": path.stat().st_size}  # fmt: skip
+        write_json(lock, entries | {source.file: entry}, sort_keys=True)
+        logger.info("%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s", source.file,
+                    found, commit or "unknown (put there by hand)", lock)  # fmt: skip
         return
-    entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": digest, "bytes": size}
-    write_json(lock, {**_entries(lock), source.file: entry}, sort_keys=True)
-    logger.info("%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s", source.file,
-                digest, commit or "unknown (put there by hand)", lock)  # fmt: skip
-
-
-def _entries(lock: Path) -> dict[str, dict]:
-    entries = read_json(lock, "a record of downloads") if lock.is_file() else {}
-    if not all(isinstance(entry, dict) for entry in entries.values()):
-        raise BadInput(f"{lock}: is not a record of downloads (an object of objects is needed); repair or remove it")
-    return entries
+    known = entries[source.file]
+    if not isinstance(known, dict) or not _SHA256.fullmatch(str(known.get("sha256"))):
+        raise BadInput(f"{lock}: the sha256 of {source.file} is not 64 hex digits; repair or remove the file")
+    if known["sha256"] != found:
+        raise BadInput(
+            f"{path}: sha256 is {found}, but {lock} recorded {known['sha256']} for {source.file}: the content changed "
+            "since the first download; to accept it, remove that entry and the old copy"
+        )

@@ -17,7 +17,7 @@ from common.flags import Parser
 from common.streams import show
 from data import sts_texts
 from data.archive import extract
-from data.hub import Source, check, fetch, record
+from data.hub import Source, fetch, record
 
 logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
@@ -114,16 +114,15 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]
         logger.info("%s: already there, verified", part)
     if not todo:
         return
-    lock, archive_place = data_dir / LOCK, data_dir / ARCHIVE.target
+    archive_place = data_dir / ARCHIVE.target
     archive, commit = fetch(ARCHIVE, data_dir / DOWNLOAD, archive_place)
     with TemporaryDirectory(dir=data_dir / DOWNLOAD, prefix="staged-") as staged:
         try:
-            digest = check(lock, ARCHIVE, archive)
             kept, ignored = _unpack([one for one in sets if one.part in todo], archive, Path(staged), pinned)
+            record(data_dir / LOCK, ARCHIVE, archive, commit)
         except BadInput:
             archive.unlink()  # otherwise the next run would find it and refuse it again
             raise
-        record(lock, ARCHIVE, commit, digest, archive.stat().st_size)
         _move(Path(staged) / "senteval", data_dir / "senteval")
     archive.unlink()
     logger.info("%s: %d files kept in %s, %d others ignored", ARCHIVE.file, len(kept), archive_place, ignored)
@@ -199,7 +198,7 @@ def _check_wiki(path: Path, lock: Path, commit: str | None) -> None:
     if (lines := _lines(path)) < WIKI.min_lines:
         published = f"the published file has {WIKI.min_lines}"
         raise BadInput(f"{path}: {lines} lines, but {published}; remove it if it is there, and run again")
-    record(lock, WIKI, commit, check(lock, WIKI, path), path.stat().st_size)
+    record(lock, WIKI, path, commit)
 
 
 def _lines(path: Path) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.hub import Source, locked
+from data.hub import Source, record
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
 from eval.vectors.store import claim
@@ -186,8 +186,9 @@ def test_a_folder_of_embeddings_is_claimed_or_refused(tmp_path, content):
 @given(as_json({"wiki.txt": {"sha256": "a" * 64, "revision": "main"}}))
 def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
     (tmp_path / "lock.json").write_bytes(content)
-    found = result(locked, tmp_path / "lock.json", Source("a/b", "wiki.txt", "wiki.txt"))
-    assert found is None or isinstance(found, str)
+    path = tmp_path / "wiki.txt"
+    path.touch()
+    assert result(record, tmp_path / "lock.json", Source("a/b", path.name, path.name), path, None) is None
 
 
 @pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
