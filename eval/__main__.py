@@ -24,7 +24,7 @@ from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
 from eval.transfer.validation import MODES
 from models.encoder import load_encoder
 from models.loading import load_config
-from models.pooling import POOLINGS
+from models.pooling import PLAIN
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ def parser() -> Parser:
     p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
     p.add_argument("--mode", choices=list(MODES), default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
-    p.add_argument("--pooling", choices=[name for name in POOLINGS if not POOLINGS[name].keeps_head],
-                   help="for plain encoders; a model that states its pooling needs none")  # fmt: skip
+    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip

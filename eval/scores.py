@@ -26,6 +26,11 @@ class Key(NamedTuple):
     mode: str
     metric: str
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Key:
+        """The key of a row of scores.json."""
+        return cls(*(row[name] for name in cls._fields))
+
     def __str__(self) -> str:
         """The task, followed by split, mode and metric where they are not the usual ones of STS."""
         unusual = [word for word, usual in zip(self[1:], ("test", "test", "spearman"), strict=True) if word != usual]

@@ -53,7 +53,7 @@ def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
     imported: dict[str, ImportedRun] = {}
     for path in paths:
         for row in _rows(path):
-            key = Key(*(row[name] for name in Key._fields))
+            key = Key.of(row)
             for seed, value in row["by_seed"].items():
                 facts = row["provenance"][seed]
                 name = PurePath(facts["run"]).name

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,7 +38,7 @@ class Score:
         std: over the runs, with n - 1; None for one run or where not published.
         low, high: the worst and the best run, where published.
         examples: how many pairs, sentences or queries; None where not published.
-        source: where it is printed; "" for our own files.
+        source: of a published figure; "" for our own files.
         protocol: `aggregation` of our own rows; None for published figures.
     """
 
@@ -90,19 +91,16 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     """
     files = [_rows_by_key(path) for path in paths]
     first, shown = files[0]
-    for i, path in enumerate(paths):
+    for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; a run counts once")
-        rows, keys = files[i]
         different = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
         if different:
             raise BadInput(f"{path}: {min(different)} is not as in {paths[0]} (rows, examples); score all runs alike")
     everywhere = [key for key in first if all(key in rows for rows, _ in files)]
     scores = {key: _over_runs([rows[key] for rows, _ in files]) for key in everywhere}
-    sets: dict[tuple[str, ...], set[str]] = {}
-    for key in shown:
-        sets.setdefault(key[1:], set()).update({key.task} - {AVERAGE})
-    averaged = {kind: frozenset(tasks) for kind, tasks in sets.items()}
+    kinds = {key[1:] for key in shown}
+    averaged = {kind: frozenset(key.task for key in shown if key[1:] == kind) - {AVERAGE} for kind in kinds}
     return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None)
 
 
@@ -119,15 +117,12 @@ def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
     rows = read_scores(path)
     shown: dict[Key, dict] = {}
     for row in headline(rows):
-        key = Key(*(row[name] for name in Key._fields))
-        if key in shown:
+        if (key := Key.of(row)) in shown:
             raise BadInput(f"{path}: two rows for {key}; each task counts once")
         shown[key] = row
-    others: dict[Key, list[dict]] = {}
-    for row in rows:
-        others.setdefault(Key(*(row[name] for name in Key._fields)), []).append(row)
-    alone = {key: found[0] for key, found in others.items() if len(found) == 1}
-    return {**alone, **shown}, list(shown)
+    times = Counter(map(Key.of, rows))
+    alone = {key: row for row in rows if times[key := Key.of(row)] == 1}
+    return alone | shown, list(shown)
 
 
 @cache
@@ -171,5 +166,5 @@ def _side(record: Mapping[str, Any], sources: Mapping[str, str], averaged: dict)
 
 def _score(value: float | Mapping[str, float], runs: int, examples: int | None, source: str) -> Score:
     numbers = value if isinstance(value, dict) else {"mean": value}
-    std, low, high = (numbers.get(name) for name in ("std", "min", "max"))
-    return Score(float(numbers["mean"]), runs, std, low, high, examples, source)
+    spread = (numbers.get(name) for name in ("std", "min", "max"))
+    return Score(float(numbers["mean"]), runs, *spread, examples, source)

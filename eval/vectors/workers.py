@@ -67,9 +67,8 @@ def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator
         for future in as_completed([pool.submit(_encode, path) for path in paths]):
             yield future.result()
     except BrokenProcessPool as error:
-        raise ProjectError(
-            "a worker process was killed, perhaps for lack of memory; run the same command with fewer --processes"
-        ) from error
+        said = "run the same command to resume, with fewer --processes"
+        raise ProjectError(f"a worker process was killed, perhaps for lack of memory; {said}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
