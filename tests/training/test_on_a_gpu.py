@@ -1,0 +1,105 @@
+"""What a run does otherwise on a GPU, where the tests have none: every device here is one by name."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+from torch import nn
+from transformers import Trainer
+
+from common.errors import BadInput, CheckpointRefused
+from eval.encode import TIMES_ON_A_GPU, TOKENS_PER_BATCH, Encode
+from models.loading import load_tokenizer
+from tests.sources import ROOT
+from training import run
+from training.plan import plan
+from training.record import write_run
+from training.resuming import ResumingTrainer
+from training.run import Run
+from training.run_arguments import RunArguments, check_machine
+from training.run_folder import open_run
+
+
+@pytest.fixture
+def arguments(tmp_path, monkeypatch):
+    """A run's arguments on a device of a name."""
+    monkeypatch.setattr(run, "provenance", lambda on_gpu: {"on_gpu": on_gpu})
+
+    def on(device, **flags):
+        found = property(lambda self: torch.device(self._setup_devices and device))
+        monkeypatch.setattr(RunArguments, "device", found)
+        return RunArguments(output_dir=str(tmp_path / "run"), use_cpu=True, **flags)
+
+    return on
+
+
+@pytest.mark.parametrize(("began", "goes_on"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_run_goes_on_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
+    first, other = (Run("run_unsup.py", [], [arguments(device)], {}) for device in (began, goes_on))
+    assert [each.record["on_gpu"] for each in (first, other)] == [began == "cuda", goes_on == "cuda"]
+    (tmp_path / "run" / "best").mkdir(parents=True)
+    write_run(tmp_path / "run", first.record | {"status": "running"})
+    with pytest.raises(CheckpointRefused, match="device"):
+        open_run(str(tmp_path / "run"), other.trajectory)
+
+
+def test_batches_travel_during_a_step_to_a_gpu_alone(arguments):
+    assert [arguments(kind).accelerator_config.non_blocking for kind in ("cpu", "cuda")] == [False, True]
+
+
+def test_tf32_is_an_option_that_is_said(arguments, monkeypatch):
+    sampler = SimpleNamespace(count=1000, held=[])
+    args, model = arguments("cuda"), SimpleNamespace(parameters=list, config=None)
+    assert args.tf32 is None and arguments("cuda", torch_compile=True).tf32 is False, "transformers would switch it on"
+    assert "1 on cuda, float32\n" in plan(model, args, sampler, {"last": ""})
+    args.tf32 = True
+    assert "1 on cuda, float32, TF32 products\n" in plan(model, args, sampler, {"last": ""})
+    with pytest.raises(ValueError, match="--tf32 requires"):
+        arguments("cpu", tf32=True)
+
+
+def test_one_of_two_visible_gpus_is_used_where_the_launcher_is_given_its_file(arguments, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    given = ["--config_file", str(ROOT / "configs" / "accelerate" / "one_gpu.yaml"), "run_unsup.py"]
+    launch, *_ = _validate_launch_command(launch_command_parser().parse_args(given))
+    command, environment = prepare_simple_launcher_cmd_env(launch)
+    assert command[1:] == ["run_unsup.py"] and environment["CUDA_VISIBLE_DEVICES"] == "0"
+    two = SimpleNamespace(n_gpu=2)
+    with pytest.raises(BadInput, match=r"nn.DataParallel; .*one_gpu.yaml"):
+        check_machine(two, 1000, 0)
+
+
+def test_the_random_state_of_a_gpu_is_looked_at_on_a_gpu_alone(tmp_path, monkeypatch):
+    torch.save({"cuda": torch.tensor([1, 3], dtype=torch.uint8)}, tmp_path / "rng_state.pth")
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.tensor([1, 2], dtype=torch.uint8))
+    monkeypatch.setattr(Trainer, "_load_rng_state", lambda self, checkpoint: None)  # logs that it failed, and goes on
+    trainer = ResumingTrainer.__new__(ResumingTrainer)
+    trainer.args = SimpleNamespace(world_size=1, process_index=0, device=torch.device("cpu"))
+    trainer._load_rng_state(str(tmp_path))
+    trainer.args.device = torch.device("cuda")
+    with pytest.raises(CheckpointRefused, match="random state of its GPU cannot be restored"):
+        trainer._load_rng_state(str(tmp_path))
+
+
+class Lengths(nn.Module):
+    """Notes how many tokens each batch has."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, device=device))
+        self.seen = []
+
+    def embed(self, input_ids, attention_mask):
+        self.seen.append(input_ids.numel())
+        return torch.zeros(len(input_ids), 3)
+
+
+@pytest.mark.parametrize(("device", "times"), [("cpu", 1), ("meta", TIMES_ON_A_GPU)])
+def test_a_gpu_encodes_more_tokens_at_a_time(tiny_bert, device, times):
+    module = Lengths(device)
+    Encode(module, load_tokenizer(str(tiny_bert)), 32)([f"{'a ' * 30}{number}" for number in range(2000)])
+    full, *others = module.seen
+    assert times * TOKENS_PER_BATCH - 32 < full <= times * TOKENS_PER_BATCH
+    assert max(others, default=0) <= full
