@@ -64,11 +64,13 @@ def check_step(kind, packed, backend, tolerance=1e-5):
     assert counters["stats"]["unique_graphs"] == 1
 
 
+SLOW = {(kind, packed): pytest.param(kind, packed, marks=pytest.mark.slow)
+        for packed in (True, False) for kind in ("simcse", "infocse")}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("kind", "packed"),
-    [("simcse", True), ("infocse", True), *(pytest.param(*each, marks=pytest.mark.slow)
-                                            for each in (("simcse", False), ("infocse", False)))],
-)  # fmt: skip
+    ("kind", "packed"), [("simcse", True), ("infocse", True), SLOW["simcse", False], SLOW["infocse", False]]
+)
 def test_the_whole_step_is_one_graph_with_the_same_gradients(kind, packed):
     check_step(kind, packed, "aot_eager")
 
@@ -104,13 +106,16 @@ def test_inductor_compiles_it_too(kind):
     check_step(kind, True, "inductor", tolerance=1e-3)
 
 
-def test_fifty_batches_of_real_lengths_need_a_graph_for_each_of_a_few_shapes():
+@pytest.mark.parametrize(
+    ("kind", "packed"), [("simcse", True), SLOW["infocse", True], SLOW["simcse", False], SLOW["infocse", False]]
+)
+def test_fifty_batches_of_real_lengths_need_a_graph_for_each_of_a_few_shapes(kind, packed):
     """With dropout, by the frontend alone: what it has not compiled yet it would compile again."""
-    model = build("simcse", True, dropout=0.1)
+    model = build(kind, packed, dropout=0.1)
     compiled = torch.compile(model, backend="eager", fullgraph=True, dynamic=False)
     shapes = set()
     for seed in range(50):
-        made = batch(model, "simcse", 64, seed)
+        made = batch(model, kind, 64, seed)
         [layout] = made["layouts"].values()
         shapes.add((layout.columns, *(len(part) for part in layout.parts.values())))
         with torch.no_grad():
