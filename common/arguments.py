@@ -23,8 +23,8 @@ class ModelArguments:
     )
     pooling: str = field(
         default="cls_before_pooler",
-        metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, avg_top2, avg_first_last, "
-                  "avg_embedding_last; saved in the model"},
+        metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, "
+                  "avg_first_last, avg_embedding_last; saved in the model"},
     )  # fmt: skip
     train_pooling: str | None = field(
         default=None, metadata={"help": "what the loss pools with, where that differs from the saved pooling (ConSERT)"}
@@ -40,6 +40,11 @@ class ModelArguments:
     train_last_layers: Count | None = field(
         default=None, metadata={"help": "freeze the embeddings and all layers but the last so many; default: none"}
     )
+    bidirectional: bool = field(
+        default=False,
+        metadata={"help": "let a decoder's tokens see later ones too (LLM2Vec, 2404.05961, section 2.1); saved in the "
+                  "model"},
+    )  # fmt: skip
     lora_r: Count | None = field(
         default=None,
         metadata={"help": "train adapters of this rank in the place of the encoder's weights (LoRA, 2106.09685); what "

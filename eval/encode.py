@@ -92,7 +92,8 @@ class Encode:
         return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
-        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt").to(self._device)
+        least = {} if any(batch) else {"padding": "max_length", "max_length": 1}  # empty texts without special tokens
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **least).to(self._device)
         return self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
 
     @property

@@ -146,6 +146,11 @@ class Model:
         return "\n".join(lines)
 
     def _pooling(self) -> str:
+        if self.encoder.pooling == "last_token":
+            return (
+                'last = inputs["attention_mask"].sum(1) - 1\n'
+                "embeddings = output.last_hidden_state[torch.arange(len(sentences)), last]"
+            )
         tokens = _TOKENS.get(self.encoder.pooling)
         if tokens is None:
             return "embeddings = output.last_hidden_state[:, 0]"

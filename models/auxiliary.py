@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
@@ -31,6 +31,11 @@ PREFIX = "c_head."
 def load_masked_lm(path: str, config=None) -> PreTrainedModel:
     """A `*ForMaskedLM` of a family whose head is known, with every tensor from the file; BadInput otherwise."""
     config = config if config is not None else load_config(path)
+    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        raise BadInput(
+            f"'{path}': a model of type '{config.model_type}' has no masked-language-model head, which this method needs; "
+            "purely contrastive methods work without one"
+        )
     if not family_of(config).transform:
         raise BadInput(f"'{path}': the output head is known of {WITH_HEAD}, not of a '{config.model_type}'")
     return load_strictly(AutoModelForMaskedLM, path, config)

@@ -15,6 +15,7 @@ from common.errors import BadInput
 from common.files import share_weights
 from common.packing import Grid
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
+from models.decoders import attends_backwards
 from models.families import check_apart, layers_of
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
@@ -76,6 +77,11 @@ class SentenceEncoder(PreTrainedModel):
         self.keeps_adapters = False
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
+        if self._pooling.only_first and attends_backwards(backbone):
+            raise BadInput(
+                f"--pooling {pooling}: the first token of a '{self.config.model_type}' sees no other one; give avg or "
+                "last_token"
+            )
         self.runner = (Packed if packed else Runner).prepare(backbone)
         self.packed = self.runner is Packed
         self.post_init()

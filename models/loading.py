@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput
+from models.decoders import attends_backwards
 from models.families import family_of
 from models.folder import check_weights, conversion, refuse_lost, settle
 
 NO_LIMIT = 10**9  # tokens of a sentence
+logger = logging.getLogger(__name__)
 _UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabulary has
 
 
@@ -76,7 +79,10 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     known = known[0] if isinstance(known, tuple) else known
     if known.main_input_name != "input_ids":
         raise BadInput(f"'{path}': a model of type '{config.model_type}' reads no text")
-    return load_strictly(AutoModel, path, config, **without_pooler(known))
+    model = load_strictly(AutoModel, path, config, **without_pooler(known))
+    if attends_backwards(model):
+        model.config.use_cache = False  # of keys and values, for texts that are generated
+    return model
 
 
 def without_pooler(kind: type) -> dict[str, bool]:
@@ -122,6 +128,10 @@ def load_tokenizer(path: str):
         raise _unreadable("tokenizer", path, error) from error
     if hasattr(tokenizer, "rules"):  # that of word vectors is our own
         return tokenizer
+    tokenizer.padding_side = "right"  # where training has it: positions are counted from a sentence's first token
+    if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
+        logger.info("'%s': its tokenizer has no padding token; %s stands in, masked", path, tokenizer.eos_token)
+        tokenizer.pad_token = tokenizer.eos_token
     if not tokenizer.is_fast:
         raise BadInput(
             f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from common.errors import BadInput
@@ -24,6 +25,13 @@ def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
 
 def _first(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     return states[-1][:, 0]
+
+
+def _last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """The state of each row's last real token, on whichever side the padding is; 0 where there is none."""
+    places = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
+    rows = torch.arange(len(mask), device=mask.device)
+    return states[-1][rows, places] * mask[rows, places].unsqueeze(1).to(states[-1].dtype)
 
 
 def _mean_of(*layers: int) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
@@ -47,6 +55,7 @@ class Pooling:
 POOLINGS = {
     "cls": Pooling(_first, keeps_head=True, only_first=True, module="cls"),
     "cls_before_pooler": Pooling(_first, only_first=True, module="cls"),
+    "last_token": Pooling(_last, module="lasttoken"),
     "avg": Pooling(_mean_of(-1), module="mean"),
     "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
     "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),

@@ -119,7 +119,7 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
 
 def _pooling_name(path: str, settings: dict | None) -> str:
     settings = settings or {}
-    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "lasttoken"}
     named = settings.get("pooling_mode") or "+".join(
         old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
     )
@@ -243,6 +243,7 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
             "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
+            **({"pooling_mode_lasttoken": True} if pooling == "lasttoken" else {}),
             "include_prompt": True,  # last: older vLLM takes the first key that is true for the pooling
         },
     )

@@ -16,6 +16,7 @@ from eval.encode import Encode
 from eval.tasks import Options, tasks_named
 from models.adapters import adapter_dropout
 from models.bag_of_words import BagOfWords
+from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
@@ -39,6 +40,8 @@ def build_model(
     config = load_config(source)
     set_dropout(config, model_args.dropout)
     backbone = load_backbone(source, config)
+    if model_args.bidirectional:
+        attend_both_ways(backbone)
     length = min(usable_length(config, tokenizer), _length_of(source, config, model_args.pooling))
     kept = pooling_named(model_args.pooling).keeps_head
     if kept and model_args.train_pooling:
@@ -46,9 +49,7 @@ def build_model(
     encoder = SentenceEncoder(
         backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling
     )
-    if model_args.train_last_layers is not None:
-        encoder.train_last(model_args.train_last_layers)
-    _adapt(encoder, method, model_args)
+    _choose_trained(encoder, method, model_args)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
@@ -66,8 +67,10 @@ def build_model(
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
-def _adapt(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
-    """Adapters, where `--lora_r` asks for them; before the method is built, so that its copies have them too."""
+def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
+    """Only the last layers, or adapters; before the method is built, so that its copies of the encoder are alike."""
+    if args.train_last_layers is not None:
+        encoder.train_last(args.train_last_layers)
     given = [name for name in ("lora_alpha", "lora_dropout", "lora_target", "lora_keep") if getattr(args, name)]
     if args.lora_r is None:
         if given:

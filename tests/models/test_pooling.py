@@ -16,6 +16,7 @@ MASK = torch.tensor([[1, 1, 0]])
 EXPECTED = {
     "cls": [100.0, 200.0],
     "cls_before_pooler": [100.0, 200.0],
+    "last_token": [300.0, 400.0],
     "avg": [200.0, 300.0],
     "avg_top2": [110.0, 165.0],  # mean of (20, 30) and (200, 300)
     "avg_first_last": [110.0, 165.0],  # first transformer layer and last

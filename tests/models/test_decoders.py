@@ -1,0 +1,159 @@
+"""Decoders as encoders: which way they attend, what padding changes (nothing), and who loads what is saved."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, processors
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+import run_unsup
+from common.errors import BadInput
+from models.decoders import attend_both_ways
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone, load_tokenizer
+from tests.encoders import encode_of
+from tests.folders import rewind, same_weights
+
+KINDS = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text"]
+POOLINGS = ["avg", "last_token"]
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "intermediate_size": 64, "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def decoder(roberta_tokenizer, tmp_path_factory):
+    """Folder of a tiny causal language model of a kind; its tokenizer adds nothing and has no padding token."""
+    backend = Tokenizer.from_str(roberta_tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", padding_side="left", model_max_length=64
+    )
+    made = {}
+
+    def folder(kind):
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp(kind)
+            torch.manual_seed(2)
+            config = AutoConfig.for_model(kind, **SIZE, vocab_size=len(tokenizer) + 8, pad_token_id=None)
+            AutoModelForCausalLM.from_config(config).save_pretrained(made[kind])
+            tokenizer.save_pretrained(made[kind])
+        return str(made[kind])
+
+    return folder
+
+
+def encoder_of(folder, pooling, both_ways):
+    backbone = load_backbone(folder)
+    if both_ways:
+        attend_both_ways(backbone)
+    return SentenceEncoder(backbone, pooling, None, 64).eval()
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_tokens_see_later_ones_only_if_asked_and_padding_never(decoder, kind, both_ways):
+    ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
+    encoder, seen = encoder_of(decoder(kind), "avg", both_ways), []
+    for pads in (0, 2):
+        padded = torch.nn.functional.pad(ids, (0, pads), value=3)
+        mask = torch.nn.functional.pad(torch.ones_like(ids), (0, pads))
+        states = encoder(padded, mask, with_tokens=True).tokens[:, :5]
+        changed = (states[0] - states[1]).abs().amax(1) > 1e-4
+        assert changed.tolist() == [both_ways] * 4 + [True]
+        seen.append(states)
+    assert torch.allclose(*seen, atol=1e-4)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_the_side_of_the_padding_does_not_matter(decoder, kind, both_ways):
+    rows = [[5, 6, 7, 8, 9, 11], [12, 13], [14, 15, 16]]
+    for pooling in POOLINGS:
+        encoder = encoder_of(decoder(kind), pooling, both_ways)
+        alone = torch.cat([encoder.embed(torch.tensor([row]), torch.ones(1, len(row)).long()) for row in rows])
+        for left in (False, True):
+            pads = [[3] * (6 - len(row)) for row in rows]
+            ids = torch.tensor([pad + row if left else row + pad for row, pad in zip(rows, pads, strict=True)])
+            mask = torch.tensor([[0] * len(pad) + [1] * len(row) if left else [1] * len(row) + [0] * len(pad)
+                                 for row, pad in zip(rows, pads, strict=True)])  # fmt: skip
+            assert torch.allclose(encoder.embed(ids, mask), alone, atol=1e-4 * float(alone.abs().max())), (
+                pooling,
+                left,
+            )
+        last = [encoder.backbone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows]
+        expected = torch.stack([states[-1] if pooling == "last_token" else states.mean(0) for states in last])
+        assert torch.allclose(alone, expected, atol=1e-4 * float(alone.abs().max()))
+
+
+@pytest.mark.parametrize(("kind", "pooling", "both_ways"), [("qwen2", "last_token", True), ("qwen3", "avg", False),
+                                                           ("llama", "avg", True), ("gemma", "last_token", False),
+                                                           ("gemma3_text", "last_token", True)])  # fmt: skip
+def test_a_saved_decoder_is_the_same_in_sentence_transformers(decoder, tmp_path, sentences, kind, pooling, both_ways):
+    encoder_of(decoder(kind), pooling, both_ways).save(str(tmp_path), load_tokenizer(decoder(kind)))
+    texts = sentences[:12]
+    expected = encode_of(tmp_path)(texts)
+    assert load_encoder(str(tmp_path))[0].pooling == pooling
+    assert (encode_of(tmp_path)(["", "a"])[0] == 0).all() and (encode_of(tmp_path)([""]) == 0).all()
+    peer = SentenceTransformer(str(tmp_path), device="cpu")
+    scale = np.abs(expected).max()
+    for side in ("right", "left"):
+        peer.tokenizer.padding_side = side
+        for size in (1, 12):  # without padding, and with
+            found = peer.encode(texts, batch_size=size)
+            assert np.allclose(found, expected, rtol=0, atol=1e-5 * scale), (side, size)
+
+
+def test_a_decoder_trains_by_adapters_from_the_command(decoder, text_file, dev_file, tmp_path, sentences):
+    """SimCSE as LLM2Vec trains it, from a causal language model to an encoder that attends both ways; resumed."""
+    flags = {"bidirectional": "true", "lora_r": 2, "lora_target": "all-linear", "dropout": 0.3}
+    arguments = command(decoder("qwen2"), text_file, dev_file, tmp_path, **flags, activation_checkpointing="true")
+    run_unsup.main(arguments)
+    run = tmp_path / "run"
+    encoder, _ = load_encoder(str(run))
+    assert encoder.config.is_causal is False and encoder.pooling == "last_token"
+    found = encode_of(run)(sentences[:5])
+    assert np.allclose(SentenceTransformer(str(run), device="cpu").encode(sentences[:5]), found, atol=1e-4)
+    start = encoder_of(decoder("qwen2"), "last_token", True)
+    names = {n for n, p in start.backbone.named_parameters() if not torch.equal(p, encoder.backbone.get_parameter(n))}
+    linear = [f"self_attn.{letter}_proj" for letter in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
+    assert names == {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in linear}
+    shutil.copytree(run / "checkpoint-4", tmp_path / "before")
+    rewind(run, 2)
+    torch.manual_seed(99)
+    run_unsup.main(arguments)
+    assert same_weights(run / "checkpoint-4", tmp_path / "before")
+
+
+def command(folder, text_file, dev_file, tmp_path, **flags):
+    common = {"method": "simcse", "model_name_or_path": folder, "train_file": text_file, "dev_file": dev_file,
+              "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 4, "save_steps": 2,
+              "eval_steps": 2,
+              "per_device_train_batch_size": 8, "test_tasks": "none", "use_cpu": "true", "disable_tqdm": "true",
+              "learning_rate": "1e-2", "pooling": "last_token", "max_length": 24}  # fmt: skip
+    return [f"--{name}={value}" for name, value in (common | flags).items()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        *(({"method": method}, "'llama' has no masked-language-model head, which this method needs")
+          for method in ("infocse", "simcse_mlm")),
+        ({"method": "tsdae", "projection": "none"}, "'llama' has no masked-language-model head"),
+        ({"bow_weight": 1}, "--bow_weight: .*'llama' has no masked-language-model head"),
+        ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
+        ({"train_last_layers": 1}, "--train_last_layers: knows the layers of bert"),
+    ],
+)  # fmt: skip
+def test_what_a_decoder_lacks_is_said(decoder, text_file, dev_file, tmp_path, flags, message):
+    with pytest.raises(BadInput, match=message):
+        run_unsup.main(command(decoder("llama"), text_file, dev_file, tmp_path, **flags))
+
+
+def test_an_encoder_that_sees_both_ways_already_is_refused(tiny_bert):
+    with pytest.raises(BadInput, match="--bidirectional: this model attends both ways as it is"):
+        attend_both_ways(load_backbone(str(tiny_bert)))
