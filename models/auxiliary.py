@@ -33,8 +33,8 @@ def load_masked_lm(path: str, config=None) -> PreTrainedModel:
     config = config if config is not None else load_config(path)
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise BadInput(
-            f"'{path}': a model of type '{config.model_type}' has no masked-language-model head, which this method needs; "
-            "purely contrastive methods work without one"
+            f"'{path}': a model of type '{config.model_type}' has no masked-language-model head, which this method "
+            "needs; purely contrastive methods work without one"
         )
     if not family_of(config).transform:
         raise BadInput(f"'{path}': the output head is known of {WITH_HEAD}, not of a '{config.model_type}'")
