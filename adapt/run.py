@@ -149,4 +149,4 @@ def on_labels(args: argparse.Namespace) -> dict[str, Any]:
     device = "cuda" if torch.cuda.is_available() and not settings["use_cpu"] else "cpu"
     encoders = (Encode(one.to(device), tokenizer, one.max_length, settings["bf16"]) for one in (start, result))
     items = [found.items(encode) for encode in encoders]
-    return {"metric": found.metric, "set": Path(args.labels).name, **found.verdict(*items)}
+    return {"metric": found.metric, "set": Path(args.labels).name, **found.verdict(*items), "apart": True}

@@ -44,8 +44,8 @@ def parser() -> Parser:
         "  python -m report SimCSE=runs/simcse InfoCSE=runs/infocse --output runs/both.html\n"
         "  python -m report runs/infocse --sentences my_sentences.txt --dev_file my_pairs.tsv",
     )
-    p.add_argument("runs", nargs="+", metavar="[NAME=]RUN",
-                   help="run folder; NAME is what the page calls it (default: the end of the path)")  # fmt: skip
+    p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="run folder; NAME is what the page calls it (default: "
+                   "the end of the path). The first run is the baseline of the others")  # fmt: skip
     p.add_argument("--output", default="report.html", help="the file to write (default: report.html)")
     p.add_argument("--sentences", metavar="FILE",
                    help=f"one sentence per line, to search and for the spectrum; the first {LIMIT:,} distinct ones "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
@@ -94,4 +95,5 @@ def draw(history: History, path: str | Path) -> None:
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     axes[-1].set_xlabel("optimizer step")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.savefig(path, dpi=120)

@@ -16,11 +16,12 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from eval.analyse.analysis import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
-from report.curves import History, logged
+from report.curves import OTHER, OWN, History, logged
 from report.measures import ANALYSES
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
@@ -32,6 +33,8 @@ SIZE = (5.83, 3.75)  # inches of 72 SVG units; a unit is about a pixel on the pa
 SVG = "{http://www.w3.org/2000/svg}"
 MANY = 60  # points from which on a line has no markers
 WIDE_RANGE = 20  # largest over smallest value from which on a curve has a logarithmic axis
+_PARTS = {OWN: "own [CLS]", OTHER: "another's [CLS]"}
+_ABOUT = {OWN: "(dashed: with another sentence's [CLS])"}
 STYLE = {
     "axes.edgecolor": THEME["quiet"], "axes.labelcolor": THEME["quiet"], "xtick.color": THEME["quiet"],
     "ytick.color": THEME["quiet"], "axes.spines.right": False, "axes.spines.top": False, "axes.axisbelow": True,
@@ -41,14 +44,17 @@ STYLE = {
 
 
 def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Chart, Markup]]:
-    """A chart for every logged quantity with all runs in it, the dev score first."""
+    """A chart for every logged quantity with all runs in it, the dev score first; both auxiliary losses share one."""
     found = dict(zip(labels, map(logged, histories), strict=True))
     charts = []
-    for name in sorted({name for one in found.values() for name in one}, key=lambda name: (not _is_score(name), name)):
-        lines = [Series(label, finite(zip(*one[name], strict=True))) for label, one in found.items() if name in one]
+    names = {OWN if name == OTHER else name for one in found.values() for name in one}
+    for name in sorted(names, key=lambda name: (not _is_score(name), name)):
+        lines = [Series(label, finite(zip(*one[part], strict=True)), note=_PARTS.get(part, ""), dashed=part == OTHER)
+                 for part in ((OWN, OTHER) if name == OWN else (name,))
+                 for label, one in found.items() if part in one]  # fmt: skip
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not _is_score(name)
-        about, y = ("(dev score)", "Spearman x 100") if _is_score(name) else ("", "value")
+        about, y = ("(dev score)", "Spearman x 100") if _is_score(name) else (_ABOUT.get(name, ""), "value")
         charts.append(Chart(name, about, "optimizer step", y, lines, log=log))
     return [(one, svg(one, labels)) for one in charts]
 
@@ -78,7 +84,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         chart: all values finite, and positive where the axis is logarithmic.
         labels: of all runs; a series has the colour and the marker of its run.
     """
-    series = {labels.index(one.label): one for one in chart.series if one.points}
+    series = [(labels.index(one.label), one) for one in chart.series if one.points]
     if not series:
         return Markup("")
     with rc_context(STYLE | {"svg.hashsalt": chart.title}):
@@ -86,9 +92,12 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         figure.patch.set_visible(False)
         axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
         axes.patch.set_visible(False)
-        for run, one in series.items():
-            _draw(axes, run, one, chart.join)
-        axes.xaxis.get_major_locator().set_params(integer=chart.join)  # steps and numbers; points may lie anywhere
+        for number, (run, one) in enumerate(series):
+            _draw(axes, run, one, chart.join).set_gid(_group(number))
+        if chart.join:
+            axes.xaxis.get_major_locator().set_params(integer=True)  # steps and numbers; points may lie anywhere
+        else:
+            axes.xaxis.get_major_locator().set_params(nbins=5)
         _scale(axes, chart)
         stream = io.BytesIO()
         figure.savefig(stream, format="svg")
@@ -96,27 +105,27 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
     root = ElementTree.fromstring(drawn)
     _add_tips(root, series, chart.ticks)
     _clean(root, set(re.findall(r'(?:href="|url\()#([^")]+)', drawn)))
-    about = f"{chart.x} against {chart.y}: {', '.join(one.label for one in series.values())}"
+    about = f"{chart.x} against {chart.y}: {', '.join(dict.fromkeys(one.label for _, one in series))}"
     root.attrib = {"viewBox": root.get("viewBox"), "role": "img", "aria-label": about}
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _draw(axes: Axes, run: int, series: Series, join: bool) -> None:
+def _draw(axes: Axes, run: int, series: Series, join: bool) -> Line2D:
     colour = COLOURS[run % len(COLOURS)]
     for at, low, high in series.bars:
         axes.plot([at, at], [low, high], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
     (line,) = axes.plot(
         *zip(*series.points, strict=True),
         color=colour,
-        linestyle="-" if join else "",
+        linestyle=("--" if series.dashed else "-") if join else "",
         marker=MARKERS[run % len(MARKERS)] if len(series.points) < MANY else "",
         markersize=7 if join else 11,
     )
-    line.set_gid(_group(run))
+    return line
 
 
-def _group(run: int) -> str:
-    return f"points-of-{run}"
+def _group(number: int) -> str:
+    return f"points-of-{number}"
 
 
 def _scale(axes: Axes, chart: Chart) -> None:
@@ -134,16 +143,17 @@ def _scale(axes: Axes, chart: Chart) -> None:
         axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
 
 
-def _add_tips(root: ElementTree.Element, series: Mapping[int, Series], ticks: Sequence[str]) -> None:
+def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], ticks: Sequence[str]) -> None:
     """Put each point's value into its marker, where browsers show it on pointing."""
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
-    for run, one in series.items():
-        group = groups[_group(run)]
+    for number, (run, one) in enumerate(series):
+        group = groups[_group(number)]
+        label = f"{one.label}, {one.note}" if one.note in _PARTS.values() else one.label
         group.attrib = {"class": "points", "data-run": str(run)}
         marks = list(group.iter(f"{SVG}use"))
         for mark, (at, value) in zip(marks, one.points if marks else (), strict=True):
             place = ticks[round(at)].splitlines()[0] if ticks else f"{at:,.7g}"
-            ElementTree.SubElement(mark, f"{SVG}title").text = f"{one.label}: {value:.5g} at {place}"
+            ElementTree.SubElement(mark, f"{SVG}title").text = f"{label}: {value:.5g} at {place}"
 
 
 def _clean(root: ElementTree.Element, used: set[str]) -> None:

@@ -15,7 +15,7 @@ from report import figures
 from report.curves import in_words
 from report.measures import ABOVE, ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
-from report.score_table import BEST, RESAMPLES, SEED, TIED, Row
+from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(
@@ -31,15 +31,16 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
     hashes), so a text that slipped through the escaping could still do nothing.
     """
     labels = [run.label for run in runs]
-    columns = [facts(run.record) for run in runs]
+    told = facts_of(runs)
     style, script = _asset("style.css"), _asset("script.js")
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
         colours=len(figures.COLOURS),
         markers=len(figures.MARKERS),
-        facts=[(name, [column[name] for column in columns]) for name in columns[0]],
+        facts=[(name, cells) for name, cells in told.items() if len(runs) == 1 or len({*cells}) > 1],
+        shared=[(name, cells[0]) for name, cells in told.items() if len(runs) > 1 and len({*cells}) == 1],
         curves=figures.curves(labels, [run.history for run in runs]),
-        readings=[(run.label, words) for run in runs for words in _findings(run)],
+        headlines=headline(labels, rows) + [f"{run.label}: {words}" for run in runs for words in _findings(run)],
         scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
         comparable=all(row.comparable for row in rows),
         resamples=RESAMPLES,
@@ -63,6 +64,12 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def facts_of(runs: Sequence[RunFolder]) -> dict[str, list[str]]:
+    """Name of a fact -> what it is in every run."""
+    columns = [facts(run.record) for run in runs]
+    return {name: [column[name] for column in columns] for name in columns[0]}
 
 
 def _findings(run: RunFolder) -> list[str]:

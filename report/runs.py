@@ -114,6 +114,9 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),
+        "longest text in tokens": settings.get("max_length"),
+        "temperature": settings.get("temperature", "none"),
+        "weights of the losses (lambda)": _weights(settings),
         "pooling": settings.get("pooling"),
         "bfloat16": settings.get("bf16"),
         "device": _mapping(record.get("hardware")).get("device"),
@@ -122,6 +125,11 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "versions": ", ".join(f"{name} {number}" for name, number in _mapping(record.get("versions")).items()),
     }
     return {name: _words(value) for name, value in found.items()}
+
+
+def _weights(settings: dict[str, Any]) -> str:
+    found = {name: value for name, value in settings.items() if name.endswith("_weight") and _is_number(value)}
+    return ", ".join(f"{name} {value:g}" for name, value in sorted(found.items()) if value) or "none"
 
 
 def _mapping(value: Any) -> dict[str, Any]:

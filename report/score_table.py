@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
+from eval.dev import ALIKE, BETTER, WORSE
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
@@ -27,11 +28,23 @@ class Cell:
         value: the score.
         interval: 95 % over the test examples; None without the examples' values.
         mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to it contains 0.
+        gain: the difference to the first run, the baseline; None for that run and where the two are not comparable.
+        gain_interval: its 95 %; None without the examples' values of both.
     """
 
     value: float
     interval: tuple[float, float] | None
     mark: str
+    gain: float | None = None
+    gain_interval: tuple[float, float] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The gain in a word; "" without an interval."""
+        if self.gain_interval is None:
+            return ""
+        low, high = self.gain_interval
+        return BETTER if low > 0 else WORSE if high < 0 else ALIKE
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,33 @@ def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) ->
         mark = ""
         if comparable and np.isfinite(values).sum() > 1:
             mark = BEST if number == best else TIED if _tied(drawn[best], figures) else ""
-        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark))
+        gain = score.mean - scores[0].mean if number and scores[0] and comparable else None
+        both = gain is not None and drawn[0] is not None and figures is not None
+        cells.append(Cell(score.mean, None if figures is None else percentile(figures), mark, gain,
+                          percentile(figures - drawn[0]) if both else None))  # fmt: skip
     return Row(key, cells, comparable)
+
+
+def headline(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """A sentence for every run beside the first, about the first average or else the first figure that both have."""
+    said = []
+    for number, label in enumerate(labels[1:], 1):
+        both = [row for row in rows if (cell := row.cells[number]) and cell.gain is not None]
+        for row in sorted(both, key=lambda row: row.key.task != AVERAGE)[:1]:
+            said.append(_sentence(label, labels[0], row.key, row.cells[number]))
+    return said
+
+
+def _sentence(label: str, baseline: str, key: Key, cell: Cell) -> str:
+    words = {
+        BETTER: f"{label} is better than {baseline}",
+        WORSE: f"{label} is worse than {baseline}",
+        ALIKE: f"{label} cannot be told apart from {baseline}",
+        "": f"{label} beside {baseline}",
+    }[cell.verdict]
+    low, high = cell.gain_interval or (None, None)
+    interval = "no interval without the examples" if low is None else f"95 % interval {low:+.2f} to {high:+.2f}"
+    return f"{words}: {key} {cell.value - cell.gain:.2f} -> {cell.value:.2f} ({cell.gain:+.2f}, {interval})"
 
 
 def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:

@@ -31,12 +31,13 @@ COLUMN, LINE, INDENT = 4.6, 0.19, 0.1  # inches
 
 
 class Series(NamedTuple):
-    """One model in a chart: points, vertical bars (x, low, high) where there are any, a note for the legend."""
+    """One model in a chart: points, vertical bars (x, low, high) where there are any, a note, the kind of line."""
 
     label: str
     points: Sequence[tuple[float, float]]
     bars: Sequence[tuple[float, float, float]] = ()
     note: str = ""
+    dashed: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import BadInput, StorageError
 from report.__main__ import main
+from tests.report.conftest import RECORD
 
 VOID = {"meta", "input", "hr", "br", "img", "link"}
 HOSTILE = (
@@ -65,17 +66,34 @@ def both(trained, dev_file, tmp_path_factory):
 def test_two_runs_side_by_side_with_every_section(both, trained):
     page = Page(both[1])
     assert [name for name in page.texts if name] == ["runs", "training", "scores", "vectors", "neighbours"]
-    assert page.texts["runs"].count("simcse") == 2 and "3e-05" in page.texts["runs"]
+    assert page.texts["runs"].count("simcse") == 1 and "3e-05" in page.texts["runs"], "they differ in nothing"
+    assert re.search(r"two (is better than|is worse than|cannot be told apart from) one: pairs file ", page.texts[""])
+    assert page.texts["scores"].count("baseline ") == 1 and re.search(r"[+-]\d+\.\d\d\s+\(", page.texts["scores"])
     assert page.names.count("figure") == 2 + 3, "a loss term, the dev score; three analyses"
     assert "two: 70.25 at 20" in page.texts["training"] and "one: 0.5 at 20" in page.texts["training"]
     for folder in trained:
         value = json.loads((folder / "scores.json").read_text())[0]["value"]
         assert f"{value:.2f}" in page.texts["scores"]
-    assert len(re.findall(r"-?\d+\.\d\d to -?\d+\.\d\d", page.texts["scores"])) == 2
+    assert len(re.findall(r"-?\d+\.\d\d to [+-]?\d+\.\d\d", page.texts["scores"])) == 3
     assert re.search(r"\d best ", page.texts["scores"])
     assert all(word in page.texts["vectors"] for word in ("uniformity", "effective rank", "gold [4, 5]"))
     assert [run["label"] for run in page.collection["runs"]] == ["one", "two"]
     assert len(page.collection["sentences"]) == len(set(page.collection["sentences"])) > 30
+
+
+def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, write_run):
+    folders = []
+    for name, settings in {"a": {"aux_weight": 0.1}, "b": {"aux_weight": 0.1, "temperature": 0.07}}.items():
+        record = RECORD | {"settings": RECORD["settings"] | {"max_length": 32, "temperature": 0.05} | settings}
+        folders.append(str(write_run(tmp_path / name, record | {"findings": [f"said by {name}"]})))
+    places = ["--data_dir", str(tmp_path), "--output", str(tmp_path / "r.html")]
+    page = Page(main([*folders, *places]))
+    assert page.source.count("<mark>") == 1 and "<td>0.05</td><td><mark>0.07</mark></td>" in page.source
+    folded = re.search(r"The same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL)
+    assert {"longest text in tokens", "weights of the losses (lambda)"} <= {*folded[1].split(", ")}
+    assert "temperature" not in folded[0] and "aux_weight 0.1" in folded[0] and "<td>32</td>" in folded[0]
+    assert "a: said by a." in page.texts[""] and "b: said by b." in page.texts[""]
+    assert "summary" not in Page(main([folders[0], *places])).names, "one run has nothing to fold"
 
 
 def test_the_page_needs_nothing_else_and_tells_no_path(both, trained):

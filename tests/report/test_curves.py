@@ -55,6 +55,13 @@ def test_a_picture_is_written(tmp_path, drawn):
     assert spread == {"eval_uniformity": [[50, -1.5]], "eval_mean_cosine": [[50, 0.3]]}
 
 
+def test_axes_have_whole_steps(tmp_path, monkeypatch):
+    ticks = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: ticks.extend(self.axes[-1].get_xticks()))
+    draw([{"step": step, "contrastive": 1.0} for step in (1, 2)], tmp_path / "curves.png")
+    assert {1, 2} <= {*ticks} and all(tick == round(tick) for tick in ticks)
+
+
 def test_panels_without_anything_to_show_are_left_out(tmp_path, drawn):
     draw(HISTORY[:2], str(tmp_path / "terms.png"))
     draw(HISTORY[2:3], tmp_path / "scores.png")

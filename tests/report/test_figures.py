@@ -116,12 +116,23 @@ HISTORY = [
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     charts = curves(["a", "b", "c"], [HISTORY, [{"step": 5, "contrastive": math.nan}], []])
     assert [one.title for one, _ in charts] == [
-        "eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm", "eval_aux_mlm_shuffled_cls"]  # fmt: skip
+        "eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]  # fmt: skip
     assert [one.about for one, _ in charts[:2]] == ["(dev score)", ""]
     found, texts = parsed(charts[1][1])
     assert list(found) == [0] and "value, log scale" in texts
     gap, texts = parsed(charts[2][1])
     assert [tip for *_, tip in gap[0][0]] == ["a: 0.5 at 10", "a: 1 at 20"] and "value" in texts
+
+
+def test_own_and_shuffled_auxiliary_losses_share_a_chart():
+    [found] = [svg for one, svg in curves(["a", "b"], [HISTORY, HISTORY[:1]]) if one.title == "eval_aux_mlm"]
+    groups = [group for group in ElementTree.fromstring(found).iter("g") if group.get("class") == "points"]
+    assert [group.get("data-run") for group in groups] == ["0", "1", "0", "1"]
+    tips = [[use.findtext("title") for use in group.iter("use")] for group in groups]
+    assert tips[0] == ["a, own [CLS]: 5 at 10", "a, own [CLS]: 4 at 20"]
+    assert tips[2] == ["a, another's [CLS]: 5.5 at 10", "a, another's [CLS]: 5 at 20"]
+    dashed = [bool(group.find("path").get("stroke-dasharray")) for group in groups if group.find("path") is not None]
+    assert dashed == [False, False, True, True]
 
 
 def test_the_geometry_of_the_vectors():

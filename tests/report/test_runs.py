@@ -22,6 +22,10 @@ def test_facts_hold_names_and_no_paths(tmp_path, write_run):
     assert found["best dev score"] == "71.50 at step 10"
     assert found["versions"] == "python 3.11.7, torch 2.13.0"
     assert found["batch size"] == "not recorded"
+    assert found["temperature"] == found["weights of the losses (lambda)"] == "none"
+    weighed = {"aux_weight": 1e-5, "rtd_weight": 0.005, "hard_negative_weight": 0.0}
+    found = facts({"settings": weighed, "status": "finished"})
+    assert found["weights of the losses (lambda)"] == "aux_weight 1e-05, rtd_weight 0.005"
 
 
 @pytest.mark.parametrize("path", ["C:\\Users\\me\\model", "/home/me/model/", "../me/model", "organisation/model"])

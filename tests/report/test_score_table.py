@@ -10,7 +10,7 @@ from eval.compare.intervals import bootstrap
 from eval.scores import AVERAGE, Result, row, rows_of, write_scores
 from eval.sts import correlation
 from report.runs import read_run_folder
-from report.score_table import BEST, TIED, score_rows
+from report.score_table import BEST, TIED, headline, score_rows
 
 
 class Named:
@@ -66,6 +66,8 @@ def test_the_intervals_are_those_of_eval_compare(tmp_path, make):
         low = np.percentile(reference[one.key] if first.value > second.value else -reference[one.key], 2.5)
         best, other = (first, second) if first.value > second.value else (second, first)
         assert (best.mark, other.mark) == (BEST, TIED if low <= 0 else "")
+        assert first.gain is None and second.gain == second.value - first.value
+        assert second.gain_interval == pytest.approx(tuple(np.percentile(-reference[one.key], [2.5, 97.5])))
 
 
 def test_an_interval_is_the_percentiles_of_figures_drawn_one_by_one(tmp_path, make):
@@ -83,6 +85,11 @@ def test_an_interval_is_the_percentiles_of_figures_drawn_one_by_one(tmp_path, ma
 def test_a_far_better_run_is_best_and_the_other_is_not_tied(tmp_path, make):
     rows = score_rows([make(tmp_path / "bad", 8.0), make(tmp_path / "good", 0.1)], resamples=100)
     assert marks(rows) == {name: ["", BEST] for name in ("STS-B", "SICK-R", "Avg.")}
+    [said] = headline(["bad", "good"], rows)
+    bad, good = rows[-1].cells
+    assert said.startswith(f"good is better than bad: Avg. {bad.value:.2f} -> {good.value:.2f} (+")
+    turned = score_rows([make(tmp_path / "good", 0.1), make(tmp_path / "bad", 8.0)], resamples=100)
+    assert headline(["good", "bad"], turned)[0].startswith("bad is worse than good: Avg. ")
 
 
 def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run):
@@ -92,6 +99,10 @@ def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run)
     assert rows[0].cells[1].interval is None
     assert rows[0].cells[2].mark == BEST, "a value can be the highest without an interval beside it"
     assert rows[0].cells[1].mark == ""
+    assert [cell.gain for cell in rows[0].cells[1:]] == [None, None], "the baseline has no score"
+    assert headline(["none", "a", "b"], rows) == []
+    rows = score_rows([make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)], resamples=100)
+    assert "b beside a: Avg. " in headline(["a", "b"], rows)[0] and "no interval" in headline(["a", "b"], rows)[0]
 
 
 def test_items_of_another_scoring_give_no_interval(tmp_path, make):
