@@ -100,7 +100,7 @@ class PlainEncode:
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
                 ids, mask = batch["input_ids"], batch["attention_mask"]
                 states = self.encoder.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-                pooled = POOLINGS[self.encoder.pooling].pool(states.hidden_states, mask)
+                pooled = POOLINGS[self.encoder.pooling].pool(states.hidden_states, mask, self.encoder.place)
             parts.append(pooled.float().numpy())
         return np.concatenate(parts)
 

@@ -24,11 +24,11 @@ from bench.pair import CLS, LENGTHS, MASK, SEP
 from bench.timing import Timed, bench_row
 from common.files import write_json
 from common.flags import positive
+from common.template import frame_of
 from common.views import Masking, View
 from data.collator import Collator
 from data.text import ROWS_AT_ONCE
 from data.tokenised import TokenisedText
-from data.tokenizer import SpecialTokens
 from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
@@ -108,8 +108,7 @@ def _ours(args: argparse.Namespace, corpus: TokenisedText, tokenizer, folder: st
 
 
 def _plain(args: argparse.Namespace, sentences: list[list[int]], tokenizer, folder: str) -> Callable[[int], object]:
-    special = SpecialTokens.of(tokenizer)
-    data = tokenised(sentences, (special.prefix, special.suffix), args.length)
+    data = tokenised(sentences, frame_of(tokenizer), args.length)
     collator = PairCollator(tokenizer, MASK_RATE)
 
     def run(steps: int) -> None:

@@ -58,6 +58,7 @@ class View:
             called by the collator and applied by the encoder; None leaves the embeddings as they are.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's own.
         target: the objective also gets the text as it was before `edit`, which the encoder never reads.
+        template: what stands around the text, see `common.template`; None: what the tokenizer adds.
     """
 
     edit: Callable[[np.ndarray, np.ndarray | None, np.random.Generator], np.ndarray] | None = None
@@ -66,6 +67,7 @@ class View:
     words: bool = False
     cut: Callable[[list[np.ndarray], np.random.Generator], np.ndarray] | None = None
     target: bool = False
+    template: str | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 
 from common.errors import BadInput
 from common.packing import EDGE, Grid, Packing
+from common.template import Frame, frame_of, framed
 from common.views import IGNORED, MASK, Masking, View
 from data import draws
 from data.draws import Key
@@ -26,7 +27,8 @@ class Collator:
         text: the token ids.
         tokenizer: gives the special tokens and, for whole words, the word boundaries.
         views: one entry a view; with rows of several sentences view i shows sentence i.
-        max_length: tokens of a sentence, special ones included; longer ones are cut before an edit sees them.
+        max_length: tokens of a sentence, special ones and those of a template included; longer ones are cut before an
+            edit sees them, and what stands around them stays whole.
         seed: of all draws.
         masking: which views get a masked twin; several twins need different names.
         width: of the embeddings, if a view perturbs them.
@@ -65,9 +67,13 @@ class Collator:
     ) -> None:
         self.text = text
         self.special = SpecialTokens.of(tokenizer)
-        if max_length <= self.special.added:
-            raise BadInput(f"--max_length {max_length}: the {self.special.added} special tokens leave no room for text")
         self.views = list(views)
+        around = frame_of(tokenizer)
+        self.frames = [around if view.template is None else framed(tokenizer, view.template) for view in views]
+        self.added = max(frame.added for frame in self.frames)
+        if max_length <= self.added:
+            kind = "special tokens" if all(frame == around for frame in self.frames) else "tokens of the template"
+            raise BadInput(f"--max_length {max_length}: the {self.added} {kind} leave no room for text")
         self.max_length, self.longest = max_length, longest or max_length
         self.seed = seed
         self.masking = tuple(masking)
@@ -82,7 +88,8 @@ class Collator:
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         shown = self._shown(epochs, indices)
-        ids, mask = self._padded([self._edited(number, *each, epochs, indices) for number, each in enumerate(shown)])
+        edited = [self._edited(number, *each, epochs, indices) for number, each in enumerate(shown)]
+        ids, mask = self._padded(edited, self.frames)
         made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
             made |= self._masked(masking, ids, mask, epochs, indices)
@@ -91,10 +98,11 @@ class Collator:
         if any(view.perturb for view in self.views):
             made |= self._perturbed(mask, epochs, indices)
         if any(view.target for view in self.views):
-            ids, mask = self._padded([each for each, view in zip(shown, self.views, strict=True) if view.target])
+            wanted = [number for number, view in enumerate(self.views) if view.target]
+            ids, mask = self._padded([shown[number] for number in wanted], [self.frames[number] for number in wanted])
             made |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
         if self.words:
-            made["words"] = self._words(*self._padded(shown))
+            made["words"] = self._words(*self._padded(shown, self.frames))
         if self.text.labels is not None:
             made["labels"] = self.text.labels[indices][None]
         tensors = {name: torch.from_numpy(value) for name, value in made.items()}
@@ -110,7 +118,7 @@ class Collator:
 
     def _shown(self, epochs: np.ndarray, indices: np.ndarray) -> list[Texts]:
         """What each view shows before its edit."""
-        room = self.max_length - self.special.added
+        room = self.max_length - self.added
         read = [self.text.sentences(indices, column, room) for column in range(self.text.columns)]
         # Of one column every view shows the same.
         return [read[number % len(read)] if view.cut is None else self._cut(view, epochs, indices)
@@ -120,7 +128,7 @@ class Collator:
         """The parts of whole documents that a view shows."""
         texts = zip(*(self._documents(indices, column) for column in range(self.text.columns)), strict=True)
         keyed = draws.keys(self.seed, epochs, indices, "cut")
-        room = self.max_length - self.special.added
+        room = self.max_length - self.added
         cut = [view.cut(list(row), draws.generator(key))[:room] for row, key in zip(texts, keyed, strict=True)]
         return np.concatenate(cut), np.array([len(ids) for ids in cut])
 
@@ -132,7 +140,7 @@ class Collator:
         self, number: int, flat: np.ndarray, lengths: np.ndarray, epochs: np.ndarray, indices: np.ndarray
     ) -> Texts:
         """What a view's edit makes of its texts."""
-        view, longest = self.views[number], self.longest - self.special.added
+        view, longest = self.views[number], self.longest - self.added
         if view.edit is None:
             return flat, lengths
         keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
@@ -148,26 +156,27 @@ class Collator:
             raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
         return np.where(hidden, self.special.mask, ids) if hidden.any() else ids
 
-    def _padded(self, views: Sequence[Texts]) -> tuple[np.ndarray, np.ndarray]:
-        """Padded ids with special tokens, (V, B, L), and the attention mask."""
-        flat, lengths = (np.concatenate(each) for each in zip(*views, strict=True))
-        start = len(self.special.prefix)
-        longest = lengths.max() + self.special.added
+    def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray]:
+        """Padded ids with what stands around each view's texts, (V, B, L), and the attention mask."""
+        longest = max(lengths.max() + frame.added for (_, lengths), frame in zip(views, frames, strict=True))
         if self.packing and self.packing.static:
             longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
         position = np.arange(longest)
-        ids = np.full((len(lengths), len(position)), self.special.pad, dtype=np.int64)
-        ids[(position >= start) & (position < start + lengths[:, None])] = flat
-        ids[:, :start] = self.special.prefix
-        for offset, token in enumerate(self.special.suffix):
-            ids[np.arange(len(lengths)), start + lengths + offset] = token
-        mask = position < lengths[:, None] + self.special.added
-        return ids.reshape(len(views), -1, ids.shape[1]), mask.reshape(len(views), -1, ids.shape[1])
+        ids = np.full((len(views), len(views[0][1]), len(position)), self.special.pad, dtype=np.int64)
+        for view, (flat, lengths), (prefix, suffix) in zip(ids, views, frames, strict=True):
+            start = len(prefix)
+            view[(position >= start) & (position < start + lengths[:, None])] = flat
+            view[:, :start] = prefix
+            for offset, token in enumerate(suffix):
+                view[np.arange(len(lengths)), start + lengths + offset] = token
+        ends = [lengths[:, None] + frame.added for (_, lengths), frame in zip(views, frames, strict=True)]
+        return ids, position < np.stack(ends)
 
     def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Each distinct token of a text where it first occurs, IGNORED elsewhere, (V, B, L)."""
         found = np.full_like(ids, IGNORED)
-        known = self.is_text(mask) & ~np.isin(ids, self.special.ids)
+        text = np.stack([self.is_text(mask[number], frame) for number, frame in enumerate(self.frames)])
+        known = text & ~np.isin(ids, self.special.ids)
         for place in np.ndindex(ids.shape[:2]):
             positions = np.flatnonzero(known[place])
             values, first = np.unique(ids[place][positions], return_index=True)
@@ -211,7 +220,7 @@ class Collator:
             keyed = draws.keys(self.seed, epochs, indices, streams)
             select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            text, special = self.is_text(mask[view]), np.isin(ids[view], self.special.ids)
+            text, special = self.is_text(mask[view], self.frames[view]), np.isin(ids[view], self.special.ids)
             if masking.whole_words:
                 chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
@@ -221,11 +230,11 @@ class Collator:
         found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
         return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
 
-    def is_text(self, mask: np.ndarray) -> np.ndarray:
-        """Whether a token is neither padding nor added by the tokenizer: (..., L) attention mask -> (..., L) bool."""
+    def is_text(self, mask: np.ndarray, frame: Frame) -> np.ndarray:
+        """Whether a token is neither padding nor of the frame around it: (..., L) attention mask -> (..., L) bool."""
         position = np.arange(mask.shape[-1])
-        end = mask.sum(-1, keepdims=True) - len(self.special.suffix)
-        return (position >= len(self.special.prefix)) & (position < end)
+        end = mask.sum(-1, keepdims=True) - len(frame.suffix)
+        return (position >= len(frame.prefix)) & (position < end)
 
 
 class MaskedCollator:

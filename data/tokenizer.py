@@ -23,32 +23,19 @@ class SpecialTokens(NamedTuple):
     """The special tokens of a tokenizer.
 
     Attributes:
-        prefix, suffix: ids that it puts in front of a sentence, and behind it.
         pad, mask: ids; `mask` is None for a tokenizer without a mask token.
         ids: of all special tokens, the unknown word among them.
         vocabulary: number of tokens, special ones included.
     """
 
-    prefix: list[int]
-    suffix: list[int]
     pad: int
     mask: int | None
     ids: list[int]
     vocabulary: int
 
-    @property
-    def added(self) -> int:
-        """Number of tokens added to a sentence."""
-        return len(self.prefix) + len(self.suffix)
-
     @classmethod
     def of(cls, tokenizer) -> SpecialTokens:
-        """Found by tokenising one word with special tokens and without."""
-        word = tokenizer("a", add_special_tokens=False)["input_ids"]
-        whole = tokenizer("a")["input_ids"]
-        start = next(i for i in range(len(whole)) if whole[i : i + len(word)] == word)
-        pad, mask, ids = tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids
-        return cls(whole[:start], whole[start + len(word) :], pad, mask, ids, len(tokenizer))
+        return cls(tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids, len(tokenizer))
 
 
 def word_starts(tokenizer) -> np.ndarray:

@@ -21,7 +21,7 @@ from training.faults import storage_errors
 
 # Files that an earlier export may have left and this one lacks: they would change how the model is read.
 REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
-            "*_Dense/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
+            "*_Dense/*", "*_WordWeights/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
 _FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, cut
 _REASON_CHARS = 300
 

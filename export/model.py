@@ -103,6 +103,11 @@ class Model:
                 '`backend="onnx"` of sentence-transformers does not read this file: it wants the vectors of the tokens '
                 "and pools them itself, and `onnx/model.onnx` gives the vector of the sentence.",
             ]
+        if self.encoder.pooling == "mask":
+            parts += [
+                "The tokenizer puts the model's template around every text. A server that reads the pooling without "
+                "the module in front of it (`1_WordWeights`) averages all tokens, and so gives other vectors."
+            ]
         if not self.repo:
             parts += [f"`{self.address}` is the folder, seen from where it was written."]
         return "\n\n".join([*parts, "Compare vectors by their cosine."])
@@ -151,6 +156,8 @@ class Model:
                 'last = inputs["attention_mask"].sum(1) - 1\n'
                 "embeddings = output.last_hidden_state[torch.arange(len(sentences)), last]"
             )
+        if self.encoder.pooling == "mask":
+            return 'embeddings = output.last_hidden_state[inputs["input_ids"] == tokenizer.mask_token_id]'
         tokens = _TOKENS.get(self.encoder.pooling)
         if tokens is None:
             return "embeddings = output.last_hidden_state[:, 0]"

@@ -45,7 +45,9 @@ def write_onnx(folder: Path) -> None:
     """
     saved, _ = load_encoder(str(folder))
     # Without packing: ONNX has no operator for its attention.
-    encoder = SentenceEncoder(load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length)
+    encoder = SentenceEncoder(
+        load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length, place=saved.place
+    )
     module, target = _Embed(encoder).eval(), folder / PLACE
     target.parent.mkdir()
     with _quiet():

@@ -74,7 +74,7 @@ class GradientCache:
         own = {"chunk_size": self.size, "tokens": tokens}
         encoded = Encoded(pooled, cls, None, self.model.encoder, self.model.head, **own)
         with self.precision():
-            self.model.project(encoded)
+            self.model.project(encoded, batch)
             loss, terms = self._whole(encoded, batch)
         # What the token losses read of the head's output is a leaf too: the head is gone back through once, at the end.
         projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from common.errors import BadInput
 from common.files import share_weights
 from common.packing import Grid
+from common.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.decoders import attends_backwards
 from models.families import check_apart, layers_of
@@ -56,6 +57,10 @@ class SentenceEncoder(PreTrainedModel):
         packed: compute real tokens only, see `models.packed`; the same vectors; a family it does not know runs padded.
         train_pooling: what `forward` pools with, for methods whose loss sees another vector than is used afterwards
             (ConSERT section 4.1); `embed` and the saved model have `pooling`. None: the same.
+        place: for pooling `mask`, where the tokenizer puts it, as `common.template.mask_place` finds it.
+
+    Raises:
+        BadInput: an unknown pooling, or `mask` without a place.
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
@@ -68,6 +73,7 @@ class SentenceEncoder(PreTrainedModel):
         max_length: int = 512,
         packed: bool = False,
         train_pooling: str | None = None,
+        place: int | None = None,
     ) -> None:
         super().__init__(backbone.config)
         self.backbone = backbone
@@ -77,6 +83,12 @@ class SentenceEncoder(PreTrainedModel):
         self.keeps_adapters = False
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
+        self.place = place
+        if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
+            raise BadInput(
+                "pooling mask reads the mask of a template, and this tokenizer adds none to a text: choose another "
+                "pooling, or train by --method promptbert"
+            )
         if self._pooling.only_first and attends_backwards(backbone):
             raise BadInput(
                 f"--pooling {pooling}: the first token of a '{self.config.model_type}' sees no other one; give avg or "
@@ -92,7 +104,7 @@ class SentenceEncoder(PreTrainedModel):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Tensor | None,
         rates: Tensor | None = None,
         perturbation: Perturbation | None = None,
         with_tokens: bool = False,
@@ -102,7 +114,7 @@ class SentenceEncoder(PreTrainedModel):
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 for a real token, (B, L).
+            attention_mask: 1 for a real token, (B, L); None where all are, so that there is nothing to pack.
             rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
                 dropout operations, (B, O), in the order of `models.kernels.dropout`.
             perturbation: changes the embeddings.
@@ -116,12 +128,15 @@ class SentenceEncoder(PreTrainedModel):
     def _encode(
         self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False, layout=None
     ) -> EncoderOutput:
-        tokens, change = self.runner.of(attention_mask, rates, layout), change or UNCHANGED
+        change, runner = change or UNCHANGED, self.runner
+        if attention_mask is None:
+            attention_mask, runner = torch.ones_like(input_ids), Runner
+        tokens = runner.of(attention_mask, rates, layout)
         if pooling.only_first and not with_tokens:
             cls = tokens.first_states(self.backbone, input_ids, change)
             return EncoderOutput(cls, cls)
         states = tokens.states(self.backbone, input_ids, change, pooling.all_layers)
-        pooled = pooling.pool(states, attention_mask)
+        pooled = pooling.pool(states, attention_mask, self.place)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
@@ -195,7 +210,8 @@ class SentenceEncoder(PreTrainedModel):
         write_head(folder, dense, flow)
         if self.has_modules:
             width, bare = self.config.hidden_size, without_pooler(type(self.backbone))
-            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare)
+            only = tokenizer if self._pooling.at_mask else None
+            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare, only)
         share_weights(Path(folder))
 
     @property
@@ -230,4 +246,5 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
     length = min(max_length or described.max_length or NO_LIMIT, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
-    return SentenceEncoder(load_backbone(path, config), described.pooling, head, length, packed=True), tokenizer
+    backbone, place = load_backbone(path, config), mask_place(tokenizer)
+    return SentenceEncoder(backbone, described.pooling, head, length, packed=True, place=place), tokenizer

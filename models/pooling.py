@@ -1,9 +1,9 @@
 """From the hidden states of a backbone to one vector per sentence, without parameters.
 
 Sources: SimCSE (arXiv 2104.08821) section 6.3 and its released code for the names; InfoCSE Table 9 for
-`cls_before_pooler`. Two definitions of "first-last average" are published under one name: SimCSE's table
-averaged the embedding layer with the last layer (56.70 on STS for bert-base), its corrected code the first
-transformer layer with the last one (60.73). They have two names here.
+`cls_before_pooler`; PromptBERT (arXiv 2201.04337) for `mask`. Two definitions of "first-last average" are published
+under one name: SimCSE's table averaged the embedding layer with the last layer (56.70 on STS for bert-base), its
+corrected code the first transformer layer with the last one (60.73). They have two names here.
 """
 
 from __future__ import annotations
@@ -23,19 +23,26 @@ def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
     return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-def _first(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+def _first(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
     return states[-1][:, 0]
 
 
-def _last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
     """The state of each row's last real token, on whichever side the padding is; 0 where there is none."""
     places = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
     rows = torch.arange(len(mask), device=mask.device)
     return states[-1][rows, places] * mask[rows, places].unsqueeze(1).to(states[-1].dtype)
 
 
-def _mean_of(*layers: int) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
-    def pool(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
+    last = states[-1]
+    if place >= 0:
+        return last[:, place]
+    return last[torch.arange(len(last), device=last.device), mask.sum(1) + place]
+
+
+def _mean_of(*layers: int) -> Callable[..., Tensor]:
+    def pool(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
         return masked_mean(sum(states[i] for i in layers) / len(layers), mask)
 
     return pool
@@ -43,12 +50,16 @@ def _mean_of(*layers: int) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
 
 @dataclass(frozen=True)
 class Pooling:
-    """A pooling: `pool(states, mask)`, where `states` are the embedding output and each layer's, (B, L, H)."""
+    """A pooling: `pool(states, mask, place)`, where `states` are the embedding output and each layer's, (B, L, H).
 
-    pool: Callable[[Sequence[Tensor], Tensor], Tensor]
+    `place` is that of the mask in the tokenizer's template, see `common.template.Frame.place`.
+    """
+
+    pool: Callable[..., Tensor]
     all_layers: bool = False  # False: only the last hidden state is needed
     keeps_head: bool = False  # the projection head of training belongs to the vector (pooling `cls`)
     only_first: bool = False  # reads nothing but the first token of the last layer
+    at_mask: bool = False  # reads nothing but the mask of the tokenizer's template
     module: str | None = None  # sentence-transformers' name of the same pooling, None where it has none
 
 
@@ -60,6 +71,7 @@ POOLINGS = {
     "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
     "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),
     "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
+    "mask": Pooling(_masked, at_mask=True, module="mean"),  # of the tokens, all but the mask weighed 0
 }
 PLAIN = [name for name, pooling in POOLINGS.items() if not pooling.keeps_head]  # for an encoder without a trained head
 

@@ -124,7 +124,7 @@ def _pooling_name(path: str, settings: dict | None) -> str:
         old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
     )
     for name, pooling in POOLINGS.items():
-        if pooling.module == named and not pooling.keeps_head:
+        if pooling.module == named and not (pooling.keeps_head or pooling.at_mask):
             return name
     raise BadInput(f"'{path}' pools by '{named}', which is not supported here")
 
@@ -210,7 +210,9 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
         save_file({name: value.contiguous() for name, value in flow.state_dict().items()}, Path(folder) / FLOW)
 
 
-def write_modules(folder: str, pooling: str, dense: int, max_length: int, width: int, bare: dict[str, bool]) -> None:
+def write_modules(
+    folder: str, pooling: str, dense: int, max_length: int, width: int, bare: dict[str, bool], masking: Any = None
+) -> None:
     """Write modules.json and what it names besides the head.
 
     Args:
@@ -220,9 +222,17 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
         max_length: tokens of a text.
         width: entries of a pooled vector.
         bare: how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
+        masking: the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
+            pooling's folder has another name then: servers that look for the usual one do not know the weights.
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    if masking is not None:
+        names[1:] = [("1_WordWeights", "WordWeights"), ("2_Pooling", "Pooling")]
+        vocabulary = masking.convert_ids_to_tokens(range(len(masking)))
+        weights = {"vocab": vocabulary, "word_weights": {masking.mask_token: 1.0}, "unknown_word_weight": 0.0}
+        _write_json(root / "1_WordWeights" / "config.json", weights)
+    place = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     _write_json(
         root / "modules.json",
@@ -235,7 +245,7 @@ def write_modules(folder: str, pooling: str, dense: int, max_length: int, width:
         {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "cosine"},
     )
     _write_json(
-        root / "1_Pooling" / "config.json",
+        root / place / "config.json",
         {
             "word_embedding_dimension": width,  # the old name alone: with the new one beside it, a warning is printed
             "pooling_mode": pooling,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
+from common.template import frame_of
 from models.collectives import gather_rows
 from models.contrast import cosines
 from models.encoder import SentenceEncoder, load_encoder
@@ -64,8 +65,11 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     if path == ITSELF:
         return Teacher(None)
     encoder, tokenizer = load_encoder(path, pooling)
-    if tokenizer.get_vocab() != load_tokenizer(source).get_vocab():
+    own = load_tokenizer(source)
+    if tokenizer.get_vocab() != own.get_vocab():
         raise BadInput(f"'{path}' has another vocabulary than '{source}', whose token ids it would be shown")
+    if frame_of(tokenizer) != frame_of(own):
+        raise BadInput(f"'{path}' has another template around its texts than '{source}'")
     length = usable_length(encoder.config, tokenizer)
     if length < student.max_length:
         raise BadInput(f"'{path}' reads {length} tokens at most, '{source}' {student.max_length}")

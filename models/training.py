@@ -72,7 +72,7 @@ class EncoderForTraining(PreTrainedModel):
         """One training step's loss; the inputs are those of `Batch.of`."""
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
-        self.project(encoded)
+        self.project(encoded, batch)
         device = batch.input_ids.device
         with recomputing(device):
             terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
@@ -97,12 +97,16 @@ class EncoderForTraining(PreTrainedModel):
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
-    def project(self, encoded: Encoded) -> None:
+    def project(self, encoded: Encoded, batch: Batch) -> None:
         """Gather, then project, so that batch statistics are those of all processes; in float32."""
         if not any(objective.reads_projection for objective in self.objectives):
             return
-        with torch.autocast(encoded.pooled.device.type, enabled=False):
-            everyone = gather_with_gradient(at_least_float32(encoded.pooled))  # (V, N, H)
+        pooled, device = at_least_float32(encoded.pooled), encoded.pooled.device
+        with recomputing(device):
+            for objective in self.objectives:
+                pooled = objective.cleaned(pooled, encoded, batch)
+        with torch.autocast(device.type, enabled=False):
+            everyone = gather_with_gradient(pooled)  # (V, N, H)
             encoded.projected = project(self.head, everyone)
         encoded.own_projected = local_rows(encoded.projected)
 

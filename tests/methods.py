@@ -11,10 +11,11 @@ from dataclasses import fields
 import numpy as np
 import torch
 
+from common.template import mask_place
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
-from models.loading import load_backbone, load_config
+from models.loading import load_backbone, load_config, load_tokenizer
 from models.training import EncoderForTraining
 from training.registry import load_method, method_names
 from training.run import set_dropout
@@ -36,6 +37,8 @@ SMALL = {
     "filters": 6,
     "teacher_pooling": "avg",
     "complement_pooling": "avg",
+    "template": "{text}{mask}",  # as few tokens as the shortest sentences have
+    "template_2": "{text} {mask}",
 }
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
@@ -47,6 +50,7 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
     "dclr, itself": ("dclr", {"complement": "self", "weighted_loss": "info_nce"}),
+    "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }
 WORDS = {"tsdae, words": "tsdae"}  # with a bag of words: name of the case, method
@@ -72,7 +76,8 @@ def build_model(
     config = load_config(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed)
+    place = mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1  # where nothing has a template: the last
+    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed, place=place)
     projection = projection_named(head if method.takes_projection else "none", config.hidden_size, spread)
     objectives = method.build(args, encoder, projection, folder)
     if case in WORDS:

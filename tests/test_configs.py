@@ -45,6 +45,7 @@ EXPECTED = {
     "rankcse-bert-base": {"per_device_train_batch_size": 128, "teacher_share": 0.33, "rank_loss": "listmle"},
     "rankcse-mini": {"teacher": ["self"]},
     "dclr-bert-base": {"num_train_epochs": 3, "false_above": 0.9, "noise_share": 1.0, "noise_steps": 4},
+    "promptbert-bert-base": {"per_device_train_batch_size": 256, "learning_rate": 1e-5, "max_length": 42},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
 }
 

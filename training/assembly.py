@@ -9,6 +9,7 @@ import torch
 
 from common.arguments import ModelArguments, ScoredArguments
 from common.errors import BadInput
+from common.template import mask_place
 from common.views import View
 from data.collator import Collator
 from eval.dev import DevSet
@@ -47,8 +48,9 @@ def build_model(
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the head that was trained on its vector; leave --train_pooling out")
     encoder = SentenceEncoder(
-        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling
-    )
+        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
+        mask_place(tokenizer),
+    )  # fmt: skip
     _choose_trained(encoder, method, model_args)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
     if kept and projection is None:

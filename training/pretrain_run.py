@@ -12,11 +12,12 @@ from transformers import AutoModelForMaskedLM, set_seed
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from common.errors import BadInput
+from common.template import frame_of
 from common.views import Masking
 from data.collator import MaskedCollator
 from data.source import Source, source_of
 from data.tokenised import TokenisedText, load_tokenised
-from data.tokenizer import SpecialTokens, train_tokenizer
+from data.tokenizer import train_tokenizer
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import check_apart
 from models.loading import load_config, load_tokenizer, usable_length
@@ -73,7 +74,7 @@ def load_text(
             tokenizer = load_tokenizer(model_args.model_name_or_path)
         else:
             tokenizer = train_tokenizer(source, model_args.vocabulary_size, data_args.cache_dir)
-        room = data_args.max_length - SpecialTokens.of(tokenizer).added
+        room = data_args.max_length - frame_of(tokenizer).added
         return source, tokenizer, load_tokenised(source, tokenizer, data_args.cache_dir, block=room)
 
 

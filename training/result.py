@@ -163,7 +163,7 @@ def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"
     backbone = load_backbone(source, load_config(source))
-    return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed)
+    return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, place=trained.place)
 
 
 def _save_start(source: str, encoder: SentenceEncoder, place: str, tokenizer) -> None:

@@ -69,6 +69,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
     run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
+    tokenizer = method.tokenizer(groups[1], tokenizer)  # the ids above have nothing around them
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -116,7 +117,7 @@ def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:
     """How many texts are cut; none are by views that show a part of a document."""
     if all(view.cut for view in collator.views):
         return f"parts of whole documents, at most {max_length} tokens of each (--max_length)"
-    return cut_in_words(lengths, max_length, collator.special.added, most)
+    return cut_in_words(lengths, max_length, collator.added, most)
 
 
 def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:

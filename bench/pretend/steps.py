@@ -106,6 +106,7 @@ class Materials:
         tokenizer = load_tokenizer(model_args.model_name_or_path)
         text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
         set_seed(args.seed)
+        tokenizer = method.tokenizer(method_args, tokenizer)
         model = build_model(method, method_args, model_args, tokenizer, args.bf16)
         return model, make_collator(method, method_args, data_args, text, tokenizer, model, args.seed)
 

@@ -178,6 +178,10 @@ class Objective(nn.Module):
         """Which of `count` views it runs through a network by themselves, not all as the encoder does."""
         return []
 
+    def cleaned(self, pooled: Tensor, encoded: Encoded, batch: Batch) -> Tensor:
+        """The pooled vectors as the projection is to see them, (V, B, H); as they are, where nothing is said."""
+        return pooled
+
     def tokens(self, batch: Batch) -> Tensor | None:
         """How many tokens of the batch its terms are sums over, (); None where it needs the batch as a whole.
 
@@ -261,6 +265,10 @@ class Method:
     def masking(self, args: Any) -> tuple[Masking, ...]:
         """The masked twins of the views, each under a name of its own; none by default."""
         return ()
+
+    def tokenizer(self, args: Any, tokenizer):
+        """What tokenises texts for the encoder, now and once it is saved; the checkpoint's own by default."""
+        return tokenizer
 
     def views_of_rows(self, args: Any, columns: int) -> list[View]:
         """The views of rows of `columns` sentences: the method's own, or every sentence of a row as it is.

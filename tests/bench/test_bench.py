@@ -12,8 +12,8 @@ from bench import corpus, encode_corpus, loop, pair, transfer
 from bench.__main__ import main, table
 from bench.pair import LENGTHS, batch
 from common.errors import ProjectError
+from common.template import frame_of
 from data.lines import numbered_lines
-from data.tokenizer import SpecialTokens
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore
 
@@ -81,9 +81,9 @@ def test_both_loops_run_and_give_a_row():
 
 def test_the_plain_collator_pads_and_masks_two_equal_views():
     tokenizer, sentences = loop.generated(8)
-    special = SpecialTokens.of(tokenizer)
-    assert (special.prefix, special.suffix, special.mask) == ([101], [102], 103)
-    data = loop.tokenised(sentences, (special.prefix, special.suffix), 16)
+    around = frame_of(tokenizer)
+    assert (*around, tokenizer.mask_token_id) == ([101], [102], 103)
+    data = loop.tokenised(sentences, around, 16)
     batch = loop.PairCollator(tokenizer, 0.4)([data[i] for i in range(8)])
     assert batch["input_ids"].shape == (8, 2, 16)
     assert (batch["input_ids"][:, 0] == batch["input_ids"][:, 1]).all()

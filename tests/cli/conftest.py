@@ -19,7 +19,8 @@ COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": 
           "disable_tqdm": "true"}  # fmt: skip
 # Flags of the methods that have them, for the tiny models.
 SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20, "momentum": 0.9, "features": "code",
-         "teacher_pooling": "avg", "complement_pooling": "avg"}  # fmt: skip
+         "teacher_pooling": "avg", "complement_pooling": "avg",
+         "template": 'the "{text}" {mask}.', "template_2": 'this "{text}" {mask}.'}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ METHODS = UNLABELLED + LABELLED
 SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
 CASES += [("simcse", {"train_last_layers": 2, "bow_weight": 0.5})]
-CASES += [("rankcse", {"teacher": "self"}), ("dclr", {"complement": "self"})]
+CASES += [("rankcse", {"teacher": "self"}), ("dclr", {"complement": "self"}), ("promptbert", {"pooling": "mask"})]
 CASES += [*(("simcse", {"family": name}) for name in OTHER_FAMILIES), ("simcse_mlm", {"family": "modernbert"})]
 CASES += [("infocse", {"family": name, "aux_init": "random"}) for name in ("electra", "distilbert")]
 TWO_VIEWS = [name for name in UNLABELLED if len(load_method(name).views(load_method(name).arguments())) == 2]
@@ -45,8 +45,9 @@ def model_of(argv, method):
     """The model as the script builds it, and the first batch as the script makes it."""
     method, (model_args, method_args, data_args, args) = parsed(argv, method)
     tokenizer = load_tokenizer(model_args.model_name_or_path)
-    model = assembly.build_model(method, method_args, model_args, tokenizer)
     corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
+    tokenizer = method.tokenizer(method_args, tokenizer)
+    model = assembly.build_model(method, method_args, model_args, tokenizer)
     collator = assembly.make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
     return model, collator([(0, index, 0) for index in range(8)])
 
@@ -203,7 +204,8 @@ def test_the_two_views_really_differ(unsup, method):
     """By dropout alone, or by what was drawn of the words or embeddings; in every sentence."""
     module, (_, method_args, _, _) = parsed(unsup(method=method), method)
     views = module.views(method_args)
-    edited, perturbed = (any(getattr(view, kind) for view in views) for kind in ("edit", "perturb"))
+    edited = any(view.edit or view.template for view in views)
+    perturbed = any(view.perturb for view in views)
     model, batch = model_of(unsup(method=method), method)
     first, second = batch["input_ids"]
     assert torch.equal(first, second) == (not edited)

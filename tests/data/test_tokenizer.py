@@ -9,13 +9,14 @@ from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
 from common.errors import BadInput
+from common.template import frame_of
 from data.source import Source
 from data.tokenizer import SPECIAL, SpecialTokens, train_tokenizer, word_starts
 
 
 def test_special_tokens_are_read_off_the_tokenizer(tokenizer):
-    special = SpecialTokens.of(tokenizer)
-    assert (special.prefix, special.suffix, special.added) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
+    special, around = SpecialTokens.of(tokenizer), frame_of(tokenizer)
+    assert (*around, around.added) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
     assert (special.pad, special.mask) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
     assert special.vocabulary == len(tokenizer)
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import torch
 
+from common.template import mask_place, templated
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_tokenizer
@@ -65,7 +66,11 @@ def make_run(tiny_bert, tmp_path):
         trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
         if trained is not None:
             trained(torch.randn(16, backbone.config.hidden_size))
-        SentenceEncoder(backbone, pooling, trained, 64).eval().save(str(folder), load_tokenizer(str(tiny_bert)))
+        tokenizer = load_tokenizer(str(tiny_bert))
+        if pooling == "mask":
+            tokenizer = templated(tokenizer, "the {text} {mask}.")
+        encoder = SentenceEncoder(backbone, pooling, trained, 64, place=mask_place(tokenizer))
+        encoder.eval().save(str(folder), tokenizer)
         for file, content in (("run.json", run), ("scores.json", scores)):
             if content is not None:
                 (folder / file).write_text(json.dumps(content))

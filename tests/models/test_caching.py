@@ -122,7 +122,7 @@ def all_graphs_kept(model, batch, size):
         torch.cat([p.pooled for p in parts], 1), torch.cat([p.cls for p in parts], 1), None, model.encoder, model.head,
         chunk_size=size,
     )  # fmt: skip
-    model.project(encoded)
+    model.project(encoded, batch)
     loss, terms = 0.0, {}
     tokens = [o for o in model.objectives if o.tokens(batch) is not None]
     for objective in model.objectives:

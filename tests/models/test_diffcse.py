@@ -102,7 +102,7 @@ def parts(model, batch):
 
     made = Batch.of(**batch)
     encoded = model.encode(made)
-    model.project(encoded)
+    model.project(encoded, made)
     return encoded, made
 
 

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from common.errors import BadInput
+from common.template import mask_place, templated
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
@@ -24,11 +25,13 @@ from training.assembly import _length_of
 def make_encoder(folder, pooling, head=None):
     tokenizer = load_tokenizer(str(folder))
     backbone = load_backbone(str(folder))
+    if POOLINGS[pooling].at_mask:
+        tokenizer = templated(tokenizer, 'The "{text}" {mask}.')
     trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
     if trained is not None:
         trained(torch.randn(32, backbone.config.hidden_size))
     length = usable_length(backbone.config, tokenizer)
-    return SentenceEncoder(backbone, pooling, trained, length).eval(), tokenizer
+    return SentenceEncoder(backbone, pooling, trained, length, place=mask_place(tokenizer)).eval(), tokenizer
 
 
 def vectors(encoder, tokenizer, texts):
@@ -44,7 +47,7 @@ SAVED += [(family, "avg", None) for family in OTHER_FAMILIES]
 def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head, tiny, tmp_path, sentences):
     torch.manual_seed(0)
     encoder, tokenizer = make_encoder(tiny(family), pooling, head)
-    texts = [*sentences[:12], "one"]
+    texts = [*sentences[:12], "one", f"a {tokenizer.mask_token} of our own", "many words " * 40]
     expected = vectors(encoder, tokenizer, texts)
     bound = 1e-6 * np.abs(expected).max()  # folding batch norm rounds once more, relative to the values
     encoder.save(str(tmp_path), tokenizer)
@@ -58,9 +61,11 @@ def test_a_saved_encoder_gives_the_same_vectors_everywhere(family, pooling, head
     else:
         assert not (tmp_path / "modules.json").exists()
     if head is None:
-        inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, padding=True, return_tensors="pt")
+        inputs = AutoTokenizer.from_pretrained(tmp_path)(texts, padding=True, truncation=True, return_tensors="pt")
         states = AutoModel.from_pretrained(tmp_path).eval()(**inputs, output_hidden_states=True).hidden_states
-        pooled = POOLINGS[pooling].pool(states, inputs["attention_mask"])
+        pooled = POOLINGS[pooling].pool(states, inputs["attention_mask"], again.place)
+        if POOLINGS[pooling].at_mask:
+            pooled = states[-1][inputs["input_ids"] == tokenizer.mask_token_id]  # one in each text
         assert np.abs(pooled.detach().numpy() - expected).max() < bound
 
 

@@ -21,12 +21,14 @@ EXPECTED = {
     "avg_top2": [110.0, 165.0],  # mean of (20, 30) and (200, 300)
     "avg_first_last": [110.0, 165.0],  # first transformer layer and last
     "avg_embedding_last": [101.0, 151.5],  # embedding layer (2, 3) and last
+    "mask": [300.0, 400.0],
 }
 
 
 @pytest.mark.parametrize("name", POOLINGS)
 def test_pooling_equals_the_hand_computation(name):
-    assert POOLINGS[name].pool(STATES, MASK).tolist() == [EXPECTED[name]]
+    for place in (1, -1):  # of the mask, the same token here
+        assert POOLINGS[name].pool(STATES, MASK, place).tolist() == [EXPECTED[name]]
 
 
 def test_the_two_published_first_last_averages_differ_on_a_deeper_model():

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 from transformers import AutoModelForMaskedLM
 
 from common.errors import BadInput
+from common.template import templated
 from models.encoder import load_encoder
 from models.loading import load_tokenizer
 from models.objectives import rankcse
@@ -151,3 +152,7 @@ def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tm
     load_tokenizer(source).save_pretrained(tmp_path / "short")
     with pytest.raises(BadInput, match=r"reads 16 tokens at most, .* 64"):
         load_teacher(str(tmp_path / "short"), "avg", student, source)
+    AutoModelForMaskedLM.from_pretrained(source).save_pretrained(tmp_path / "template")
+    templated(load_tokenizer(source), "the {text} {mask}").save_pretrained(tmp_path / "template")
+    with pytest.raises(BadInput, match="has another template around its texts than"):
+        load_teacher(str(tmp_path / "template"), "mask", student, source)

@@ -20,6 +20,7 @@ COARSER = {
     ("mirror-bert-base", "spearman"): 0.05,  # printed with one decimal
     ("sbert-nli-bert-base", "spearman"): 0.035,  # the printed 74.89 is not the mean of what is printed beside it, 74.86
     ("bert-base-avg", "accuracy"): 0.015,  # the printed 84.94 is not the mean of what is printed beside it, 84.95
+    ("promptbert-bert-base", "spearman"): 0.02,  # the printed 78.54 is not the mean of what is printed beside it, 78.52
 }
 
 
@@ -60,7 +61,7 @@ def test_a_published_average_is_the_mean_of_its_tasks(name, key):
 
 
 def test_most_of_the_records_have_all_seven_sets():
-    assert len([key for _, key in AVERAGES if key.metric == "spearman"]) == 39
+    assert len([key for _, key in AVERAGES if key.metric == "spearman"]) == 41
     assert len([key for _, key in AVERAGES if key.metric == "accuracy"]) == 8
     assert len([key for _, key in AVERAGES if key.metric == "ndcg@10"]) == 8
     assert RECORDS["infocse-bert-base"].averaged[("test", "test", "spearman")] == set(SEVEN)

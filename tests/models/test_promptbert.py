@@ -1,0 +1,129 @@
+"""PromptBERT against a loop over the sentences, with the library's own model and positions written out."""
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from common.errors import BadInput
+from common.template import frame_of, framed, mask_place, templated
+from models.encoder import SentenceEncoder, load_encoder
+from models.loading import load_backbone, load_config, load_tokenizer
+from models.objectives.promptbert import METHOD, Arguments
+from tests.methods import CASES, build_model
+from training.run import set_dropout
+
+ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}.",
+        "temperature": 0.1}  # fmt: skip
+TEXTS = ["a tired child", "another wooden river slowly", "the gardener"]
+
+
+def batch_of(tokenizer, templates, texts=TEXTS):
+    rows = [[framed(tokenizer, template), tokenizer(text, add_special_tokens=False)["input_ids"]]
+            for template in templates for text in texts]  # fmt: skip
+    rows = [[*frame.prefix, *ids, *frame.suffix] for frame, ids in rows]
+    longest = max(map(len, rows)) + 2
+    ids = [row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows]
+    mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+    return {name: torch.tensor(value).unflatten(0, (len(templates), -1))
+            for name, value in (("input_ids", ids), ("attention_mask", mask))}  # fmt: skip
+
+
+def state_at_mask(model, tokenizer, ids, positions):
+    first = 0 if model.config.model_type == "bert" else model.config.pad_token_id + 1
+    output = model(torch.tensor([ids]), position_ids=torch.tensor([positions]) + first)
+    return output.last_hidden_state[0, ids.index(tokenizer.mask_token_id)]
+
+
+def expected_loss(folder, head, denoise):
+    """The paper's formula, a sentence at a time."""
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), load_tokenizer(folder)
+    views = []
+    for template in (ARGS["template"], ARGS["template_2"]):
+        before, after = framed(tokenizer, template)
+        vectors = []
+        for text in TEXTS:
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            whole = [*before, *ids, *after]
+            vector = state_at_mask(model, tokenizer, whole, [*range(len(whole))])
+            if denoise:
+                positions = [*range(len(before)), *range(len(before) + len(ids), len(whole))]
+                vector = vector - state_at_mask(model, tokenizer, before + after, positions)
+            vectors.append(torch.tanh(head.linear.weight @ vector + head.linear.bias))
+        views.append(vectors)
+    total = 0.0
+    for i, one in enumerate(views[0]):
+        scores = [torch.cosine_similarity(one, other, dim=0) / ARGS["temperature"] for other in views[1]]
+        total += torch.stack(scores).logsumexp(0) - scores[i]
+    return total / len(TEXTS)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("denoise", [True, False])
+def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise, monkeypatch):
+    monkeypatch.setitem(CASES, "case", ("promptbert", ARGS | {"denoise": denoise}))
+    model = build_model("case", folder, packed=packed, pooling="mask")
+    batch = batch_of(load_tokenizer(folder), (ARGS["template"], ARGS["template_2"]))
+    assert len(set(batch["attention_mask"].sum(2).flatten().tolist())) > 3
+    loss = model(**batch).loss
+    assert loss.item() == pytest.approx(expected_loss(folder, model.projection, denoise).item(), rel=1e-4)
+    loss.backward()
+    gradient = model.encoder.backbone.embeddings.position_embeddings.weight.grad.clone()
+    with torch.no_grad():  # the templates around nothing learn too: a finite difference along the gradient
+        table = model.encoder.backbone.embeddings.position_embeddings.weight
+        step = 1e-3 * gradient / gradient.norm()
+        table += step
+        above = model(**batch).loss
+        table -= 2 * step
+        slope = (above - model(**batch).loss) / 2e-3
+    assert slope.item() == pytest.approx(gradient.norm().item(), rel=2e-2)
+
+
+def test_the_template_stays_whole_around_any_text(folder):
+    plain = load_tokenizer(folder)
+    made = templated(plain, ARGS["template"])
+    before, after = framed(plain, ARGS["template"])
+    assert frame_of(made) == (before, after) == framed(made, ARGS["template"])
+    assert (before[0], after[-1], mask_place(made)) == (plain.cls_token_id, plain.sep_token_id, -3)
+    assert framed(made, ARGS["template_2"]) == framed(plain, ARGS["template_2"])
+    room = len(before) + len(after) + 3
+    for text in ("the dog " * 30, f"{plain.mask_token} {plain.sep_token}", "", plain.mask_token * 40):
+        ids = made(text, truncation=True, max_length=room)["input_ids"]
+        assert (ids[: len(before)], ids[-len(after) :]) == (before, after)
+        assert len(ids) <= room and ids.count(plain.mask_token_id) == 1
+
+
+def test_a_run_s_folder_is_read_with_its_template(folder, tmp_path):
+    tokenizer = METHOD.tokenizer(Arguments(**ARGS), load_tokenizer(folder))
+    encoder = SentenceEncoder(load_backbone(folder), "mask", None, 64, place=mask_place(tokenizer))
+    encoder.save(str(tmp_path), tokenizer)
+    again, read = load_encoder(str(tmp_path))
+    assert (again.pooling, again.place, frame_of(read)) == ("mask", -3, frame_of(tokenizer))
+
+
+def refuses(folder, message, **flags):
+    config = load_config(folder)
+    set_dropout(config, 0.0)
+    args = Arguments(**ARGS | flags)
+    with pytest.raises(BadInput, match=message):
+        tokenizer = METHOD.tokenizer(args, load_tokenizer(folder))
+        encoder = SentenceEncoder(load_backbone(folder, config), "mask", place=mask_place(tokenizer))
+        METHOD.build(args, encoder, None, folder)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"template": "no place for it {mask}"}, "'no place for it {mask}' needs {text} once"),
+        ({"template": "{text} {mask} {mask}"}, "and {mask} not more than once"),
+        ({"template": "a {text}"}, "pooling mask reads the mask of a template"),
+        ({"template_2": "{text} {mask}"}, "--template_2: {mask} must have as many tokens"),
+        ({"template_2": "{mask} {text}"}, "--template_2: {mask} must have as many tokens"),
+    ],
+)
+def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
+    refuses(folder, message, **flags)
+
+
+def test_pooling_at_a_mask_needs_a_template(folder):
+    with pytest.raises(BadInput, match="pooling mask reads the mask of a template, and this tokenizer adds none"):
+        load_encoder(folder, "mask")
