@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import logging
 import re
 import shutil
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from common import crosslingual
 from common.errors import BadInput, run_command, unwritable
 from common.files import sha256
 from common.flags import Parser
@@ -37,8 +40,19 @@ NAMES = {
     "sts": "STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB",
     "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
     "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made of `sts`",
+    "sts17": "STS17 in 11 language pairs, as MTEB has it: evaluation",
+    "sts22": "STS22, news articles in 18 languages and pairs, as MTEB has it: evaluation",
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
+
+# What comes file by file: by name, the files and their terms of use.
+FILES = {
+    one.name.lower(): (
+        [Source(one.repo, file, f"{one.repo}/{file}", revision=one.revision) for file in one.files],
+        "none stated by MTEB",
+    )
+    for one in crosslingual.SETS
+} | {"wiki1m": ([WIKI], WIKI_TERMS)}
 
 
 @dataclass(frozen=True)
@@ -96,9 +110,12 @@ def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | No
     if sets:
         _prepare_sets(sets, data_dir, pinned)
         rows += [_row(one.name, one.files(pinned), data_dir, "pinned", one.terms) for one in sets]
-    if "wiki1m" in names:
-        _prepare_wiki(data_dir)
-        rows.append(_row("wiki1m", [WIKI.target], data_dir, "recorded", WIKI_TERMS))
+    for name, (sources, terms) in FILES.items():
+        if name in names:
+            there = [_prepare_file(source, data_dir) for source in sources]
+            if all(there):
+                logger.info("%s: already there, verified", name)
+            rows.append(_row(name, [source.target for source in sources], data_dir, "recorded", terms))
     if "sts_texts" in names:
         for line in sts_texts.write(data_dir):
             logger.info("%s", line)
@@ -178,33 +195,37 @@ def _move(staged: Path, place: Path) -> None:
         staged.replace(place)
 
 
-def _prepare_wiki(data_dir: Path) -> None:
-    place = data_dir / WIKI.target
+def _prepare_file(source: Source, data_dir: Path) -> bool:
+    """Put one file in place; whether it was there."""
+    place = data_dir / source.target
     if place.is_file():
-        _check_wiki(place, data_dir / LOCK, None)
-        logger.info("wiki1m: already there, verified")
-        return
-    path, commit = fetch(WIKI, data_dir / DOWNLOAD, place)
+        _check_file(source, place, data_dir / LOCK, None)
+        return True
+    path, commit = fetch(source, data_dir / DOWNLOAD, place)
     try:
-        _check_wiki(path, data_dir / LOCK, commit)
+        _check_file(source, path, data_dir / LOCK, commit)
     except BadInput:
         path.unlink()
         raise
     place.parent.mkdir(parents=True, exist_ok=True)
     path.replace(place)
+    return False
 
 
-def _check_wiki(path: Path, lock: Path, commit: str | None) -> None:
-    if (lines := _lines(path)) < WIKI.min_lines:
-        published = f"the published file has {WIKI.min_lines}"
+def _check_file(source: Source, path: Path, lock: Path, commit: str | None) -> None:
+    if (lines := _lines(path)) < source.min_lines:
+        published = f"the published file has {source.min_lines}"
         raise BadInput(f"{path}: {lines} lines, but {published}; remove it if it is there, and run again")
-    record(lock, WIKI, path, commit)
+    record(lock, source, path, commit)
 
 
 def _lines(path: Path) -> int:
-    """Lines of a file, with a last one that does not end."""
-    with path.open("rb") as stream:
-        return sum(1 for _ in stream)
+    """Lines of a file, plain or .gz, with a last one that does not end."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+            return sum(1 for _ in stream)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path}: is not a whole .gz file ({error}); remove it, and run again") from error
 
 
 def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
@@ -222,7 +243,7 @@ def _table(rows: list[tuple]) -> str:
 
 def described(lock: str) -> str:
     """Names, terms and places, for `--help`."""
-    terms = [(one.name, one.terms) for one in SETS] + [("wiki1m", WIKI_TERMS)]
+    terms = [(one.name, one.terms) for one in SETS] + [(name, each) for name, (_, each) in FILES.items()]
     return "\n".join([
         "names:",
         *(f"  {name:9} {text}" for name, text in NAMES.items()),
@@ -230,7 +251,8 @@ def described(lock: str) -> str:
         *(f"  {name:13} {text}" for name, text in terms),
         f"""
 The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
-DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}. HF_ENDPOINT (a mirror), HF_TOKEN and
+DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come from
+repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
 HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
 again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
 of the downloads are recorded in DIR/{lock} the first time and must stay the same. Without a connection

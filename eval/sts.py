@@ -3,10 +3,14 @@
 Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor; the subsets of
 a year are concatenated and give one Spearman correlation ("all"). Further rows hold what other papers print: the
 mean of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
+
+Of MTEB's multilingual sets every language pair is a task, so that their average is MTEB's; texts stay as they are
+there.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -17,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import pearsonr
 
+from common.crosslingual import SETS, Crosslingual
 from common.errors import BadInput
 from eval.encode import Encoder
 from eval.metrics.spearman import Spearman
@@ -40,10 +45,10 @@ class Pairs:
         return Pairs(self.left + other.left, self.right + other.right, self.gold + other.gold)
 
 
-def _score(text: str, where: str) -> float:
+def _score(text: str, where: str, lowest: float = 0.0, highest: float = 5.0) -> float:
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
-    if not 0.0 <= value <= 5.0:
-        raise BadInput(f"{where}: '{text}' is not a score from 0 to 5")
+    if not lowest <= value <= highest:
+        raise BadInput(f"{where}: '{text}' is not a score from {lowest:g} to {highest:g}")
     return value
 
 
@@ -96,11 +101,39 @@ def read_columns(path: Path, score: int | str, left: int | str, right: int | str
         pairs.gold.append(_score(columns[wanted[0]], f"{path}:{number}"))
         for side, column in ((pairs.left, wanted[1]), (pairs.right, wanted[2])):
             side.append(_sentence(columns[column], f"{path}:{number}: column {column + 1}"))
+    _check_correlated(path, pairs)
+    return pairs
+
+
+def _check_correlated(path: Path, pairs: Pairs) -> None:
     if len(pairs.gold) < 2:
         raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
     if len(set(pairs.gold)) == 1:
         raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different ones")
-    return pairs
+
+
+def read_crosslingual(found: Crosslingual, language: str, data_dir: Path) -> dict[str, Pairs]:
+    """One language pair of a multilingual set, as one subset: JSON lines, where `lang` says the pair if there are many.
+
+    Raises:
+        BadInput: with file and line.
+    """
+    path, pairs = data_dir / found.repo / found.file.format(language), Pairs([], [], [])
+    for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+            left, right, gold = (row[name] for name in ("sentence1", "sentence2", "score"))
+        except (ValueError, RecursionError, TypeError, KeyError) as error:
+            raise BadInput(f"{where}: is no object with sentence1, sentence2 and score ({error!r})") from error
+        if not isinstance(left, str) or not isinstance(right, str):
+            raise BadInput(f"{where}: a sentence is not text")
+        if row.get("lang", language) == language:
+            pairs.left.append(left)
+            pairs.right.append(right)
+            pairs.gold.append(_score(str(gold), where, *found.scores))
+    _check_correlated(path, pairs)
+    return {WHOLE: pairs}
 
 
 @dataclass(frozen=True)
@@ -112,12 +145,14 @@ class StsTask:
         split: which part of the data set.
         read: data folder -> subset name -> pairs; raises BadInput with file and line.
         pairs: the published number of pairs; None for a user's own file.
+        part: what `data.prepare` calls it.
     """
 
     name: str
     split: str
     read: Callable[[Path], dict[str, Pairs]]
     pairs: int | None
+    part: str = "sts"
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
         """The pairs by subset; a number other than the published one is refused."""
@@ -126,7 +161,7 @@ class StsTask:
         if self.pairs is not None and found != self.pairs:
             raise BadInput(
                 f"{self.name} {self.split} has {found} scored pairs under {data_dir}, published are "
-                f"{self.pairs}: the file is cut or changed; `python -m data.prepare sts` fetches the original"
+                f"{self.pairs}: the file is cut or changed; `python -m data.prepare {self.part}` fetches the original"
             )
         return subsets
 
@@ -224,6 +259,15 @@ STS_DEV = (
 def tasks(split: str) -> tuple[StsTask, ...]:
     """The seven test sets, or the two dev sets."""
     return STS_DEV if split == "dev" else STS_TEST
+
+
+def crosslingual(name: str, split: str) -> tuple[StsTask, ...]:
+    """A task for each language pair of STS17 or STS22, which have a test split only."""
+    [found] = (each for each in SETS if each.name == name)
+    return tuple(
+        StsTask(f"{name}-{language}", split, partial(read_crosslingual, found, language), count, name.lower())
+        for language, count in found.pairs.items() if split == "test"
+    )  # fmt: skip
 
 
 def own_pairs(path: str) -> StsTask:

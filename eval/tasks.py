@@ -56,12 +56,16 @@ class Options:
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts": lambda o: sts.tasks(o.split),
+    "sts17": lambda o: sts.crosslingual("STS17", o.split),
+    "sts22": lambda o: sts.crosslingual("STS22", o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
     "retrieval": lambda o: in_domain.tasks(o.split, o.directions, o.duplicates),
     "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
     "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
 }
 NEEDS = {
+    "sts17": "--split test",
+    "sts22": "--split test",
     "retrieval": "--split test",
     "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)",
     "nanobeir": "--split test",
@@ -73,10 +77,10 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
     known = {task.name.lower(): task for group in GROUPS.values() for task in group(options)}
     chosen: list[Task] = []
     for name in names:
-        if name in GROUPS:
-            found = GROUPS[name](options)
+        if name.lower() in GROUPS:
+            found = GROUPS[name.lower()](options)
             if not found:
-                raise BadInput(f"--tasks {name} needs {NEEDS[name]}")
+                raise BadInput(f"--tasks {name} needs {NEEDS[name.lower()]}")
             chosen += found
         elif name.lower() in known:
             chosen.append(known[name.lower()])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import Path
 
 from common.errors import BadInput
@@ -11,7 +13,7 @@ DOWNSTREAM = Path("senteval") / "downstream"  # SentEval's layout below --data_d
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
-    """The lines of a file; only a line feed ends a line, so that lines of two files stay aligned.
+    """The lines of a file, plain or .gz; only a line feed ends a line, so that lines of two files stay aligned.
 
     Raises:
         BadInput: with the line: the file cannot be read, or is not in this encoding.
@@ -19,6 +21,9 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     try:
         refuse_special(path)
         content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path}: is not a whole .gz file ({error}); copy it again") from error
     except OSError as error:
         raise BadInput(
             f"{path}: cannot be read ({error.strerror}); test sets come by `python -m data.prepare`"

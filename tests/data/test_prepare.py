@@ -157,7 +157,7 @@ def test_names_that_only_look_like_a_wanted_one_have_no_place():
 
 
 def test_unknown_names_and_unwritable_folders(corpora, tmp_path):
-    with pytest.raises(BadInput, match=r"unknown name 'wiki'.*sts, transfer, sts_texts, wiki1m"):
+    with pytest.raises(BadInput, match=r"unknown name 'wiki'.*sts, transfer, sts_texts, sts17, sts22, wiki1m"):
         main(["wiki"])
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="check the data folder"):

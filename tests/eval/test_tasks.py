@@ -147,8 +147,8 @@ def test_tasks_are_chosen_by_group_or_name():
 
 
 def test_an_unknown_task_is_named_with_those_that_are_known():
-    with pytest.raises(BadInput, match=r"'STS17' is unknown for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
-        tasks_named(["sts", "STS17"], Options())
+    with pytest.raises(BadInput, match=r"'STS18' is unknown for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
+        tasks_named(["sts", "STS18"], Options())
     with pytest.raises(BadInput, match=r"'STS12' is unknown for split 'dev'; choose from: sts, .*STS-B, SICK-R"):
         tasks_named(["STS12"], Options("dev"))
 

@@ -1,0 +1,60 @@
+"""Two STS sets in many languages, as MTEB (arXiv 2210.07316) has them on the hub: files, and pairs of each language.
+
+Sources: names, revisions and language pairs of MTEB's tasks STS17 and STS22 (mteb/tasks/STS), numbers of pairs of its
+descriptive_stats. The sets are SemEval-2017 task 1, with translations and KorSTS's test set, and SemEval-2022 task 8,
+news articles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Crosslingual:
+    """One set.
+
+    Attributes:
+        name: MTEB's.
+        repo: the dataset repository.
+        revision: the commit that MTEB loads.
+        file: in the repository; with `{}` one file a language pair, without it all in one.
+        pairs: language or two languages -> scored pairs.
+        scores: the lowest and the highest.
+    """
+
+    name: str
+    repo: str
+    revision: str
+    file: str
+    pairs: dict[str, int]
+    scores: tuple[float, float]
+
+    @property
+    def files(self) -> list[str]:
+        """In the repository; below the data folder its name stands in front."""
+        return list(dict.fromkeys(self.file.format(language) for language in self.pairs))
+
+
+SETS = (
+    Crosslingual(
+        "STS17",
+        "mteb/sts17-crosslingual-sts",
+        "faeb762787bd10488a50c8b5be4a3b82e411949c",
+        "test/{}.jsonl.gz",
+        {"ko-ko": 2846} | dict.fromkeys("ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split(), 250),
+        (0, 5),
+    ),
+    Crosslingual(
+        "STS22",
+        "mteb/sts22-crosslingual-sts",
+        "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3",
+        "data/test.jsonl.gz",
+        {
+            "en": 197, "de": 514, "es": 205, "pl": 187, "tr": 211, "ar": 195, "ru": 271, "zh": 656, "fr": 104,
+            "de-en": 160, "es-en": 374, "it": 408, "pl-en": 49, "zh-en": 168, "es-it": 218, "de-fr": 75, "de-pl": 28,
+            "fr-pl": 8,
+        },
+        (1, 4),
+    ),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""MTEB's multilingual STS sets: from the hub's layout, a row for each language pair."""
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from common.crosslingual import SETS
+from common.errors import BadInput
+from data.prepare import FILES, LOCK, prepare
+from eval.scores import rows_of
+from eval.sts import cosines, crosslingual
+from eval.tasks import Options, score_all, tasks_named
+from tests.data.conftest import hub  # noqa: F401 - a fixture
+from tests.eval.toys import Letters, refused
+
+STS17, STS22 = SETS
+ALL = {one.name: one for one in SETS}
+
+
+def rows_in(found, language, rng):
+    texts = [" ".join(rng.choices("osa sei tae iota aeo".split(), k=4)) for _ in range(2 * found.pairs[language])]
+    texts[3] = ""  # as some of STS22 are
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return [{"sentence1": one, "sentence2": two, "score": found.scores[0] + number % 4 * 0.75, "lang": language}
+            for number, (one, two) in enumerate(pairs)]  # fmt: skip
+
+
+def packed(rows):
+    return gzip.compress("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+
+@pytest.fixture(params=ALL)
+def laid_out(request):
+    """A made set: its files by name in the repository, and its rows by language."""
+    found, rng = ALL[request.param], random.Random(4)
+    rows = {language: rows_in(found, language, rng) for language in found.pairs}
+    bodies = {}
+    for language, each in rows.items():
+        bodies.setdefault(found.file.format(language), []).extend(each)
+    return found, {name: packed(each) for name, each in bodies.items()}, rows
+
+
+def write(found, files, root):
+    for name, body in files.items():
+        path = root / found.repo / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+
+def test_every_language_pair_is_a_row_and_their_mean_the_average(laid_out, tmp_path):
+    found, files, rows = laid_out
+    write(found, files, tmp_path)
+    tasks = tasks_named([found.name], Options())
+    assert [task.name for task in tasks] == [f"{found.name}-{language}" for language in found.pairs]
+    encode = Letters()
+    scored = rows_of(score_all(encode, tasks, tmp_path), "toy", None)
+    headline = {row["task"]: row for row in scored if row["headline"]}
+    values = []
+    for language, each in rows.items():
+        near = cosines(*(encode([row[name] for row in each]) for name in ("sentence1", "sentence2")))
+        row = headline[f"{found.name}-{language}"]
+        values.append(100 * spearmanr(near, [one["score"] for one in each]).statistic)
+        assert row["n"] == found.pairs[language] and row["value"] == pytest.approx(values[-1], abs=1e-6)
+    assert headline["Avg."]["value"] == pytest.approx(np.mean(values), abs=0.006)
+
+
+def test_one_language_pair_by_name_and_no_dev_split():
+    assert tasks_named(["sts17-EN-de"], Options())[0].pairs == 250
+    with pytest.raises(BadInput, match="--tasks sts22 needs --split test"):
+        tasks_named(["sts22"], Options("dev"))
+
+
+def test_the_sets_come_from_the_hub_into_the_layout_that_is_read(laid_out, hub, tmp_path):  # noqa: F811
+    found, files, _ = laid_out
+    hub.repo, hub.commit = found.repo, found.revision
+    hub.files = {name.rpartition("/")[2]: body for name, body in files.items()}
+    [row] = prepare([found.name.lower()], tmp_path)
+    assert row[:3] == (found.name.lower(), len(files), sum(found.pairs.values()))
+    assert set(tmp_path.rglob("*.gz")) == {tmp_path / found.repo / name for name in files}
+    assert {entry["revision"] for entry in json.loads((tmp_path / LOCK).read_text()).values()} == {found.revision}
+    assert all(task.load(tmp_path) for task in crosslingual(found.name, "test"))
+    before = len(hub.requests)
+    prepare([found.name.lower()], tmp_path)
+    assert len(hub.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("no json", ":2: is no object with sentence1, sentence2 and score"),
+        ('["a"]', ":2: is no object with sentence1, sentence2 and score"),
+        ('{"sentence1": "a", "sentence2": "b"}', ":2: is no object with sentence1, sentence2 and score"),
+        ('{"sentence1": 1, "sentence2": "b", "score": 1}', ":2: a sentence is not text"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 5.5}', ":2: '5.5' is not a score from 0 to 5"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 1, "lang": "en-de"}', "1 pairs; a correlation needs"),
+        ('{"sentence1": "a", "sentence2": "b", "score": 1}', "has 2 scored pairs"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(tmp_path, line, said):
+    path = tmp_path / STS17.repo / "test" / "ar-ar.jsonl.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(f'{{"sentence1": "a", "sentence2": "b", "score": 2.0}}\n{line}\n'.encode()))
+    [task] = tasks_named(["STS17-ar-ar"], Options())
+    assert said in refused(task.load, tmp_path)
+    assert "data.prepare sts17" in refused(task.load, tmp_path) or "scored pairs" not in said
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "is not a whole .gz file" in refused(task.load, tmp_path)
+
+
+def test_the_pinned_revisions_are_commits():
+    sources = [source for one in SETS for source in FILES[one.name.lower()][0]]
+    assert {len(source.revision) for source in sources} == {40} and len(sources) == 12
