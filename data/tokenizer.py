@@ -16,6 +16,7 @@ from data.cache import cached
 from data.source import Source
 from data.text import Text, read_text
 
+_SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # how a token shows the space in front of it, by decoder
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
 
 
@@ -42,15 +43,15 @@ def word_starts(tokenizer) -> np.ndarray:
     """Whether each token begins a word, (vocabulary,) bool.
 
     Raises:
-        BadInput: the tokenizer is neither WordPiece nor byte-level BPE.
+        BadInput: the tokenizer is neither WordPiece nor byte-level BPE nor sentencepiece.
     """
     kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if kind == "WordPiece":
         return np.array([not token.startswith("##") for token in tokens])
-    if kind == "ByteLevel":
-        return np.array([token.startswith("Ġ") for token in tokens])
-    raise BadInput(f"whole words are known for WordPiece and byte-level BPE, not for a '{kind}' tokenizer")
+    if kind in _SPACES:
+        return np.array([token.startswith(_SPACES[kind]) for token in tokens])
+    raise BadInput(f"whole words are known for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):

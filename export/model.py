@@ -157,7 +157,9 @@ class Model:
                 "embeddings = output.last_hidden_state[torch.arange(len(sentences)), last]"
             )
         if self.encoder.pooling == "mask":
-            return 'embeddings = output.last_hidden_state[inputs["input_ids"] == tokenizer.mask_token_id]'
+            place, ends = self.encoder.place, 'inputs["attention_mask"].sum(1)'
+            row = f":, {place}" if place >= 0 else f"torch.arange(len(sentences)), {ends} - {-place}"
+            return f"embeddings = output.last_hidden_state[{row}]"
         tokens = _TOKENS.get(self.encoder.pooling)
         if tokens is None:
             return "embeddings = output.last_hidden_state[:, 0]"

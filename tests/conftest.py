@@ -8,8 +8,10 @@ own model from the folder (`from_pretrained`) or copies the folder (`shutil.copy
     dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
     bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
     roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in roberta-base
+    xlm_tokenizer      unigram learned from the text as sentencepiece does; special ids and framing as in XLM-R
     tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
     tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
+    tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
     tiny               function: the name of any family of models.families -> folder of the same
 """
 
@@ -25,13 +27,14 @@ os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
 import copy
 import functools
+import json
 import random
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -41,6 +44,9 @@ from transformers import (
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaTokenizer,
+    XLMRobertaConfig,
+    XLMRobertaForMaskedLM,
+    XLMRobertaTokenizer,
 )
 
 from data.source import Source
@@ -150,6 +156,18 @@ def roberta_tokenizer(sentences, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def xlm_tokenizer(sentences, tmp_path_factory):
+    folder, learned = tmp_path_factory.mktemp("unigram"), Tokenizer(models.Unigram())
+    learned.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False)
+    learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
+    pieces = json.loads(learned.to_str())["model"]["vocab"]
+    XLMRobertaTokenizer(vocab=[*map(tuple, pieces), ("<mask>", 0.0)], model_max_length=512).save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
     ids = {"vocab_size": len(bert_tokenizer), "pad_token_id": bert_tokenizer.pad_token_id}
     config = BertConfig(**ids, max_position_embeddings=64, **_SIZE)
@@ -158,17 +176,27 @@ def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    config = RobertaConfig(
-        vocab_size=len(roberta_tokenizer),
-        pad_token_id=roberta_tokenizer.pad_token_id,
-        bos_token_id=roberta_tokenizer.bos_token_id,
-        eos_token_id=roberta_tokenizer.eos_token_id,
+    config = _like_roberta(RobertaConfig, roberta_tokenizer)
+    return _saved(RobertaForMaskedLM, config, roberta_tokenizer, tmp_path_factory.mktemp("tiny-roberta"))
+
+
+@pytest.fixture(scope="session")
+def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
+    config = _like_roberta(XLMRobertaConfig, xlm_tokenizer)
+    return _saved(XLMRobertaForMaskedLM, config, xlm_tokenizer, tmp_path_factory.mktemp("tiny-xlm-roberta"))
+
+
+def _like_roberta(kind, tokenizer):
+    return kind(
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
         max_position_embeddings=66,  # two more: positions start behind the padding index
         type_vocab_size=1,
         layer_norm_eps=1e-5,
         **_SIZE,
     )
-    return _saved(RobertaForMaskedLM, config, roberta_tokenizer, tmp_path_factory.mktemp("tiny-roberta"))
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,14 @@ def test_byte_level_tokens_begin_words_after_a_space(roberta_tokenizer):
     assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
 
 
+def test_sentencepiece_tokens_begin_words_after_a_space(xlm_tokenizer):
+    pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
+    found = word_starts(xlm_tokenizer)
+    assert found.tolist() == [piece.startswith("▁") for piece in pieces] and found.any()
+    ids = xlm_tokenizer("the dog 猫は庭", add_special_tokens=False)["input_ids"]
+    assert found[ids].sum() == 3 < len(ids)
+
+
 def test_word_starts_cut_a_sentence_at_its_words(tokenizer):
     sentence = "the unbelievable dog enthusiastically follows another musician"
     ids = np.array(tokenizer(sentence, add_special_tokens=False)["input_ids"])
@@ -58,7 +66,9 @@ def test_word_starts_cut_a_sentence_at_its_words(tokenizer):
 
 def test_another_kind_of_tokenizer_is_refused():
     plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0})))
-    with pytest.raises(BadInput, match="whole words are known for WordPiece and byte-level BPE, not for a 'None'"):
+    with pytest.raises(
+        BadInput, match="whole words are known for WordPiece, byte-level BPE and sentencepiece, not for 'None'"
+    ):
         word_starts(plain)
     fallback = Tokenizer(models.Unigram([("a", 0.0)]))
     fallback.decoder = decoders.Metaspace()
