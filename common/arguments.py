@@ -23,8 +23,8 @@ class ModelArguments:
     )
     pooling: str = field(
         default="cls_before_pooler",
-        metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, last_token, mask (of a template, see "
-                  "promptbert), avg_top2, avg_first_last, avg_embedding_last; saved in the model"},
+        metadata={"help": "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, "
+                  "avg_first_last, avg_embedding_last, mask (of promptbert's template); saved in the model"},
     )  # fmt: skip
     train_pooling: str | None = field(
         default=None, metadata={"help": "what the loss pools with, where that differs from the saved pooling (ConSERT)"}

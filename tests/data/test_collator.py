@@ -385,10 +385,10 @@ def test_masking_is_refused_without_a_mask_token(text, tokenizer):
 
 def test_an_edit_that_looks_at_no_words_needs_none(text, tokenizer):
     other = copy.deepcopy(tokenizer)
-    other.backend_tokenizer.decoder = decoders.Metaspace()  # of SentencePiece: word starts are not known
+    other.backend_tokenizer.decoder = decoders.Fuse()  # of no known kind: word starts are not known
     made = collator(text, other, [View(), View(reverse)])(batch_of(3, 4))
     assert equal(made, collator(text, tokenizer, [View(), View(reverse)])(batch_of(3, 4)))
-    with pytest.raises(BadInput, match="'Metaspace'"):
+    with pytest.raises(BadInput, match="'Fuse'"):
         collator(text, other, [View(), View(reverse, words=True)])
 
 

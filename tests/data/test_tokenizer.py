@@ -71,8 +71,8 @@ def test_another_kind_of_tokenizer_is_refused():
     ):
         word_starts(plain)
     fallback = Tokenizer(models.Unigram([("a", 0.0)]))
-    fallback.decoder = decoders.Metaspace()
-    with pytest.raises(BadInput, match="'Metaspace'"):
+    fallback.decoder = decoders.Fuse()
+    with pytest.raises(BadInput, match="'Fuse'"):
         word_starts(PreTrainedTokenizerFast(tokenizer_object=fallback))
 
 
