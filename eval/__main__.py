@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import time
 from pathlib import Path
 
@@ -74,7 +73,7 @@ def options_of(args: argparse.Namespace, name: str) -> Options:
     split = args.split or ("dev" if args.mode == "dev" else "test")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return Options(split, args.mode, tuple(args.beir), _place(args, args.embeddings, name), args.directions,
-                   args.duplicates, device, progress=sys.stderr.isatty())  # fmt: skip
+                   args.duplicates, device, progress=True)  # fmt: skip
 
 
 def _place(args: argparse.Namespace, given: str | None, name: str) -> str | None:

@@ -11,9 +11,9 @@ from contextlib import nullcontext
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from common.errors import NonFinite
+from common.progress import progress
 
 logger = logging.getLogger(__name__)
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
@@ -33,7 +33,7 @@ class Encode:
         tokenizer: a Hugging Face tokenizer.
         max_length: tokens per sentence, special ones included; longer sentences are cut.
         bf16: run the module under bfloat16 autocast.
-        progress: show a bar.
+        progress: show a bar, or lines in a file.
 
     Attributes:
         tokens: how many were encoded so far, special ones included.
@@ -84,7 +84,7 @@ class Encode:
 
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
         parts = []
-        with tqdm(total=len(ids), desc="encode", unit="sentence", disable=not self.progress, leave=False) as bar:
+        with progress(len(ids), "encode", "sentence", self.progress) as bar:
             times = 1 if self._device.type == "cpu" else TIMES_ON_A_GPU
             for batch in _batches(ids, TOKENS_PER_BATCH * times):
                 parts.append(self._embed(batch))

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from common.errors import BadInput, run_command
+from common.files import files_in
 from common.flags import Parser
 from export.card import card
 from export.facts import read_facts
@@ -52,12 +53,14 @@ def main(argv: list[str] | None = None) -> None:
     if args.onnx:
         require_onnx()
     facts, output = read_facts(Path(args.run)), Path(args.output)
+    logger.info("reading %s", args.run)
     if args.pooling:
         _check_plain(args.run, args.pooling)
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         encoder.save(str(folder), tokenizer)
         if args.onnx:
+            logger.info("writing %s, and comparing it with the model in onnxruntime", PLACE)
             write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         place = "" if output.is_absolute() or ".." in output.parts else str(output)
@@ -65,6 +68,8 @@ def main(argv: list[str] | None = None) -> None:
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)
     if args.push_to_hub:
+        size = sum(path.stat().st_size for path in files_in(output).values())
+        logger.info("pushing %.0f MB to %s", size / 1e6, args.push_to_hub)
         logger.info("pushed: %s", push(output, args.push_to_hub, args.private))
 
 

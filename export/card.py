@@ -25,6 +25,7 @@ _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps n
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
 _TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
+_START = "Its weights are those that training began from: the training made nothing better and is not in them."
 _ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 
 
@@ -88,6 +89,12 @@ def _summary(model: Model, facts: Facts, citation: Citation | None) -> str:
         text += f" Trained by {citation.name}: {citation.about}"
     elif facts.method:
         text += f" Trained by the method {escape(facts.method)}."
+    elif facts.is_start:
+        text += f" {_START}"
+    if facts.widths and facts.method:
+        shown = ", ".join(map(str, facts.widths))
+        text += f" Its first {shown} entries were trained to be used alone (Matryoshka, arXiv 2205.13147)"
+        text += f": `SentenceTransformer(..., truncate_dim={min(facts.widths)})`." if model.has_modules else "."
     depth = getattr(encoder.config, "num_hidden_layers", None)
     size = [escape(encoder.config.model_type), *([f"{depth} layers"] if depth else []), f"{count:.1f} M parameters"]
     head = f" and a head of {len(model.layers)} layers" if model.layers else ""
@@ -153,7 +160,14 @@ def _training(facts: Facts) -> str:
     """How to train it again: base model, text, selection, hyper-parameters, command and environment."""
     if not facts.record:
         return "## Training\n\nThe folder this was exported from has no record of a run, so nothing is known of it."
-    parts = ["## Training", _origin(facts), _parameters(facts), _command(facts), _environment(facts)]
+    parts = [
+        "## Training",
+        facts.is_start and _START,
+        _origin(facts),
+        _parameters(facts),
+        _command(facts),
+        _environment(facts),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -164,7 +178,7 @@ def _origin(facts: Facts) -> str:
     if text:
         names, rows = ", ".join(escape(short(name)) for name in text.get("files", [])), text.get("rows")
         rows = f"{rows:,}" if isinstance(rows, int) else "an unknown number of"
-        unit = "sentences" if facts.method else "lines"  # stage 1 reads running text
+        unit = "sentences" if facts.settings.get("method") else "lines"  # stage 1 reads running text
         kind = unit if text.get("columns") == 1 else f"rows of {escape(text.get('columns'))} sentences"
         lines.append(
             f"- training text: {names}, {escape(rows)} {kind}; sha256 (of the digests of its files) "
@@ -175,12 +189,16 @@ def _origin(facts: Facts) -> str:
 
 def _selection(facts: Facts) -> str:
     best, steps = facts.record.get("best"), escape(facts.record.get("steps", "?"))
+    if facts.is_start:
+        return f"the model before the first of {steps} steps"
     if not best:
         return f"none; the model after the last of {steps} steps"
     metric = escape(facts.settings.get("metric_for_best_model") or "the dev score")
     value = best.get("value")
     value = f"{value:.2f}" if isinstance(value, float) else escape(value)
-    return f"step {escape(best.get('step'))} of {steps}, the best by {metric} (x 100) on dev pairs: {value}"
+    share = (facts.record.get("verdict") or {}).get("start_share")
+    mixed = f"; mixed with the start's weights, whose share is {escape(share)}" if share else ""
+    return f"step {escape(best.get('step'))} of {steps}, the best by {metric} (x 100) on dev pairs: {value}{mixed}"
 
 
 def _parameters(facts: Facts) -> str:
@@ -225,7 +243,7 @@ def _cautions(facts: Facts) -> list[str]:
     batch = [facts.trajectory.get(name) for name in
              ("per_device_train_batch_size", "gradient_accumulation_steps", "world_size")]  # fmt: skip
     read = math.prod(n if isinstance(n, int) else 1 for n in (steps, *batch))
-    if isinstance(steps, int) and read < _TRIAL:
+    if isinstance(steps, int) and read < _TRIAL and not facts.is_start:
         lines.append(f"**A trial, not a model to use:** it was trained for {steps} steps, on {read:,} examples.")
     scored = facts.rows or facts.record.get("best") or facts.record.get("verdict")
     if facts.record and not scored:

@@ -44,10 +44,22 @@ class Facts:
         return self.record.get("trajectory", {})
 
     @property
+    def is_start(self) -> bool:
+        """Whether the weights are those that the run began with: training made nothing better."""
+        verdict = self.record.get("verdict")
+        return isinstance(verdict, dict) and verdict.get("shipped") == "start"
+
+    @property
     def method(self) -> str | None:
-        """Its training method: a file of models/objectives."""
+        """The method that made its weights: a file of models/objectives."""
         method = self.settings.get("method")
-        return method if isinstance(method, str) else None
+        return method if isinstance(method, str) and not self.is_start else None
+
+    @property
+    def widths(self) -> list[int]:
+        """How many first entries of a vector were trained to be used alone."""
+        dims = self.settings.get("matryoshka_dims")
+        return [width for width in dims if isinstance(width, int)] if isinstance(dims, list) else []
 
     @property
     def text(self) -> dict[str, Any]:

@@ -27,6 +27,11 @@ session = onnxruntime.InferenceSession({file}, providers=["CPUExecutionProvider"
 inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="np")
 given = {{name: inputs[name] for name in ("input_ids", "attention_mask")}}
 [embeddings] = session.run(["sentence_embedding"], given)"""
+_BACKEND = (
+    '`backend="onnx"` of sentence-transformers reads the file too, and pools by itself. It needs optimum-onnx (0.1.0: '
+    "with transformers below 4.58), and refuses the entry `model_args` of `sentence_bert_config.json`, by which the "
+    "torch backend leaves out a pooler of random weights: delete that entry in a copy for ONNX."
+)
 _HEAD = """\
 weights = load_file({file})
 embeddings = torch.nn.functional.linear(embeddings, weights["linear.weight"], weights.get("linear.bias"))
@@ -100,8 +105,7 @@ class Model:
             parts += [
                 "With onnxruntime:",
                 fenced(self._onnxruntime(), "python"),
-                '`backend="onnx"` of sentence-transformers does not read this file: it wants the vectors of the tokens '
-                "and pools them itself, and `onnx/model.onnx` gives the vector of the sentence.",
+                *([_BACKEND] if self.has_modules else []),
             ]
         if self.encoder.pooling == "mask":
             parts += [

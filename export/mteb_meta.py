@@ -20,7 +20,7 @@ def mteb(model: Model, facts: Facts) -> str:
     counted = {
         name: each for name, each in (facts.record.get("seen_test_texts") or {}).items() if isinstance(each, dict)
     }
-    tasks = {_NAMES[name] for name, each in counted.items() if name in _NAMES and each.get("seen")}
+    tasks = facts.method and {_NAMES[name] for name, each in counted.items() if name in _NAMES and each.get("seen")}
     text = ", ".join(plain(short(name)) for name in facts.text.get("files", []))
     fields = {
         "name": model.address if "/" in model.address else f"./{model.address}",
@@ -34,7 +34,7 @@ def mteb(model: Model, facts: Facts) -> str:
         "license": None,
         "open_weights": True,
         "public_training_code": None,
-        "public_training_data": text or None,
+        "public_training_data": (facts.method and text) or None,
         "framework": ["Sentence Transformers", "PyTorch"],
         "similarity_fn_name": "cosine",
         "use_instructions": False,

@@ -176,7 +176,11 @@ class SentenceEncoder(PreTrainedModel):
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        pooled = at_least_float32(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
+        return self.behind_head(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
+
+    def behind_head(self, pooled: Tensor) -> Tensor:
+        """The sentence vectors that a kept head, if there is one, makes of pooled ones, (B, H) -> (B, D)."""
+        pooled = at_least_float32(pooled)
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()

@@ -42,6 +42,7 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
         "text": f"{sampler.count:,} examples{held_out}, {_steps(args, sampler.count)}",
         "processes": f"{args.world_size} on {args.device.type}, {precision}",
+        "memory": f"{_held(model) / 1e9:.2g} GB of weights, gradients and Adam's state; --dry_run measures a batch",
         **facts,
     }
     return _lines(lines)
@@ -51,11 +52,14 @@ def _steps(args: TrainingArguments, count: int) -> str:
     steps = steps_of(args, count)
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     epochs = steps * batch / count
-    first = args.eval_steps if args.eval_steps >= 1 else args.eval_steps * steps
-    return (
-        f"{steps:,} steps of {batch} ({epochs:.2g} epochs), evaluated every {min(steps, round(first)):,} steps and at "
-        "the end"
-    )
+    every = _first_evaluation(args, count)
+    return f"{steps:,} steps of {batch} ({epochs:.2g} epochs), evaluated every {every:,} steps and at the end"
+
+
+def _first_evaluation(args: TrainingArguments, count: int) -> int:
+    """The step of the first evaluation."""
+    steps = steps_of(args, count)
+    return min(steps, round(args.eval_steps if args.eval_steps >= 1 else args.eval_steps * steps))
 
 
 def _lines(facts: dict[str, Any]) -> str:
@@ -93,7 +97,7 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     args = trainer.args
     size = args.per_device_train_batch_size
     batch = trainer.data_collator([(0, i, 0) for i in range(size)])
-    shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in batch.items() if name != "layouts")
+    shapes = {name: " x ".join(map(str, value.shape)) for name, value in batch.items() if name != "layouts"}
     trainer.model.to(args.device).train()
     batch = send_to_device(batch, args.device)
     seconds = []
@@ -107,17 +111,38 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
             output.loss.backward()
             trainer.model.zero_grad()
         seconds.append(time.perf_counter() - start)
-    found = {"batch": shapes, "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items())}
+    found = {
+        "batch": ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
+        "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items()),
+    }
     if timed:
         found["time"] = _time(args, trainer.sampler.count, min(seconds[1:]))
+        found["memory"] = _memory(trainer.model, args)
     show(f"{description}\n{_lines(found)}")
 
 
 def _time(args: TrainingArguments, count: int, seconds: float) -> str:
-    steps = steps_of(args, count) * args.gradient_accumulation_steps
-    on_gpu = args.device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated() if on_gpu else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (
-        f"about {steps * seconds / 60:.0f} min of training ({seconds:.2g} s a batch), evaluations not counted; memory "
-        f"so far {peak / 1e9:.1f} GB, to which the optimizer adds two numbers a trainable parameter"
+    steps, first = (
+        step * args.gradient_accumulation_steps * seconds / 60
+        for step in (steps_of(args, count), _first_evaluation(args, count))
     )
+    said = f"about {steps:.1f} min of training ({seconds:.2g} s a batch), the first evaluation after {first:.1f} min"
+    return f"{said}; evaluations are not counted"
+
+
+def _sizes(model: nn.Module, trained: bool) -> int:
+    """Bytes of the parameters that are trained, or of all."""
+    return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad or not trained)
+
+
+def _held(model: nn.Module) -> int:
+    """Bytes that training holds all the time: weights, gradients and two numbers of Adam a trained parameter."""
+    return _sizes(model, trained=False) + 3 * _sizes(model, trained=True)
+
+
+def _memory(model: nn.Module, args: TrainingArguments) -> str:
+    """The measured peak of this process, or of its GPU, and what comes on top."""
+    on_gpu, state = args.device.type == "cuda", 2 * _sizes(model, trained=True) / 1e9
+    peak = torch.cuda.max_memory_allocated() if on_gpu else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    where = "on the GPU" if on_gpu else "of this process, libraries included"
+    return f"{peak / 1e9:.2g} GB {where}, measured with these batches; Adam's state adds {state:.2g} GB"

@@ -16,6 +16,7 @@ from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerStat
 from transformers.trainer_pt_utils import safe_globals
 
 from common.errors import CheckpointRefused, ProjectError
+from common.progress import progress
 from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
 from training.best import no_checkpoint_is_best
@@ -134,14 +135,19 @@ class Steps(TrainerCallback):
 
 
 class ResumedProgress(ProgressCallback):
-    """The stock progress bar, which counts a resumed run's earlier steps as done and not as done in no time."""
+    """The stock progress bar, in words: a resumed run's earlier steps were not done in no time; lines in a file."""
 
     def on_train_begin(self, args, state, control, **kwargs):
-        super().on_train_begin(args, state, control, **kwargs)
         self.current_step = state.global_step
-        if self.training_bar is not None:
-            self.training_bar.initial = self.training_bar.n = state.global_step
-            self.training_bar.refresh()
+        if state.is_world_process_zero:
+            shown = not args.disable_tqdm
+            self.training_bar = progress(state.max_steps, "train", "step", shown, done=state.global_step)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if state.is_world_process_zero and self.training_bar is not None:
+            told = {name: value for name, value in logs.items() if name != "total_flos"}
+            words = (f"{name} {value:{',' if isinstance(value, int) else '.4g'}}" for name, value in told.items())
+            self.training_bar.write(f"step {state.global_step}: {', '.join(words)}")
 
 
 class StopWhenAsked(TrainerCallback):

@@ -154,7 +154,7 @@ def settle_packing(wanted: bool | None, args: TrainingArguments) -> bool:
 def path_in_words(packed: bool, args: TrainingArguments) -> str:
     """Which path runs, for the plan."""
     why = "; the default on a GPU until one was measured, see docs/gpu.md" if args.device.type != "cpu" else ""
-    return "True: real tokens only" if packed else f"False: with padding{why}"
+    return "yes, real tokens only" if packed else f"no, with padding{why}"
 
 
 def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:

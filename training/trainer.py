@@ -10,12 +10,13 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
-from transformers import ProgressCallback
+from transformers import PrinterCallback, ProgressCallback
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
 from data.draws import KeyedSampler, Keys
 from models.caching import GradientCache
+from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
 from training.best import keep_if_best, no_checkpoint_is_best, out_of_patience
@@ -79,8 +80,8 @@ class EmbeddingTrainer(ResumingTrainer):
             raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
         self.add_callback(Steps(self.sampler, model))
-        if self.pop_callback(ProgressCallback) is not None:  # there is one unless --disable_tqdm
-            self.add_callback(ResumedProgress())
+        self.pop_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
+        self.add_callback(ResumedProgress())
         self.add_callback(StopWhenAsked())
         # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
         set_seed(args.seed, device_specific=True)
@@ -216,7 +217,8 @@ class EmbeddingTrainer(ResumingTrainer):
         root, step = Path(self.args.output_dir), self.state.global_step
         self._staging = str(root / STAGING)
         try:
-            super()._save_checkpoint(model, trial)
+            with quiet():  # of a bar for every file
+                super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.is_world_process_zero():
                 (root / STAGING / f"checkpoint-{step}" / "training_args.bin").unlink()

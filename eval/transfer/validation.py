@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from common.progress import progress
 from eval.transfer.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -103,7 +103,7 @@ class Judge:
     def _fit(self, fits: list[Fit], part: str) -> list[Fitted]:
         total = sum(len(fit.penalties) for fit in fits)
         title = f"{self.name} {part}".strip()
-        with tqdm(total=total, desc=title, unit="fit", disable=not self.progress, leave=False) as bar:
+        with progress(total, title, "fit", self.progress) as bar:
             return fit_all(self.features, self.labels, fits, self.settings, bar)
 
     def _predict(self, model: Fitted, rows: np.ndarray) -> np.ndarray:

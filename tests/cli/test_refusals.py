@@ -155,7 +155,7 @@ def test_packed_is_the_default_on_a_cpu_alone_and_the_plan_says_which_path_runs(
     on = {kind: SimpleNamespace(device=torch.device(kind)) for kind in ("cpu", "cuda")}
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
-    assert path_in_words(False, on["cuda"]).startswith("False: with padding; the default on a GPU")
+    assert path_in_words(False, on["cuda"]).startswith("no, with padding; the default on a GPU")
 
 
 def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):

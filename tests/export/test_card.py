@@ -121,6 +121,26 @@ def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, s
     assert [words for words in ("A trial", "Nothing was scored") if f"- **{words}" in card] == said
 
 
+def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of):
+    run = record() | {"steps": 20, "verdict": {"shipped": "start"}}
+    card = card_of(run)
+    for claim in ("Trained by", "eprint", "simcse\n", "A trial", "step 375", "### Beside published"):
+        assert claim not in card, claim
+    assert card.count("Its weights are those that training began from") == 2
+    assert "selection: the model before the first of 20 steps" in card and "1,234 sentences" in card
+    assert "mixed with the start&#39;s weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
+    mixed = card_of(run | {"verdict": {"shipped": "result", "start_share": 0.5}}, output="mixed")
+    assert "mixed with the start's weights, whose share is 0.5" in mixed and "Trained by SimCSE" in mixed
+
+
+@pytest.mark.parametrize(("dims", "said"), [([16, 8], True), (None, False), ("8", False)])
+def test_the_card_names_the_widths_that_can_be_used_alone(card_of, dims, said):
+    run = record()
+    run["settings"]["matryoshka_dims"] = dims
+    card = card_of(run)
+    assert ("Its first 16, 8 entries" in card and "truncate_dim=8" in card) is said
+
+
 def test_values_of_the_wrong_kind_are_left_out(card_of):
     run = record()
     run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}

@@ -141,6 +141,7 @@ def test_onnx_gives_our_vectors_at_every_size(make_run, tmp_path, pooling, head)
     assert b"site-packages" not in file.read_bytes()
     assert b"forward" not in file.read_bytes()
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    assert [one.name for one in session.get_outputs()] == ["sentence_embedding", "last_hidden_state"]
     encoder, tokenizer = load_encoder(str(run))
     encoder.eval()
     for texts in (["A dog."], ["a small brown dog", "b"], ["word " * 70, "a dog watches", "x y z", "the river"]):
