@@ -143,7 +143,7 @@ def fitted(args: argparse.Namespace) -> Fitted:
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
                 encoder.max_length, len(texts))  # fmt: skip
-    vectors = Encode(encoder, tokenizer, encoder.max_length, progress=sys.stderr.isatty())(texts)
+    vectors = Encode(encoder, tokenizer, encoder.max_length, progress=True)(texts)
     record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
               "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
     return Fitted(encoder, tokenizer, vectors, record)

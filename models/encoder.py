@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -58,6 +59,7 @@ class SentenceEncoder(PreTrainedModel):
         train_pooling: what `forward` pools with, for methods whose loss sees another vector than is used afterwards
             (ConSERT section 4.1); `embed` and the saved model have `pooling`. None: the same.
         place: for pooling `mask`, where the tokenizer puts it, as `common.template.mask_place` finds it.
+        prompts: what users may put in front of a text, by its name; kept in the saved folder and used by nothing here.
 
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
@@ -74,12 +76,14 @@ class SentenceEncoder(PreTrainedModel):
         packed: bool = False,
         train_pooling: str | None = None,
         place: int | None = None,
+        prompts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(backbone.config)
         self.backbone = backbone
         self.pooling = pooling
         self.head = head
         self.max_length = max_length
+        self.prompts = dict(prompts)
         self.keeps_adapters = False
         self._pooling = pooling_named(pooling)
         self._train_pooling = pooling_named(train_pooling or pooling)
@@ -215,7 +219,7 @@ class SentenceEncoder(PreTrainedModel):
         if self.has_modules:
             width, bare = self.config.hidden_size, without_pooler(type(self.backbone))
             only = tokenizer if self._pooling.at_mask else None
-            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare, only)
+            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare, self.prompts, only)
         share_weights(Path(folder))
 
     @property
@@ -244,11 +248,11 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
     if pooling is not None:
         if pooling_named(pooling).keeps_head:
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
-        described = Described(pooling, [], described.max_length if described else None)
+        described = (described or Described(pooling, [], None))._replace(pooling=pooling, head=[])
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length is not None and max_length < least:
         raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
     length = min(max_length or described.max_length or NO_LIMIT, usable_length(config, tokenizer))
     head = Head(*described.head) if described.head else None
-    backbone, place = load_backbone(path, config), mask_place(tokenizer)
-    return SentenceEncoder(backbone, described.pooling, head, length, packed=True, place=place), tokenizer
+    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": described.prompts}
+    return SentenceEncoder(backbone, described.pooling, head, length, packed=True, **own), tokenizer

@@ -83,7 +83,7 @@ def _read(path: str, config) -> Described | None:
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
         if "flow" in ours:
             head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
-        return Described(pooling, head, length)
+        return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
     if modules is None:
         return None
@@ -108,13 +108,17 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
     if lengths.get("do_lower_case"):
         raise BadInput(f"'{path}' lower-cases its texts (do_lower_case), which is not supported here")
+    prompts, length = _prompts(path), _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
+    return Described(pooling, head, length, prompts)
+
+
+def _prompts(path: str) -> dict[str, str]:
+    """The prompts of a folder by their names; BadInput for one that belongs in front of every text."""
     settings = {"prompts": {}} | (_read_json(path, "config_sentence_transformers.json") or {})
     prompt = settings.get("default_prompt_name")
     if prompt is not None:
         raise BadInput(f"'{path}' puts its prompt '{prompt}' in front of every text, which is not supported here")
-    length = _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
-    prompts = _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None)
-    return Described(pooling, head, length, prompts or {})
+    return _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None) or {}
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
@@ -211,8 +215,9 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
 
 
 def write_modules(
-    folder: str, pooling: str, dense: int, max_length: int, width: int, bare: dict[str, bool], masking: Any = None
-) -> None:
+    folder: str, pooling: str, dense: int, max_length: int, width: int, bare: Mapping[str, bool],
+    prompts: Mapping[str, str], masking: Any = None,
+) -> None:  # fmt: skip
     """Write modules.json and what it names besides the head.
 
     Args:
@@ -222,6 +227,7 @@ def write_modules(
         max_length: tokens of a text.
         width: entries of a pooled vector.
         bare: how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
+        prompts: what users may put in front of a text, by its name.
         masking: the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
             pooling's folder has another name then: servers that look for the usual one do not know the weights.
     """
@@ -242,7 +248,7 @@ def write_modules(
     _write_json(root / "sentence_bert_config.json", described)
     _write_json(
         root / "config_sentence_transformers.json",
-        {"model_type": "SentenceTransformer", "prompts": {}, "similarity_fn_name": "cosine"},
+        {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
     )
     _write_json(
         root / place / "config.json",

@@ -24,7 +24,7 @@ from models.kernels.dropout import count_operations
 from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
 from models.objectives.base import Contrast, Method, Objective
 from models.pooling import pooling_named
-from models.saved_format import read_modules
+from models.saved_format import Described, read_modules
 from models.training import EncoderForTraining
 from training.run import DROPOUT, set_dropout
 from training.run_arguments import RunArguments
@@ -43,13 +43,14 @@ def build_model(
     backbone = load_backbone(source, config)
     if model_args.bidirectional:
         attend_both_ways(backbone)
-    length = min(usable_length(config, tokenizer), _length_of(source, config, model_args.pooling))
+    said = _said_by(source, config, model_args.pooling)
+    length = min(usable_length(config, tokenizer), said.max_length or NO_LIMIT)
     kept = pooling_named(model_args.pooling).keeps_head
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the head that was trained on its vector; leave --train_pooling out")
     encoder = SentenceEncoder(
         backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
-        mask_place(tokenizer),
+        mask_place(tokenizer), said.prompts,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
     projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
@@ -105,18 +106,18 @@ def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -
         one.widths = sorted(dims, reverse=True)
 
 
-def _length_of(source: str, config, pooling: str) -> int:
-    """The length limit that a model states of itself; a warning where its pooling or head is left behind."""
+def _said_by(source: str, config, pooling: str) -> Described:
+    """What a model states of itself; a warning where its pooling or head is left behind."""
     try:
         described = read_modules(source, config)
     except BadInput as error:
         logger.warning("%s; only its backbone is trained on, with --pooling %s", error, pooling)
-        return NO_LIMIT
+        described = None
     if described and (described.head or described.pooling != pooling):
         head = f" and a head of {len(described.head)} modules" if described.head else ""
         logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
-    return (described and described.max_length) or NO_LIMIT
+    return described or Described(pooling, [], None)
 
 
 def make_collator(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,7 +88,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
     found: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
-        encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=sys.stderr.isatty())
+        encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=True)
         average = pooling_named("avg_top2").pool  # of frequent_tokens: ConSERT averages the last two layers
         subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()

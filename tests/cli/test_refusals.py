@@ -250,7 +250,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     run_unsup.main([*unsup(), "--dry_run"])
     printed = capsys.readouterr().out
-    for word in ("masked_input_ids (2, 8,", "contrastive", "aux_mlm", "6 steps of 8 (0.16 epochs)",
+    for word in ("masked_input_ids 2 x 8 x", "contrastive", "aux_mlm", "6 steps of 8 (0.16 epochs)",
                  "hidden_dropout_prob 0.1", "masked 40% (bert)", "min of training", "GB"):  # fmt: skip
         assert word in printed
     assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 import eval.__main__
+import export.__main__
 import reproduce
 import run_sup
 import run_unsup
@@ -368,6 +370,18 @@ def test_a_run_out_of_patience_ends_and_so_does_it_when_it_is_resumed(unsup, tmp
     assert [[line.get(name) for name in kept] for line in history(whole) if "train_loss" not in line] == [
         [line.get(name) for name in kept] for line in history(run) if "train_loss" not in line
     ]
+
+
+def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path):
+    file = finished / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": {"query": "find: ", "document": ""}}))
+    start = finished.rename(tmp_path / "start")
+    run_unsup.main(unsup(**FINISHED | {"model_name_or_path": start, "max_steps": 1}))
+    export.__main__.main([str(tmp_path / "run"), "--output", str(tmp_path / "out")])
+    for folder in ("run", "out"):
+        model = SentenceTransformer(str(tmp_path / folder), device="cpu")
+        assert model.prompts == {"query": "find: ", "document": ""} and model.default_prompt_name is None
+        assert np.array_equal(model.encode_query(["a dog"]), model.encode(["find: a dog"]))
 
 
 def test_vectors_cut_as_sentence_transformers_cuts_them_score_what_the_record_says(unsup, tmp_path, dev_file):

@@ -33,7 +33,7 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     flow = Flow(4, 2, 3)
     write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")], flow)
-    write_modules(str(folder), "mean", 1, 32, 4, {})
+    write_modules(str(folder), "mean", 1, 32, 4, {}, {})
     return folder
 
 
