@@ -158,5 +158,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     numbers = (
         f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
     )
+    spread = [(name, found[name]) for name in ("uniformity", "mean_cosine") if name in found]
+    numbers += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
     same = "" if found.get("apart", True) else ", on the examples that chose it"
     return f"{said} ({numbers}{same})" + ("; the start was kept" if found.get("shipped") == "start" else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,11 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | N
             if trainer.is_world_process_zero():
                 run.export(lambda folder: trainer.model.save(folder, tokenizer))
                 run.finish(trainer, {})
+                logger.info(
+                    "next: python run_unsup.py --method %s --model_name_or_path %s%s --train_file MY_SENTENCES.txt "
+                    "--output_dir runs/stage-2", "infocse" if model_args.head_layers else "simcse",
+                    shlex.quote(args.output_dir), " --skip_from auto" * bool(model_args.head_layers),
+                )  # fmt: skip
             trainer.accelerator.wait_for_everyone()
     return args.output_dir
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from common.arguments import ScoredArguments
 from common.errors import BadInput
 from common.streams import show
@@ -17,6 +19,7 @@ from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import count_seen, describe_seen, score_all, with_share_seen
+from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config
 from models.pooling import pooling_named
@@ -26,6 +29,7 @@ from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _HALVES = 128  # held-out texts that judge a run without a dev task
+_SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
 _LONGEST = 512  # tokens of each
 _NOT_OF_A_MODEL = shutil.ignore_patterns(
     ".*", "*.md", "*.bin", "*.onnx", "onnx", "openvino", "run.json", "scores*", "log.jsonl", "*.png", "best",
@@ -101,9 +105,18 @@ def finish(
         findings.append(f"the vector and its first entries alone: {said}")
     facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
     run.finish(trainer, facts, findings)
-    name = shlex.quote(str(folder))
-    logger.info("next: python -m eval %s --tasks sts; python -m report %s --output report.html; python -m export %s "
-                "--output exports/%s", name, name, name, shlex.quote(folder.name))  # fmt: skip
+    logger.info("next: %s", "; ".join(_next(folder, data_args)))
+
+
+def _next(folder: Path, data_args: ScoredArguments) -> list[str]:
+    """Commands to go on with, as they can be typed: an evaluation only where its data is here."""
+    name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
+    if data_args.dev_file and data_args.dev != "none":
+        scored = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
+    else:
+        scored = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
+    written = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
+    return [*scored, f"python -m report {name} --output report.html", written]
 
 
 def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -138,6 +151,9 @@ def _choose(
     scores = {share: judge.score_of(one) for share, one in items.items()} if data_args.start_shares else {0.0: None}
     best = max(scores, key=scores.__getitem__)
     found = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}
+    if dev is None:
+        encoders = (_encode(run, one, tokenizer) for one in (start, trained))
+        found |= _spread([" ".join(pair) for pair in judge.content], *encoders)
     if data_args.start_shares:
         found |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
     if data_args.keep_start and found["verdict"] != BETTER:
@@ -154,6 +170,12 @@ def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
         return halves_set(rows)
     except BadInput:
         return None
+
+
+def _spread(texts: list[str], *encoders: Encode) -> dict[str, list[float]]:
+    """Uniformity and mean cosine of some texts, of each encoder."""
+    vectors = [torch.from_numpy(encode(texts)) for encode in encoders]
+    return {name: [float(measure(one)) for one in vectors] for name, measure in _SPREADS.items()}
 
 
 def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:

@@ -129,7 +129,11 @@ def test_examples_are_held_out_only_where_enough_of_them_can_be(
     assert all(math.isfinite(value) for value in seen.values())
     said = f", {held} held out" if held else ""
     assert f"text: {trained_on:,} examples{said}, 1 steps of 8" in caplog.text
+    assert f"next: python -m report {tmp_path / 'run'} --output report.html; python -m export" in caplog.text
     if held:
+        verdict = record(tmp_path / "run")["verdict"]
+        assert verdict["uniformity"][0] != verdict["uniformity"][1] and -4 < min(verdict["uniformity"]) < 0
+        assert f"mean cosine {verdict['mean_cosine'][0]:.3f} -> {verdict['mean_cosine'][1]:.3f}" in caplog.text
         with pytest.raises(BadInput, match="1040 examples, with 10 held out, are fewer than one batch of 1045 x 1"):
             run_unsup.main(unsup("two", method="simcse", train_file=text, per_device_train_batch_size=1045))
 
