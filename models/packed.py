@@ -74,7 +74,7 @@ class Packed(Runner):
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """The model's padded call stays as it was; one of a family that does not pack logs a notice."""
+        """A model's padded call stays as it was; one that cannot run packed logs a notice."""
         if not packs(model.config):
             logger.info("%s: runs padded; packing knows %s", model.config.model_type, PACKED)
             return Runner

@@ -57,7 +57,7 @@ class Runner:
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """Make a model run so; what it then runs by, which is this one wherever padding is."""
+        """Make a model run so; gives what it runs by: this, or the padded runner for a model that cannot."""
         return cls
 
     def causal(self) -> Runner:
@@ -103,7 +103,8 @@ class Runner:
         """Transformer layers in order, states -> states; padding is masked as the backbone itself masks it."""
         if len(layers) == 0:
             return states
-        config = getattr(layers[0].attention, "self", layers[0].attention).config
+        attention = layers[0].attention
+        config = getattr(attention, "self", attention).config  # BERT has a module within
         mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
         for layer in layers:
             states = layer(states, mask)

@@ -121,12 +121,12 @@ class TSDAE(Method):
         """The loss with its decoder.
 
         Raises:
-            BadInput: a backbone of an unknown family, or a checkpoint without a head for words.
+            BadInput: a backbone whose layers are not BERT's, or a checkpoint without a head for words.
         """
         config = load_config(source)
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:
-            raise BadInput(f"the decoder of TSDAE is made of the parts of BERT's layers, which a '{config.model_type}' has not")
+            raise BadInput(f"the decoder of TSDAE is made of BERT's layers, which a '{config.model_type}' has not")
         try:
             new = args.output_init == "new"
             lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if new else load_masked_lm(source)
