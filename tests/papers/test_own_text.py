@@ -81,4 +81,4 @@ def test_runs_are_gathered_from_their_folders(tmp_path):
 def test_every_method_is_one_that_trains_here(method):
     flags = own_text.METHODS[method]
     known = set(load_method(flags.get("method", "spans")).arguments.__dataclass_fields__)
-    assert set(flags) - {"method", "bow_weight"} <= known
+    assert set(flags) - {"method", "bow_weight", "steps"} <= known
