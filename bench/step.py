@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import resource
 import string
 import tempfile
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -18,19 +20,22 @@ from transformers import BertModel, BertTokenizer
 
 from bench import pair
 from bench.pair import LENGTHS, add_arguments, batch, config_of
-from bench.timing import alternate, apart, bench_row
+from bench.timing import Timed, alternate, apart, bench_row
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 __all__ = ["add_arguments", "rows"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+RANK = 8  # of LoRA's adapters
 logger = logging.getLogger(__name__)
 
 
 def rows(args) -> list[dict]:
-    """InfoCSE's step against the plain one, and SimCSE's against that of sentence-transformers."""
-    return [apart(infocse, args), apart(simcse, args)]
+    """InfoCSE's step against the plain one, SimCSE's against sentence-transformers, and by adapters against without."""
+    import peft  # noqa: F401 - here, so that neither side of a comparison loads it
+
+    return [apart(infocse, args), apart(simcse, args), adapters(args)]
 
 
 def infocse(args) -> dict:
@@ -90,6 +95,52 @@ def simcse(args) -> dict:
 
     timed = alternate(plain, ours, args.runs, warm_up=True)
     return bench_row("simcse step against sentence-transformers", args.precision, args.model, timed, args.runs)
+
+
+def adapters(args) -> dict:
+    """SimCSE's step, the optimizer's included, by adapters of rank `RANK` against that of all weights."""
+    timed = apart(_timed, args)
+    full, low = (apart(_peak, rank, args) for rank in (None, RANK))
+    share = timed.ours / timed.plain
+    return bench_row(f"simcse step by adapters of rank {RANK} against all weights", args.precision, args.model, timed,
+                     args.runs, memory_ratio=round(full / low, 2), plain_mb=round(full), ours_mb=round(low),
+                     trainable_share=round(share, 5))  # fmt: skip
+
+
+def _timed(args) -> Timed:
+    return alternate(_trainer(None, args), _trainer(RANK, args), args.runs, warm_up=True)
+
+
+def _peak(rank: int | None, args) -> float:
+    """Peak resident memory of building the model and taking two steps, in MB above that of the process before."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = _trainer(rank, args)
+    for number in range(2):
+        step(number)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def _trainer(rank: int | None, args) -> Callable[[int], int]:
+    """A step of AdamW on SimCSE's loss, without a projection head; it returns how many parameters are trained."""
+    torch.manual_seed(0)
+    config = config_of(args.model)
+    encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, args.length, True)
+    if rank is not None:
+        encoder.adapt(rank, rank, 0.0, [])
+    model = EncoderForTraining(encoder, None, [Contrastive(pair.TEMPERATURE)]).train()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5)
+
+    def step(number: int) -> int:
+        made = batch(config, args.batch, args.length, number + 1)
+        with pair.precision_of(args.precision):
+            loss = model(input_ids=made["input_ids"], attention_mask=made["attention_mask"]).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return sum(parameter.numel() for parameter in trained)
+
+    return step
 
 
 def _words(count: int) -> list[str]:
