@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,13 @@ from common.packing import Grid, Layout, Packing
 from common.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
-from models.collectives import means_over_tokens
+from models.collectives import means_over_tokens, world_size
 from models.families import layers_of, output_of
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
 from models.packed import Packed
+from models.precision import cast_together
 from models.runner import Runner
 from models.training import TrainingOutput
 
@@ -96,14 +98,17 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         `count_targets` counts, the sum of this process over that number, which the Trainer scales.
         """
         texts = input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words, layouts
-        with recomputing(input_ids.device):
+        device = input_ids.device
+        # As in `models.training`, where several processes average gradients while the backward pass runs.
+        cast = cast_together(backbone_of(self.lm), device) if world_size() == 1 else nullcontext()
+        with recomputing(device), cast:
             sums = self._losses(*texts)
         totals, counts = zip(*sums.values(), strict=True)
         if num_items_in_batch is None:
             means = means_over_tokens(totals, counts)
         else:
             means = [total / count for total, count in zip(totals, num_items_in_batch.clamp(min=1), strict=True)]
-        loss = torch.zeros((), device=input_ids.device)
+        loss = torch.zeros((), device=device)
         for name, mean in zip(sums, means, strict=True):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
