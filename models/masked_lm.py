@@ -99,8 +99,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         """
         texts = input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words, layouts
         device = input_ids.device
-        # As in `models.training`, where several processes average gradients while the backward pass runs.
-        cast = cast_together(backbone_of(self.lm), device) if world_size() == 1 else nullcontext()
+        alone = world_size() == 1 and not self.is_activation_checkpointing  # see `models.training`
+        cast = cast_together(self.lm.base_model, device) if alone else nullcontext()
         with recomputing(device), cast:
             sums = self._losses(*texts)
         totals, counts = zip(*sums.values(), strict=True)
