@@ -54,6 +54,7 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
     config.tie_word_embeddings = tied
     lm = AutoModelForMaskedLM.from_config(config).eval()
     lm.save_pretrained(tmp_path / "lm")
+    load_tokenizer(str(folder)).save_pretrained(tmp_path / "lm")
     model = build_model("simcse", str(tmp_path / "lm"), pooling=pooling)
     model.objectives.append(BagOfWords.of(str(tmp_path / "lm"), 0.7))
     output = model(**batch)

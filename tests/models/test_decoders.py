@@ -143,7 +143,7 @@ def command(folder, text_file, dev_file, tmp_path, **flags):
     [
         *(({"method": method}, "'llama' has no masked-language-model head, which this method needs")
           for method in ("infocse", "simcse_mlm")),
-        ({"method": "tsdae", "projection": "none"}, "the decoder needs a backbone .* which a 'llama' cannot"),
+        ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* which a 'llama' cannot"),
         ({"bow_weight": 1}, "--bow_weight: .*'llama' has no masked-language-model head"),
         ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
         ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* which a 'llama' cannot"),
