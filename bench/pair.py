@@ -157,11 +157,13 @@ def projection(lm: BertForMaskedLM) -> nn.Module:
     return projection_named("batch_norm", lm.config.hidden_size, lm.config.initializer_range)
 
 
-def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str) -> None:
-    """Forward and backward; gradients are freed at once, so that two models fit into memory."""
+def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str, optimizer=None) -> None:
+    """Forward, backward and any optimizer's step; gradients are freed at once, so that two models fit into memory."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         value = loss()
     value.backward()
+    if optimizer is not None:
+        optimizer.step()
     model.zero_grad(set_to_none=True)
 
 

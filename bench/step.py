@@ -133,11 +133,8 @@ def _trainer(rank: int | None, args) -> Callable[[int], int]:
 
     def step(number: int) -> int:
         made = batch(config, args.batch, args.length, number + 1)
-        with pair.precision_of(args.precision):
-            loss = model(input_ids=made["input_ids"], attention_mask=made["attention_mask"]).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        views = {name: made[name] for name in ("input_ids", "attention_mask")}
+        pair.take_step(model, lambda: model(**views).loss, args.precision, optimizer)
         return sum(parameter.numel() for parameter in trained)
 
     return step
