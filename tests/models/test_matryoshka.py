@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses.matryoshka import shrink
 from torch import nn
 
 from models.objectives import consert, esimcse, mirror_bert, rankcse, simcse, simcse_pp, spans
@@ -26,6 +28,14 @@ def test_each_width_is_a_loss_of_its_own_over_vectors_cut_there(views):
         query, key, *hard = vectors[..., :width]
         assert float(term.value) == pytest.approx(slow_info_nce(query, key, 0.5, *hard), rel=1e-5)
         assert term.weight == 0.7
+
+
+def test_the_terms_are_those_of_sentence_transformers():
+    vectors = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    theirs = MultipleNegativesRankingLoss(nn.Identity(), scale=20.0)
+    for term, width in zip(narrow(simcse.Contrastive(0.05), vectors).values(), (8, *WIDTHS), strict=True):
+        expected = theirs.compute_loss_from_embeddings([shrink(view, width) for view in vectors], None)
+        torch.testing.assert_close(term.value, expected)
 
 
 @pytest.mark.parametrize(
