@@ -130,18 +130,18 @@ def table(rows: list[dict]) -> str:
 def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
     """Each level of a factor against the factor's first level: mean paired difference of averages, and its interval.
 
-    The two runs of a pair differ in that factor alone. Lambda is also shown for each start. The interval is Student's
-    over the pairs.
+    The two runs of a pair differ in that factor alone. Lambda is also shown for each start, and for each start
+    and head. The interval is Student's over the pairs.
     """
     rows = [row for row in rows if score in row]
     body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "pairs"]]
-    for factor, at in (("start", None), ("head", None), ("lambda", None), ("lambda", "start")):
-        for place in dict.fromkeys(row[at] for row in rows) if at else [None]:
-            chosen = [row for row in rows if at is None or row[at] == place]
+    for factor, *at in (("start",), ("head",), ("lambda",), ("lambda", "start"), ("lambda", "start", "head")):
+        for place in dict.fromkeys(tuple(row[name] for name in at) for row in rows):
+            chosen = [row for row in rows if tuple(row[name] for name in at) == place]
             levels = list(dict.fromkeys(row[factor] for row in chosen))
             for level in levels[1:]:
                 pairs = _differences(chosen, factor, level, levels[0], score)
-                body.append([f"{factor} {level}", place or "all", levels[0], *_interval(pairs), str(len(pairs))])
+                body.append([f"{factor} {level}", ", ".join(place) or "all", levels[0], *_interval(pairs), str(len(pairs))])
     return body
 
 

@@ -24,7 +24,7 @@ def gradients(backbone, packed, device, bf16):
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16), recomputing(torch.device(device)):
         if packed:
             packing = Packed.of(mask)
-            states = packing.run(backbone.encoder.layer, packing.embed(backbone.embeddings, ids))
+            states = packing.run(backbone.encoder.layer, packing.embed(backbone, ids))
         else:
             states = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
     (states.float() ** 2).sum().backward()

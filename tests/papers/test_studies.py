@@ -84,7 +84,7 @@ def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
     rows = [{"start": "plain", "head": "tanh", "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
             for weight, seed, value in (("0", 0, 60.0), ("0", 1, 61.0), ("0.1", 0, 61.0), ("0.1", 1, 64.0),
                                         ("0.1", 2, 99.0))]  # fmt: skip
-    [_, line, per_start] = factorial.effects(rows)
+    [_, line, per_start, _] = factorial.effects(rows)
     # differences 1 and 3: mean 2, standard error 1, t(0.975, 1) = 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
     assert per_start[1] == "plain"
