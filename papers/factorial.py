@@ -141,9 +141,8 @@ def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
             levels = list(dict.fromkeys(row[factor] for row in chosen))
             for level in levels[1:]:
                 pairs = _differences(chosen, factor, level, levels[0], score)
-                body.append(
-                    [f"{factor} {level}", ", ".join(place) or "all", levels[0], *_interval(pairs), str(len(pairs))]
-                )
+                where = ", ".join(place) or "all"
+                body.append([f"{factor} {level}", where, levels[0], *_interval(pairs), str(len(pairs))])
     return body
 
 
