@@ -57,11 +57,17 @@ def _values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _files(names: Iterable[str]) -> list[Path]:
     """The files that these paths and patterns name, those below a folder too."""
     found = {path for name in names for path in matching(Path(name))}
-    within = (path.rglob("*") if path.is_dir() else [path] for path in found)
-    seen = list(islice(chain.from_iterable(within), _MOST + 1))
+    seen = list(islice(chain.from_iterable(map(_below, found)), _MOST + 1))
     if len(seen) > _MOST:
         raise OSError("too many files")
     return sorted({path for path in seen if path.is_file()})
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """A path and, of a folder, all in it, by links to other folders too, as text and models are read."""
+    yield path
+    for folder, *names in os.walk(path, followlinks=True):
+        yield from (Path(folder, name) for name in chain(*names))
 
 
 def _state(path: Path) -> tuple[int, ...]:

@@ -13,6 +13,9 @@ def words(tmp_path):
     for name in ("text.txt", "docs/a/one.txt", "data/dev.tsv", "data/senteval/sts.csv", "out/log.jsonl", "beside.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("some text\n")
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside/three.txt").write_text("some text\n")
+    (tmp_path / "docs/link").symlink_to(tmp_path / "beside")
     named = {"train_file": tmp_path / "*.tx[t]", "dev_file": "dev.tsv", "model_name_or_path": tmp_path / "docs",
              "data_dir": tmp_path / "data", "output_dir": tmp_path / "out"}  # fmt: skip
     return [word for name, value in named.items() for word in (f"--{name}", str(value))]
@@ -23,7 +26,9 @@ def test_the_same_command_on_the_same_files_is_the_same(words):
     assert len({inputs_of(each, FLAGS) for each in (words, [*words, "--seed=1"], [*words, "--bf16"])}) == 3
 
 
-@pytest.mark.parametrize("name", ["text.txt", "docs/a/one.txt", "data/dev.tsv", "data/senteval/sts.csv"])
+@pytest.mark.parametrize(
+    "name", ["text.txt", "docs/a/one.txt", "data/dev.tsv", "data/senteval/sts.csv", "beside/three.txt"]
+)
 def test_a_file_that_changed_is_seen(words, tmp_path, name):
     before = inputs_of(words, FLAGS)
     (tmp_path / name).write_text("same size\n")
@@ -47,8 +52,15 @@ def test_another_default_or_launcher_is_another_run(words, monkeypatch):
     assert inputs_of(words, FLAGS) != before
 
 
-def test_what_the_flags_do_not_say_is_not_guessed(words, monkeypatch):
+def test_what_the_flags_do_not_say_is_not_guessed(words, tmp_path, monkeypatch):
     assert inputs_of([*words, "--dataset_name=owner/name"], FLAGS) is None
+    for name in ("around", "again"):
+        (tmp_path / "docs/a" / name).symlink_to(tmp_path / "docs")
+    monkeypatch.setattr("training.finished._MOST", 300)
+    assert inputs_of(words, FLAGS) is None
+    for name in ("around", "again"):
+        (tmp_path / "docs/a" / name).unlink()
+    assert inputs_of(words, FLAGS) is not None
     monkeypatch.setattr("training.finished._MOST", 3)
     assert inputs_of(words, FLAGS) is None
     monkeypatch.undo()
