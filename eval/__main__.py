@@ -116,7 +116,8 @@ def scored(args: argparse.Namespace, name: str, model: str, output: str | None) 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    if (args.beir or args.embeddings) and "beir" not in args.tasks:
+    searched = {task.lower() for task in args.tasks} & {"beir", "nanobeir"}
+    if (args.beir and "beir" not in searched) or (args.embeddings and not searched):
         raise BadInput("--beir and --embeddings are for --tasks beir, which is not given")
     models = labelled(args.models)
     several = ".json" if len(models) > 1 else ""

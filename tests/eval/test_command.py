@@ -68,10 +68,15 @@ def test_a_mistyped_model_is_said_before_the_first_is_scored(tiny_bert, dev_file
     ("flags", "said"),
     [
         (["--beir", "small"], "--beir and --embeddings are for --tasks beir"),
+        (["--tasks", "nanobeir", "--beir", "small"], "--beir and --embeddings are for --tasks beir"),
+        (["--tasks", "MR", "--embeddings", "vectors"], "--beir and --embeddings are for --tasks beir"),
         (["--tasks", "beir", "--beir", "nowhere"], "corpus.jsonl"),
+        (["--tasks", "BEIR", "--beir", "nowhere", "--embeddings", "vectors"], "corpus.jsonl"),
+        (["--tasks", "nanobeir", "--embeddings", "vectors"], "is not there, and zeta-alpha-ai/"),
     ],
 )
-def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said):
+def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said, monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **named: 1 / 0)  # no hub
     with pytest.raises(BadInput, match=said):
         command.main([str(tiny_bert), "--pooling=avg", f"--data_dir={tmp_path}", *flags])
 
