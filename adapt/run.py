@@ -51,9 +51,11 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
         return {}  # a dry run, or a process beside the main one
     record = read_run(Path(args.output))
     place = Path(args.output) / "adapt.json"
-    found = read_json(place, "the verdict of adapt") if place.is_file() else {}  # perhaps with scores on labels
-    found |= {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
-              "seed": args.seed, **record["verdict"]}  # fmt: skip
+    found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],
+             "seed": args.seed, **record["verdict"]}  # fmt: skip
+    before = read_json(place, "the verdict of adapt") if place.is_file() else {}
+    if found.items() <= before.items():  # the same result, perhaps with scores on labels
+        found = before
     if args.labels:
         found["labels"] = on_labels(args)
     write_json(place, found)

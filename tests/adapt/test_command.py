@@ -54,6 +54,8 @@ def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_ber
     assert record(tmp_path / "run")["status"] == "finished"
     words = [word for word in arguments("run", "--learning_rate", "1e-9") if not word.startswith("--labels")]
     assert command.main(words)["labels"] == found["labels"], "scored earlier"
+    (tmp_path / "run" / "adapt.json").write_text(json.dumps(found | {"steps": 2}))
+    assert "labels" not in command.main(words), "scored on another result"
 
 
 def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):
