@@ -122,7 +122,9 @@ def compile_errors() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
             raise
-        raise BadInput(f"--torch_compile: not of this step: {str(error).strip().splitlines()[0]}") from error
+        raise BadInput(
+            f"--torch_compile: this step cannot be compiled: {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 class FirstBad:
