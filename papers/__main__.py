@@ -13,13 +13,14 @@ from common.files import writing
 from common.flags import Parser
 from common.streams import show
 from eval.scores import write_rows
-from eval.tasks import Options, Task, tasks_named
+from eval.tasks import Task
 from papers import specification
 from papers.imported import read_imported, refuse_loss
 from papers.listing import listing, overview
 from papers.page import draw, page
 from papers.plans import Choice, RunPlan, plan_of
 from papers.results import collect, is_imported
+from papers.runs import search_tasks
 from papers.specification import Table
 from papers.tasks import needed
 
@@ -133,7 +134,7 @@ def run(table: Table, choice: Choice) -> None:
         BadInput: test data is missing, or a flag, a path or a text cannot be used.
         ProjectError: as the script that stopped, with its exit code.
     """
-    for task in tasks_named(["beir"], Options(beir=tuple(choice.search))) if choice.search else ():
+    for task in search_tasks(choice.search):
         task.load(choice.data_dir)  # the columns of a table may lack sets, but these are asked for
     tasks = needed(table.columns, choice.data_dir)
     for task in (task for some in tasks.values() for task in some):

@@ -154,9 +154,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                         f"DATA_DIR/beir, of the first {SEARCH_LENGTH} tokens; finished runs get it too")  # fmt: skip
 
 
+def search_tasks(names: Sequence[str]) -> list[Task]:
+    """The sets of --search; none where it is not given."""
+    return tasks_named(["beir"], Options(beir=tuple(names))) if names else []
+
+
 def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) -> None:
     """Write `search.json` into a run's folder, see `score`; BadInput where it is there with other sets."""
-    tasks = tasks_named(["beir"], Options(beir=tuple(names)))
+    tasks = search_tasks(names)
     score(folder, "search", tasks, data_dir, bf16=bf16, max_length=SEARCH_LENGTH)
     there = figures_in(folder, "search").keys() - {AVERAGE}
     if there != {task.name for task in tasks}:

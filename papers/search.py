@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run, of all methods; missing runs are trained first unless `--collect` is given."""
+    for task in [] if args.collect else runs.search_tasks(args.search):
+        task.load(args.data_dir)  # missing data stops the command before the training
     for method in [] if args.collect else args.methods:
         rates = {rate: _trained(args, method, rate, args.seeds[0]) for rate in args.learning_rates}
         best = max(rates, key=lambda rate: rates[rate]["best"]["value"])
@@ -83,7 +85,8 @@ def table(rows: list[dict]) -> str:
         chosen = [row for row in own if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
         rate = best if chosen else "-"
-        found = [row["search"][AVERAGE] for row in chosen if row.get("search")]
+        searched = all(row.get("search") for row in chosen)
+        found = [row["search"][AVERAGE] for row in chosen] if searched else []
         figures = [row["dev"] for row in chosen], [row["sts_average"] for row in chosen], found
         means = [mean_and_std(values, "not run") for values in figures]
         lines.append([method.removesuffix("-mini"), search, rate, *means, str(len(chosen))])

@@ -79,7 +79,17 @@ def test_search_is_added_to_finished_runs_and_stays(made, capsys):
     assert "| 61.00 ± 1.00 | not run | 3 |" in lines[0]
     assert "| 61.00 ± 1.00 | 21.00 ± 1.00 | 3 |" in lines[1] and lines[2] == lines[1]
     with pytest.raises(BadInput, match=r"search\.json: has med, not the sets of --search; remove it"):
-        main([*argv, "--search", "npl"])
+        main([*argv, "--collect", "--search", "npl"])
+    (folder / "simcse-mini" / "steps-9_lr-3e-5_seed-1" / "search.json").unlink()
+    main([*argv, "--collect"])
+    assert "| 61.00 ± 1.00 | not run | 3 |" in capsys.readouterr().out, "a mean of two beside means of three"
+
+
+def test_a_search_set_that_is_not_there_stops_the_command_before_the_training(made, tmp_path):
+    folder, asked = made
+    with pytest.raises(BadInput, match=r"med/corpus\.jsonl"):
+        main(["methods", "--model=m", f"--folder={folder}", f"--data_dir={tmp_path}", "--search", "med"])
+    assert not asked
 
 
 def test_methods_from_two_starts_are_no_comparison(made):
