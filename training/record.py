@@ -102,11 +102,15 @@ def _unreadable(folder: Path) -> str | None:
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of the settings in which two trajectories differ; local models are compared by their files, not by name."""
+    """Names of the settings in which two trajectories differ; local models are compared by their files, not by name.
+
+    A setting that only one of them has is an option that came after the other was written: it differs where it is on.
+    """
     files = one.get("contents")
     read = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, found in read if files.get(name) == found}
-    return [name for name in sorted((one.keys() | other.keys()) - same) if one.get(name) != other.get(name)]
+    in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
+    return sorted((in_both | {name for name in one.keys() ^ other.keys() if (one | other)[name]}) - same)
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:

@@ -44,12 +44,18 @@ def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False
 
     Raises:
         BadInput: the folder is a file or holds something that is not a run.
-        CheckpointRefused: it holds a run of other settings (named), or only checkpoints that are not valid.
+        CheckpointRefused: it holds a run of other settings (named), only checkpoints that are not valid, or a finished
+            run without any that is to have other steps.
     """
-    status = status_of(folder, trajectory, change_steps)
+    status, root = status_of(folder, trajectory, change_steps), Path(folder)
     if status != "running":
         return Start(status == "finished", None)
-    return Start(False, last_valid(Path(folder), run_id_of(Path(folder))))
+    found = last_valid(root, run_id_of(root))
+    if found is None and read_run(root)["status"] == "finished":
+        raise CheckpointRefused(
+            f"{root}: the finished run has no checkpoint to go on from; choose another --output_dir"
+        )
+    return Start(False, found)
 
 
 def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool = False) -> str:

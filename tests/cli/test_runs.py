@@ -329,6 +329,21 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 2}))
     with pytest.raises(CheckpointRefused, match=r"\(seed: 42 there, 1 now\)"):
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
+    for checkpoint in (tmp_path / "longer").glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    with pytest.raises(CheckpointRefused, match="no checkpoint to go on from"):
+        run_unsup.main(unsup("longer", **flags | {"max_steps": 9}))
+
+
+def test_an_option_that_an_older_run_does_not_know_is_off_there(unsup, tmp_path):
+    run_unsup.main(unsup(**UNSCORED))
+    path = tmp_path / "run" / "run.json"
+    old = json.loads(path.read_text())
+    assert old["trajectory"].pop("bidirectional") is False and old["trajectory"].pop("lora_target") == []
+    path.write_text(json.dumps({name: value for name, value in old.items() if name != "inputs"}))
+    run_unsup.main(unsup(**UNSCORED))
+    with pytest.raises(CheckpointRefused, match=r"; lora_target: None there, \['query'\] now"):
+        run_unsup.main(unsup(**UNSCORED, lora_r=2, lora_target="query"))
 
 
 def test_a_stopped_run_goes_on_to_another_step_at_the_learning_rates_of_such_a_run(unsup, stopped, caplog):
