@@ -20,6 +20,7 @@ from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import count_seen, describe_seen, score_all, with_share_seen
 from models.contrast import mean_cosine, uniformity
+from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config
 from models.pooling import pooling_named
@@ -179,12 +180,14 @@ def _spread(texts: list[str], *encoders: Encode) -> dict[str, list[float]]:
 
 
 def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
-    """The encoder that the run began with, without a head, reading the same tokens as the trained one."""
+    """The encoder that the run began with, without a head; tokens attend as in the trained one, and read the same."""
     settings = run.record["settings"]
     source, pooling = settings["model_name_or_path"], settings["pooling"]
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"
     backbone = load_backbone(source, load_config(source))
+    if settings["bidirectional"]:
+        attend_both_ways(backbone)
     return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, place=trained.place)
 
 
