@@ -93,10 +93,10 @@ class SentenceEncoder(PreTrainedModel):
                 "pooling mask reads the mask of a template, and this tokenizer adds none to a text: choose another "
                 "pooling, or train by --method promptbert"
             )
-        if self._pooling.only_first and attends_backwards(backbone):
+        if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(backbone):
+            given = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
             raise BadInput(
-                f"--pooling {pooling}: the first token of a '{self.config.model_type}' sees no other one; give avg or "
-                "last_token"
+                f"{given}: the first token of a '{self.config.model_type}' sees no other one; give avg or last_token"
             )
         self.runner = (Packed if packed else Runner).prepare(backbone)
         self.packed = self.runner is Packed

@@ -156,6 +156,7 @@ def command(folder, text_file, dev_file, tmp_path, **flags):
         ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* which a 'llama' cannot"),
         ({"bow_weight": 1}, "--bow_weight: .*'llama' has no masked-language-model head"),
         ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
+        ({"train_pooling": "cls_before_pooler"}, "--train_pooling cls_before_pooler: the first token of a 'llama'"),
         ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* which a 'llama' cannot"),
     ],
 )  # fmt: skip
