@@ -47,7 +47,8 @@ def write_onnx(folder: Path) -> None:
     Raises:
         BadInput: onnxruntime gives vectors that differ by more than 1e-4 of the largest value.
     """
-    saved, _ = load_encoder(str(folder))
+    saved, tokenizer = load_encoder(str(folder))
+    shortest = tokenizer.num_special_tokens_to_add() + 1
     # Without packing: ONNX has no operator for its attention.
     encoder = SentenceEncoder(
         load_backbone(str(folder)), saved.pooling, saved.head, saved.max_length, place=saved.place
@@ -55,18 +56,18 @@ def write_onnx(folder: Path) -> None:
     module, target = _Embed(encoder).eval(), folder / PLACE
     target.parent.mkdir()
     with _quiet():
-        program = _converted(module, encoder.config.vocab_size)
+        program = _converted(module, encoder.config.vocab_size, shortest + 4)
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # the source lines it came from, with the paths of this machine
     program.save(target, external_data=False)  # one file, which more than 2 GB (500 M parameters) would not fit
-    _check(module, target, encoder)
+    _check(module, target, encoder, shortest)
 
 
-def _converted(module: nn.Module, vocabulary: int):
+def _converted(module: nn.Module, vocabulary: int, length: int):
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     return torch.onnx.export(
         module,
-        _example(2, 7, vocabulary),
+        _example(2, length, vocabulary),
         input_names=list(INPUTS),
         output_names=[OUTPUT, TOKENS],
         dynamic_shapes=dict.fromkeys(INPUTS, axes),
@@ -98,11 +99,12 @@ def _example(rows: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _check(module: nn.Module, file: Path, encoder: SentenceEncoder) -> None:
+def _check(module: nn.Module, file: Path, encoder: SentenceEncoder, shortest: int) -> None:
     import onnxruntime
 
+    longest = encoder.max_length
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    for rows, length in ((1, 3), (3, 16), (2, encoder.max_length)):
+    for rows, length in ((1, shortest), (3, min(shortest + 13, longest)), (2, longest)):
         given = _example(rows, length, encoder.config.vocab_size)
         found = session.run([OUTPUT, TOKENS], {name: one.numpy() for name, one in zip(INPUTS, given, strict=True)})
         for one, expected in zip(map(torch.from_numpy, found), module(*given), strict=True):

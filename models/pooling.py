@@ -30,15 +30,16 @@ def _first(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> 
 def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
     """The state of each row's last real token, on whichever side the padding is; 0 where there is none."""
     places = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
-    rows = torch.arange(len(mask), device=mask.device)
-    return states[-1][rows, places] * mask[rows, places].unsqueeze(1).to(states[-1].dtype)
+    return _at(states[-1], places) * _at(mask, places).unsqueeze(1).to(states[-1].dtype)
 
 
 def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
-    last = states[-1]
-    if place >= 0:
-        return last[:, place]
-    return last[torch.arange(len(last), device=last.device), mask.sum(1) + place]
+    return _at(states[-1], torch.full_like(mask[:, 0], place) if place >= 0 else mask.sum(1) + place)
+
+
+def _at(tokens: Tensor, places: Tensor) -> Tensor:
+    """One token of each row, (B, L, ...) and (B,) -> (B, ...); `len` or a fixed place would fix an export's sizes."""
+    return tokens[torch.arange(tokens.shape[0], device=tokens.device), places]
 
 
 def _mean_of(*layers: int) -> Callable[..., Tensor]:
