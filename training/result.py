@@ -24,6 +24,7 @@ from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config
 from models.pooling import pooling_named
+from models.saved_format import read_modules
 from training.best import BEST, copy_best, read_best
 from training.run import Run
 from training.trainer import EmbeddingTrainer
@@ -90,8 +91,7 @@ def finish(
         facts["best"] = read_best(folder, trainer.run_id)
     encoder, facts["verdict"] = _choose(run, trainer, tokenizer, dev, data_args)
     if encoder is not None and facts["verdict"]["shipped"] == "start":
-        source = run.record["settings"]["model_name_or_path"]
-        run.export(lambda place: _save_start(source, encoder, place, tokenizer))
+        run.export(lambda place: _save_start(run, encoder, place, tokenizer))
     elif encoder is not None:
         run.export(lambda place: encoder.save(place, tokenizer))
     elif dev:
@@ -191,12 +191,25 @@ def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
     return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, place=trained.place)
 
 
-def _save_start(source: str, encoder: SentenceEncoder, place: str, tokenizer) -> None:
-    """Write the start: a sentence-transformers folder file by file, with its prompts and normalisation."""
-    if (Path(source) / "modules.json").is_file():
+def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
+    """Write the start: a sentence-transformers folder file by file, with its prompts and normalisation.
+
+    A folder whose vectors the run takes in another way (pooling, template, attention) is written as it was judged.
+    """
+    settings = run.record["settings"]
+    source = settings["model_name_or_path"]
+    if encoder.place is None and not settings["bidirectional"] and _pooled_by(source) == encoder.pooling:
         shutil.copytree(source, place, ignore=_NOT_OF_A_MODEL, dirs_exist_ok=True)
     else:
         encoder.save(place, tokenizer)
+
+
+def _pooled_by(source: str) -> str | None:
+    """The pooling of a sentence-transformers folder; None for another model, or one with modules unknown here."""
+    try:
+        return read_modules(source, load_config(source)).pooling if (Path(source) / "modules.json").is_file() else None
+    except BadInput:
+        return None
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:

@@ -9,6 +9,7 @@ them say the same. In several processes both see the sentences of all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,9 +97,13 @@ class OffDropout(Contrast):
 class DimensionWise(simcse.Contrastive):
     """The contrast of dimensions between the two views with dropout."""
 
-    def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        first, second = encoded.projected[:2]
-        return {"dimensions": Term(dimension_wise(first, second, self.temperature), self.weight)}
+    term = "dimensions"
+
+    def vectors(self, encoded: Encoded, batch: Batch) -> Sequence[Tensor]:
+        return encoded.projected[:2].unbind(0)
+
+    def compare(self, first: Tensor, second: Tensor) -> Term:
+        return Term(dimension_wise(first, second, self.temperature), self.weight)
 
 
 class SimCSEPlusPlus(Method):

@@ -115,6 +115,12 @@ def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, star
     assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
 
 
+def test_a_start_that_is_pooled_in_another_way_is_shipped_as_it_was_judged(arguments, start, tmp_path):
+    found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9", "--pooling", "avg_top2")[1:]])
+    assert found["shipped"] == "start" and same_weights(tmp_path / "run", start)
+    assert load_encoder(str(tmp_path / "run"))[0].pooling == "avg_top2"
+
+
 def test_a_start_whose_prompts_nobody_would_judge_is_refused(arguments, start):
     (start / "config_sentence_transformers.json").write_text('{"prompts": {"query": "find: ", "document": ""}}')
     with pytest.raises(BadInput, match="has the prompt 'find: ' for a query, which adapt can neither train nor judge"):
