@@ -235,7 +235,8 @@ def write_modules(
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if masking is not None:
         names[1:] = [("1_WordWeights", "WordWeights"), ("2_Pooling", "Pooling")]
-        vocabulary = masking.convert_ids_to_tokens(range(len(masking)))
+        words = {number: word for word, number in masking.get_vocab().items()}
+        vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
         weights = {"vocab": vocabulary, "word_weights": {masking.mask_token: 1.0}, "unknown_word_weight": 0.0}
         _write_json(root / "1_WordWeights" / "config.json", weights)
     place = names[-1][0]

@@ -107,7 +107,7 @@ def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -
 
 
 def _said_by(source: str, config, pooling: str) -> Described:
-    """What a model states of itself; a warning where its pooling or head is left behind."""
+    """What a model states of itself; a warning where its pooling, head or prompts are left behind."""
     try:
         described = read_modules(source, config)
     except BadInput as error:
@@ -117,6 +117,8 @@ def _said_by(source: str, config, pooling: str) -> Described:
         head = f" and a head of {len(described.head)} modules" if described.head else ""
         logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
+    if described and described.prompts and pooling_named(pooling).module is None:
+        logger.warning("'%s': its prompts are not kept; sentence-transformers cannot pool by %s", source, pooling)
     return described or Described(pooling, [], None)
 
 

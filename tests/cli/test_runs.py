@@ -391,7 +391,7 @@ def test_a_run_out_of_patience_ends_and_so_does_it_when_it_is_resumed(unsup, tmp
     ]
 
 
-def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path):
+def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, caplog):
     file = finished / "config_sentence_transformers.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": {"query": "find: ", "document": ""}}))
     start = finished.rename(tmp_path / "start")
@@ -401,6 +401,10 @@ def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path):
         model = SentenceTransformer(str(tmp_path / folder), device="cpu")
         assert model.prompts == {"query": "find: ", "document": ""} and model.default_prompt_name is None
         assert np.array_equal(model.encode_query(["a dog"]), model.encode(["find: a dog"]))
+    caplog.clear()
+    other = {"model_name_or_path": start, "max_steps": 1, "projection": "none", "pooling": "avg_top2"}
+    run_unsup.main(unsup("other", **FINISHED | other))
+    assert "its prompts are not kept; sentence-transformers cannot pool by avg_top2" in caplog.text
 
 
 def test_vectors_cut_as_sentence_transformers_cuts_them_score_what_the_record_says(unsup, tmp_path, dev_file):
