@@ -46,9 +46,9 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
     """
     files = find_files(args.text, ".", (args.cache_dir, args.output))
     folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
-    run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
-    if not (Path(args.output) / "run.json").is_file() or int(os.environ.get("RANK", "0")):
-        return {}  # a dry run, or a process beside the main one
+    trained = run_unsup.main([*config, *flags(args, [*config, *others], folder), *others])
+    if not Path(trained).is_dir() or int(os.environ.get("RANK", "0")):
+        return {}  # a dry run, whose folder is gone, or a process beside the main one
     record = read_run(Path(args.output))
     place = Path(args.output) / "adapt.json"
     found = {"model": args.model, "pseudo_queries": str(folder / "task"), "steps": record["steps"],

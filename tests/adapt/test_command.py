@@ -130,6 +130,8 @@ def test_a_start_whose_prompts_nobody_would_judge_is_refused(arguments, start):
 def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
     assert command.main(arguments("run", "--dry_run")) == {}
     assert "min of training" in capsys.readouterr().out and not (tmp_path / "run").exists()
+    command.main(arguments("run"))
+    assert command.main(arguments("run", "--dry_run")) == {}, "nor does it tell what an earlier run found"
 
 
 @pytest.mark.parametrize("flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1"])
