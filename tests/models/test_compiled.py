@@ -75,6 +75,9 @@ def test_the_whole_step_is_one_graph_with_the_same_gradients(kind, packed):
     check_step(kind, packed, "aot_eager")
 
 
+REFUSED = {"dclr", "esimcse", "moco"}  # a method that is to join them must be written here
+
+
 @pytest.fixture(scope="module")
 def materials(tmp_path_factory):
     return Materials(tmp_path_factory.mktemp("materials"), layers=2, batch=8, length=16)
@@ -85,9 +88,10 @@ def materials(tmp_path_factory):
 @pytest.mark.parametrize("name", [*method_names(), STAGE_ONE])
 def test_every_method_s_step_is_one_graph_or_says_why_not(materials, name, packed):
     model, collator = materials.parts(Case(name, "bert", packed, "float32"))
-    for objective in [] if name == STAGE_ONE else model.objectives:
-        if objective.not_compiled:
-            pytest.skip(objective.not_compiled)
+    reasons = [] if name == STAGE_ONE else [one.not_compiled for one in model.objectives if one.not_compiled]
+    assert bool(reasons) == (name in REFUSED)
+    if reasons:  # the command refuses it, see tests/cli
+        return
     inner = getattr(collator, "_collate", collator)
     inner.packing = replace(inner.packing, static=True)
     compiled = torch.compile(model.train(), backend="eager", fullgraph=True, dynamic=False)
