@@ -81,6 +81,11 @@ def newer_format(what: str, found: int, known: int) -> str:
     return f"{what} has format {found}, and this version reads {known}; update to the version that wrote it"
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, or its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class Stopped(KeyboardInterrupt):
     """A signal ended the command; running it again resumes. Not a ProjectError: libraries swallow those."""
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from models.decoders import attends_backwards
 from models.families import family_of
 from models.folder import check_weights, conversion, refuse_lost, settle
@@ -164,7 +164,7 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if not Path(path).exists():
         return BadInput(
             f"'{path}': no such folder here, and the hub could not be asked for its {what} or has none; name a folder "
-            f"with a model, a finished run, or a hub id ({str(error).splitlines()[0]})"
+            f"with a model, a finished run, or a hub id ({first_line(error)})"
         )
     return BadInput(f"'{path}': cannot read its {what}: {' '.join(str(error).split())[:300]}")
 

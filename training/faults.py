@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from common.errors import DISK, BadInput, ProjectError, StorageError
+from common.errors import DISK, BadInput, ProjectError, StorageError, first_line
 
 # No permission in a folder that the run has written to: its state is whole, and the same command goes on.
 _WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
@@ -122,9 +122,7 @@ def compile_errors() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
             raise
-        raise BadInput(
-            f"--torch_compile: this step cannot be compiled: {str(error).strip().splitlines()[0]}"
-        ) from error
+        raise BadInput(f"--torch_compile: this step cannot be compiled: {first_line(error)}") from error
 
 
 class FirstBad:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from common.files import open_regular, read_json, sha256, write_json
 from eval.encode import Encoder
 from eval.vectors.store import MANIFEST, VectorStore, claim
@@ -189,7 +189,7 @@ def _cells(path: Path, column: str) -> Iterator[str]:
                 row += len(texts)
                 yield from texts.to_pylist()
     except (OSError, pa.ArrowException) as error:
-        said = str(error).splitlines()[0]
+        said = first_line(error)
         raise BadInput(f"{path}: after row {row}: not a whole Parquet file of UTF-8 text ({said})") from error
 
 

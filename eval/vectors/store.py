@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from common.files import read_json, sha256, write_json, writing
 
 MANIFEST = "manifest.json"
@@ -177,8 +177,7 @@ def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
             kind = file.schema_arrow.field("embedding").type
             return np.dtype(kind.value_type.to_pandas_dtype()).name, (file.metadata.num_rows, kind.list_size)
     except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
-        said = str(error).splitlines()[0]
-        raise BadInput(f"{path}: not a whole shard ({said})") from error
+        raise BadInput(f"{path}: not a whole shard ({first_line(error)})") from error
 
 
 def read_vectors(path: str | Path) -> np.ndarray:
