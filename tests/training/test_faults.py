@@ -111,7 +111,7 @@ def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
         compile_errors(),
     ):
         whole(torch.ones(2))
-    with pytest.raises(BadInput, match="compiled: TorchDynamoException$"), compile_errors():
+    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), compile_errors():
         raise torch._dynamo.exc.TorchDynamoException
     with pytest.raises(RuntimeError, match="shapes"), compile_errors():
         raise RuntimeError("shapes")
