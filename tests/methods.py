@@ -10,6 +10,7 @@ from dataclasses import fields
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from common.template import mask_place
 from models.bag_of_words import BagOfWords
@@ -58,21 +59,22 @@ EXTRA |= {case: (method, {}) for case, method in WORDS.items()}
 CASES = {name: (name, {}) for name in method_names()} | EXTRA
 
 
-def arguments(case: str, folder: str):
-    """The method of a case, and its arguments."""
-    name, options = CASES[case]
+def arguments(case: str, folder: str, **options):
+    """The method of a case, and its arguments; `options` are further ones."""
+    name, flags = CASES[case]
     method = load_method(name)
     known = {field.name for field in fields(method.arguments)}
     folders = {"generator": folder, "teacher": [folder, "self"], "complement": folder}
     small = {flag: value for flag, value in (SMALL | folders).items() if flag in known}
-    return method, method.arguments(**small | options)
+    return method, method.arguments(**small | flags | options)
 
 
 def build_model(
-    case: str, folder: str, packed=False, head="linear_tanh", dropout=0.0, pooling="cls_before_pooler", spread=0.3
+    case, folder, packed=False, head="linear_tanh", dropout=0.0, pooling="cls_before_pooler", spread=0.3, **options
 ) -> EncoderForTraining:
     """The model of a case, the same weights in every call; no head for a method that reads none."""
-    method, args = arguments(case, folder)
+    folder = str(folder)
+    method, args = arguments(case, folder, **options)
     config = load_config(folder)
     set_dropout(config, dropout)
     torch.manual_seed(1)
@@ -85,7 +87,19 @@ def build_model(
     return EncoderForTraining(encoder, projection, objectives).train()
 
 
-def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3):
+def mask_of(lengths: list[int]) -> torch.Tensor:
+    """The mask of sentences of so many tokens, (B, L)."""
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+
+
+def wider(batch: dict, columns: int, folder: str) -> dict:
+    """The same batch with further columns of padding."""
+    pad = load_config(str(folder)).pad_token_id
+    fill = {name: -100 if name.endswith("labels") else pad * name.endswith("input_ids") for name in batch}
+    return {name: functional.pad(x, (0, columns), value=fill[name]) for name, x in batch.items()}
+
+
+def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3, **options):
     """What the collator would make of random tokens: other ones in every view, all that the method asks for.
 
     Args:
@@ -94,8 +108,10 @@ def make_batch(case: str, folder: str, mask: torch.Tensor, chosen: torch.Tensor 
         mask: real tokens, (B, L).
         chosen: the chance of each token to be masked: a number, or (B, 1).
         seed: of the tokens and masks.
+        options: arguments of the method.
     """
-    method, args = arguments(case, folder)
+    folder = str(folder)
+    method, args = arguments(case, folder, **options)
     views, config = method.views(args), load_config(folder)
     generator = torch.Generator().manual_seed(seed)
     mask = mask.long().expand(len(views), -1, -1).contiguous()

@@ -6,28 +6,15 @@ import pytest
 import torch
 
 from common.errors import BadInput
-from models.encoder import SentenceEncoder
-from models.loading import load_backbone, load_config
 from models.objectives import ct
-from models.training import EncoderForTraining
-from training.run import set_dropout
+from tests.methods import build_model, make_batch, mask_of
 
-ROWS, LENGTH = 8, 9
-
-
-def build(folder, packed=False, **options):
-    config = load_config(str(folder))
-    set_dropout(config, 0.0)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), "avg", None, 64, packed)
-    objectives = ct.METHOD.build(ct.Arguments(**options), encoder, None, str(folder))
-    return EncoderForTraining(encoder, None, objectives).train()
+LENGTHS = [9, 4, 7, 9, 2, 6, 3, 8]
 
 
-def make_batch(config):
-    generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(10, config.vocab_size, (1, ROWS, LENGTH), generator=generator)
-    mask = (torch.arange(LENGTH) < torch.tensor([9, 4, 7, 9, 2, 6, 3, 8])[:, None]).long()[None]
-    return {"input_ids": ids.masked_fill(mask == 0, config.pad_token_id), "attention_mask": mask}
+def made(folder, packed=False, **options):
+    model = build_model("ct", folder, packed, pooling="avg", **options)
+    return model, make_batch("ct", folder, mask_of(LENGTHS))
 
 
 def entropy(x, same):
@@ -59,7 +46,7 @@ def test_the_loss_is_the_formula_s():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
-    model = build(tiny_bert, packed, negatives=3)
+    model, batch = made(tiny_bert, packed, negatives=3)
     [objective] = model.objectives
     torch.manual_seed(5)
     with torch.no_grad():  # apart, and short vectors: a sigmoid of hundreds would hide what stands in it
@@ -67,25 +54,27 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
             last = encoder.backbone.encoder.layer[-1].output
             last.dense.weight.add_(torch.randn_like(last.dense.weight))
             last.LayerNorm.weight.mul_(scale)
-    batch = make_batch(model.config)
     found = model(**batch).terms["contrastive"].item()
 
     def vector(encoder, row):
-        length = int(batch["attention_mask"][0, row].sum())
-        return encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, :length]).last_hidden_state[0].mean(0)
+        return (
+            encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, : LENGTHS[row]])
+            .last_hidden_state[0]
+            .mean(0)
+        )
 
     pairs = [(0, 0), (1, 2), (2, 3), (3, 5), (4, 4), (5, 6), (6, 7), (7, 1)]
     values = [(vector(model.encoder, i) @ vector(objective.second, j)).item() for i, j in pairs]
     assert max(map(abs, values)) < 20 and max(values) - min(values) > 0.1
-    want = sum(entropy(x, i == j) for x, (i, j) in zip(values, pairs, strict=True)) / ROWS
+    want = sum(entropy(x, i == j) for x, (i, j) in zip(values, pairs, strict=True)) / len(LENGTHS)
     assert found == pytest.approx(want, rel=1e-5)
 
 
 def test_both_encoders_start_alike_and_learn_apart(tiny_bert):
-    model = build(tiny_bert)
+    model, batch = made(tiny_bert)
     pairs = dict(model.encoder.named_parameters()), dict(model.objectives[0].second.named_parameters())
     assert pairs[0].keys() == pairs[1].keys()
-    model(**make_batch(model.config)).loss.backward()
+    model(**batch).loss.backward()
     for name, p in pairs[0].items():
         assert torch.equal(p, pairs[1][name]) and p.data_ptr() != pairs[1][name].data_ptr()
     gradients = [torch.cat([p.grad.flatten() for p in side.values()]) for side in pairs]

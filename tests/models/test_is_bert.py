@@ -5,30 +5,15 @@ import math
 import pytest
 import torch
 
-from models.encoder import SentenceEncoder
-from models.loading import load_backbone, load_config
-from models.objectives import is_bert
 from models.objectives.is_bert import LocalFeatures, jensen_shannon
-from models.training import EncoderForTraining
-from training.run import set_dropout
+from tests.methods import build_model, make_batch, mask_of
 
 LENGTHS = [9, 4, 7, 1, 6]
 
 
-def build(folder, packed=False, pooling="avg", **options):
-    config = load_config(str(folder))
-    set_dropout(config, 0.0)
-    torch.manual_seed(2)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, None, 64, packed)
-    objectives = is_bert.METHOD.build(is_bert.Arguments(filters=6, **options), encoder, None, str(folder))
-    return EncoderForTraining(encoder, None, objectives).train()
-
-
-def make_batch(config):
-    generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(10, config.vocab_size, (1, 5, 9), generator=generator)
-    mask = (torch.arange(9) < torch.tensor(LENGTHS)[:, None]).long()[None]
-    return {"input_ids": ids.masked_fill(mask == 0, config.pad_token_id), "attention_mask": mask}
+def made(folder, packed=False, pooling="avg", **options):
+    model = build_model("is_bert", folder, packed, pooling=pooling, **options)
+    return model, make_batch("is_bert", folder, mask_of(LENGTHS))
 
 
 def softplus(x):
@@ -79,15 +64,14 @@ def test_nothing_known_is_zero_and_everything_known_is_two_log_two():
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_top2"])
 @pytest.mark.parametrize("activation", ["none", "relu"])
 def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed, pooling, activation):
-    model = build(tiny_bert, packed, pooling, activation=activation)
-    batch = make_batch(model.config)
+    model, batch = made(tiny_bert, packed, pooling, activation=activation)
     found = model(**batch).terms["information"].item()
     [objective] = model.objectives
     features = []
     for row, length in enumerate(LENGTHS):
         states = model.encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, :length]).last_hidden_state[0]
-        made = torch.cat([convolved(states, c) for c in objective.local.convolutions], dim=1)
-        features.append(made.clamp(min=0) if activation == "relu" else made)
+        local = torch.cat([convolved(states, c) for c in objective.local.convolutions], dim=1)
+        features.append(local.clamp(min=0) if activation == "relu" else local)
     vectors = torch.stack([made.mean(0) for made in features])
     want = -sum(estimate(made, vectors, row) for row, made in enumerate(features)) / sum(LENGTHS)
     assert found == pytest.approx(want, rel=1e-4)
@@ -104,7 +88,7 @@ def test_features_do_not_depend_on_what_stands_at_padding():
 
 
 def test_gradient_reaches_every_part(tiny_bert):
-    model = build(tiny_bert)
-    model(**make_batch(model.config)).loss.backward()
+    model, batch = made(tiny_bert)
+    model(**batch).loss.backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.objectives.parameters())
     assert all(p.grad is not None for p in model.encoder.parameters())

@@ -9,30 +9,14 @@ from transformers import AutoModel, BertConfig, DistilBertConfig
 
 from common.errors import BadInput
 from models.encoder import SentenceEncoder
-from models.heads import projection_named
-from models.loading import load_backbone, load_config
 from models.momentum import MomentumEncoder
-from models.objectives import esimcse, moco
-from models.training import EncoderForTraining
-from training.run import set_dropout
+from tests.methods import build_model, make_batch
 
 ROWS, QUEUE, TAU = 5, 8, 0.05
-METHODS = {"moco": moco, "esimcse": esimcse}
 
 
-def build(folder, method, head, **options):
-    config = load_config(str(folder))
-    set_dropout(config, 0.0)
-    torch.manual_seed(1)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64)
-    projection = projection_named("linear_tanh", config.hidden_size, 0.3)
-    args = METHODS[method].Arguments(queue_size=QUEUE, momentum=0.5, queue_head=head, **options)
-    return EncoderForTraining(encoder, projection, METHODS[method].METHOD.build(args, encoder, projection, "")).train()
-
-
-def make_batch(seed):
-    ids = torch.randint(10, 90, (2, ROWS, 8), generator=torch.Generator().manual_seed(seed))
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def build(folder, method, head):
+    return build_model(method, folder, queue_size=QUEUE, queue_head=head, temperature=TAU)
 
 
 @torch.no_grad()
@@ -65,7 +49,7 @@ def test_the_loss_counts_the_queue_and_the_queue_holds_the_last_keys(tiny_bert, 
     model, held = build(tiny_bert, method, head), []
     generator = torch.Generator().manual_seed(3)
     for step in range(3):
-        batch = make_batch(step)
+        batch = make_batch("simcse", tiny_bert, torch.ones(ROWS, 8), seed=step)
         expected, keys = by_hand(model, method, head, batch, held)
         without, _ = by_hand(model, method, head, batch, [])
         loss = model(**batch).loss
@@ -88,7 +72,7 @@ def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
     gradients = []
     for head in ("online", "momentum"):  # equal at the start: the second is a copy
         model = build(tiny_bert, "moco", head)
-        model(**make_batch(0)).loss.backward()
+        model(**make_batch("simcse", tiny_bert, torch.ones(ROWS, 8))).loss.backward()
         assert all(p.grad is None for p in model.objectives[0].memory.parameters())
         gradients.append([p.grad for p in model.projection.parameters()])
     assert all(one.abs().max() > 1e-4 for one in gradients[0])
@@ -99,7 +83,7 @@ def test_keys_carry_no_gradient_and_the_trained_head_none_from_them(tiny_bert):
 @pytest.mark.parametrize(("method", "head"), [("moco", "momentum"), ("esimcse", "online"), ("moco", "none")])
 def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method, head):
     model = build(tiny_bert, method, head)
-    batch, memory = make_batch(0), model.objectives[0].memory
+    batch, memory = make_batch("simcse", tiny_bert, torch.ones(ROWS, 8)), model.objectives[0].memory
     view = 0 if method == "esimcse" else 1
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model(**batch)

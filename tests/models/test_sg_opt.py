@@ -6,31 +6,14 @@ import pytest
 import torch
 
 from common.errors import BadInput
-from models.encoder import SentenceEncoder
-from models.heads import projection_named
-from models.loading import load_backbone, load_config
 from models.objectives import sg_opt
-from models.training import EncoderForTraining
-from training.run import set_dropout
+from tests.methods import build_model, make_batch, mask_of
 
-ROWS, LENGTH = 5, 9
-
-
-def build(folder, packed=False, dropout=0.0, **options):
-    config = load_config(str(folder))
-    set_dropout(config, dropout)
-    torch.manual_seed(2)
-    encoder = SentenceEncoder(load_backbone(str(folder), config), "cls_before_pooler", None, 64, packed)
-    head = projection_named("linear_tanh", config.hidden_size, 0.3)
-    objectives = sg_opt.METHOD.build(sg_opt.Arguments(**options), encoder, head, str(folder))
-    return EncoderForTraining(encoder, head, objectives).train()
+LENGTHS = [9, 4, 7, 2, 6]
 
 
-def make_batch(config):
-    generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(10, config.vocab_size, (1, ROWS, LENGTH), generator=generator)
-    mask = (torch.arange(LENGTH) < torch.tensor([9, 4, 7, 2, 6])[:, None]).long()[None]
-    return {"input_ids": ids.masked_fill(mask == 0, config.pad_token_id), "attention_mask": mask}
+def made(folder, packed=False, **options):
+    return build_model("sg_opt", folder, packed, **options), make_batch("sg_opt", folder, mask_of(LENGTHS))
 
 
 def guided(query, guides, temperature):
@@ -55,20 +38,18 @@ def test_the_loss_is_the_formula_s():
     assert sg_opt.guided_nt_xent(query, query[None], 1e-4).item() == pytest.approx(0, abs=1e-6)  # nothing overflows
 
 
-@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(request, tiny, packed):
-    model = build(request.getfixturevalue(tiny), packed, temperature=0.2)
+def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(folder, packed):
+    model, batch = made(folder, packed, temperature=0.2)
     [objective] = model.objectives
     torch.manual_seed(6)
     with torch.no_grad():  # as after some steps
         for p in model.encoder.parameters():
             p += 0.01 * torch.randn_like(p) * p.requires_grad
-    batch = make_batch(model.config)
     found = model(**batch)
     vectors, layers = [], []
-    for row in range(ROWS):
-        ids = batch["input_ids"][0, row : row + 1, : int(batch["attention_mask"][0, row].sum())]
+    for row, length in enumerate(LENGTHS):
+        ids = batch["input_ids"][0, row : row + 1, :length]
         vectors.append(model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[0, 0]))
         states = objective.start.backbone(input_ids=ids, output_hidden_states=True).hidden_states
         layers.append(torch.stack([model.projection(layer[0].mean(0)) for layer in states]))
@@ -83,24 +64,22 @@ def test_the_model_s_loss_equals_a_computation_sentence_by_sentence(request, tin
 
 
 def test_frozen_parts_get_no_gradient_and_the_rest_does(tiny_bert):
-    model = build(tiny_bert)
-    found = model(**make_batch(model.config))
+    model, batch = made(tiny_bert)
+    found = model(**batch)
     assert found.terms["distance"] == 0
     found.loss.backward()
     for name, p in model.named_parameters():
         frozen = ".start." in name or ".embeddings." in name
         assert p.requires_grad != frozen, name
         assert frozen == (p.grad is None), name
-    free = build(tiny_bert, freeze_embeddings=False, distance_weight=0.0)
-    terms = free(**make_batch(free.config)).terms
-    assert set(terms) == {"contrastive"}
+    free, batch = made(tiny_bert, freeze_embeddings=False, distance_weight=0.0)
+    assert set(free(**batch).terms) == {"contrastive"}
     assert all(p.requires_grad for p in free.encoder.parameters())
     assert not any(p.requires_grad for p in free.objectives[0].start.parameters())
 
 
 def test_the_copy_has_no_dropout(tiny_bert):
-    model = build(tiny_bert, dropout=0.3)
-    batch = make_batch(model.config)
+    model, batch = made(tiny_bert, dropout=0.3)
     given = batch["input_ids"][0], batch["attention_mask"][0]
     one, two = (model.objectives[0].start.layer_means(*given) for _ in range(2))
     assert torch.equal(one, two)
@@ -109,7 +88,7 @@ def test_the_copy_has_no_dropout(tiny_bert):
 
 
 def test_a_backbone_without_embeddings_of_its_own_is_refused(tiny_bert):
-    encoder = build(tiny_bert).encoder
+    encoder = made(tiny_bert)[0].encoder
     encoder.backbone.table = encoder.backbone.embeddings
     del encoder.backbone.embeddings
     with pytest.raises(BadInput, match="--freeze_embeddings"):
