@@ -10,13 +10,14 @@ from dataclasses import fields
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from common.template import mask_place
+from models.auxiliary import load_masked_lm, new_head
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer
+from models.masked_lm import AuxiliaryMaskedLM
 from models.training import EncoderForTraining
 from training.registry import load_method, method_names
 from training.run import set_dropout
@@ -92,13 +93,6 @@ def mask_of(lengths: list[int]) -> torch.Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
-def wider(batch: dict, columns: int, folder: str) -> dict:
-    """The same batch with further columns of padding."""
-    pad = load_config(str(folder)).pad_token_id
-    fill = {name: -100 if name.endswith("labels") else pad * name.endswith("input_ids") for name in batch}
-    return {name: functional.pad(x, (0, columns), value=fill[name]) for name, x in batch.items()}
-
-
 def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | float = 0.4, seed: int = 3, **options):
     """What the collator would make of random tokens: other ones in every view, all that the method asks for.
 
@@ -142,3 +136,19 @@ def make_batch(case: str, folder, mask: torch.Tensor, chosen: torch.Tensor | flo
     if method.labels:
         batch["labels"] = torch.arange(mask.shape[1]).view(1, -1) % 3
     return batch
+
+
+def stage_one(folder, packed=False, skip_from=2, dropout=0.0) -> AuxiliaryMaskedLM:
+    """Stage 1's model with two new layers, the same weights in every call."""
+    config = load_config(str(folder))
+    set_dropout(config, dropout)
+    torch.manual_seed(1)
+    lm = load_masked_lm(str(folder), config)
+    return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), skip_from, packed).train()
+
+
+def stage_one_batch(folder, lengths: list[int]) -> dict[str, torch.Tensor]:
+    """Masked tokens, the mask and the labels, (B, L)."""
+    batch = make_batch("infocse", folder, mask_of(lengths))
+    ids, labels = batch["masked_input_ids"][0], batch["masked_labels"][0]
+    return {"input_ids": ids, "attention_mask": batch["attention_mask"][0], "labels": labels}

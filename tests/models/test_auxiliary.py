@@ -4,9 +4,8 @@ import shutil
 
 import pytest
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForMaskedLM
 
 from common.errors import BadInput
 from common.packing import ROWS
@@ -16,89 +15,22 @@ from models.auxiliary import (
     load_head,
     load_masked_lm,
     new_head,
-    top_layers,
 )
+from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.runner import Runner
-
-FAMILIES = ["tiny_bert", "tiny_roberta"]
-
-
-def ids_and_mask(config, seed=0, rows=3, longest=11):
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(10, config.vocab_size, (rows, longest), generator=generator)
-    mask = torch.ones_like(ids)
-    for row in range(1, rows):
-        mask[row, longest - 2 * row :] = 0
-    ids[mask == 0] = config.pad_token_id
-    return ids, mask
-
-
-def labels_for(ids, mask, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.5) & (mask == 1)
-    chosen[:, 0] = False
-    assert chosen.any()
-    return torch.where(chosen, ids, -100)
-
-
-def test_head_input_is_the_sentence_vector_before_the_lower_states():
-    cls, lower = torch.full((2, 3), 7.0), torch.arange(24.0).view(2, 4, 3)
-    made = Runner.of(torch.ones(2, 4)).with_first(lower, cls)
-    assert made.shape == lower.shape
-    assert made[:, 0].tolist() == cls.tolist()
-    assert made[:, 1:].tolist() == lower[:, 1:].tolist()
-
-
-def test_both_stage_one_losses_equal_a_computation_from_the_backbones_own_layers(folder):
-    torch.manual_seed(3)
-    lm = load_masked_lm(folder)
-    model = AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), skip_from=2).eval()
-    ids, mask = ids_and_mask(lm.config)
-    labels = labels_for(ids, mask)
-    out = model(ids, mask, labels)
-
-    expected = {"mlm": 0.0, "aux_mlm": 0.0}
-    count = 0
-    for row in range(len(ids)):  # one sentence at a time, cut to its own length: no padding anywhere
-        length = int(mask[row].sum())
-        states = lm(input_ids=ids[row : row + 1, :length], output_hidden_states=True).hidden_states
-        head = torch.cat([states[-1][:, :1], states[2][:, 1:]], dim=1)  # [h ; M > 0], equation of section 3.1
-        for layer in model.c_head:
-            head = layer(head)
-        output = lm.cls if hasattr(lm, "cls") else lm.lm_head
-        for name, last in (("mlm", states[-1]), ("aux_mlm", head)):
-            for position in range(length):
-                if labels[row, position] != -100:
-                    log_p = F.log_softmax(output(last)[0, position], dim=-1)
-                    expected[name] -= log_p[labels[row, position]].item()
-        count += int((labels[row] != -100).sum())
-    for name, total in expected.items():
-        assert out.terms[name].item() == pytest.approx(total / count, rel=1e-4)
-    assert out.loss.item() == pytest.approx((expected["mlm"] + expected["aux_mlm"]) / count, rel=1e-4)
-    assert abs(expected["mlm"] - expected["aux_mlm"]) > 1e-3
+from tests.methods import stage_one, stage_one_batch
 
 
 def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_number_is_given(tiny_bert):
-    lm = load_masked_lm(str(tiny_bert))
-    model = AuxiliaryMaskedLM(lm, new_head(lm.base_model, 1), 2).eval()
-    ids, mask = ids_and_mask(lm.config, rows=4)
-    labels = labels_for(ids, mask)
+    model = stage_one(tiny_bert).eval()
+    ids, mask, labels = stage_one_batch(tiny_bert, [11, 9, 7, 5]).values()
     whole = model(ids, mask, labels).loss
     count = model.count_targets({"labels": labels})
     assert count.tolist() == [int((labels != -100).sum())] * 2, "of both losses"
     halves = (slice(0, 2), slice(2, 4))
     parts = [model(ids[i], mask[i], labels[i], num_items_in_batch=count).loss for i in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
-
-
-def test_padding_never_changes_the_losses(folder):
-    lm = load_masked_lm(folder)
-    model = AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2).eval()
-    ids, mask = ids_and_mask(lm.config)
-    labels = labels_for(ids, mask)
-    wider = [F.pad(x, (0, 9), value=v) for x, v in ((ids, lm.config.pad_token_id), (mask, 0), (labels, -100))]
-    assert model(*wider).loss.item() == pytest.approx(model(ids, mask, labels).loss.item(), rel=1e-5)
 
 
 def test_the_output_matrix_is_tied_in_stage_one_and_a_copy_in_stage_two(folder):
@@ -128,22 +60,21 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
     assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)
 
 
-def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path, request):
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    lm = load_masked_lm(folder)
-    model = AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 3).eval()
-    model.save(str(tmp_path), AutoTokenizer.from_pretrained(folder))
+def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path):
+    model = stage_one(folder, skip_from=3)
+    model.save(str(tmp_path), load_tokenizer(folder))
     again, info = AutoModelForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
+    assert not info["missing_keys"] and not info["unexpected_keys"]
     assert (again.config.skip_from, again.config.head_layers) == (3, 2)
     tensors = load_file(tmp_path / "aux_head.safetensors")
     assert len(tensors) == 32
     assert all(name.startswith(("c_head.0.", "c_head.1.")) for name in tensors)
     head = load_head(str(tmp_path), again.base_model, 2)
-    for name, value in model.c_head.state_dict().items():
-        assert torch.equal(head.state_dict()[name], value)
+    assert_same(head, model.c_head)
+
+
+def assert_same(one, other):
+    assert all(torch.equal(one.state_dict()[name], value) for name, value in other.state_dict().items())
 
 
 def write_condenser(folder, target, drop=(), extra=None):
@@ -159,8 +90,7 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
     head = write_condenser(tiny_bert, tmp_path, extra={"co_target": torch.arange(4)})
     assert len(head.state_dict()) == 32
     read = load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2)
-    for name, value in head.state_dict().items():
-        assert torch.equal(read.state_dict()[name], value)
+    assert_same(read, head)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +138,9 @@ def test_a_family_whose_output_head_is_not_known_is_refused_with_the_known_ones(
         load_masked_lm(str(tmp_path))
 
 
-def test_new_layers_are_drawn_as_the_backbone_draws_its_own_and_top_layers_are_copies(tiny_bert):
+def test_new_layers_are_drawn_as_the_backbone_draws_its_own(tiny_bert):
     backbone = load_masked_lm(str(tiny_bert)).base_model
     torch.manual_seed(0)
     fresh = new_head(backbone, 2)
     assert fresh[0].intermediate.dense.weight.std().item() == pytest.approx(backbone.config.initializer_range, rel=0.1)
     assert fresh[0].intermediate.dense.bias.abs().max() == 0
-    top = top_layers(backbone, 2)
-    assert torch.equal(top[1].output.dense.weight, backbone.encoder.layer[-1].output.dense.weight)
-    assert top[1].output.dense.weight is not backbone.encoder.layer[-1].output.dense.weight

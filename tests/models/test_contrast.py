@@ -31,26 +31,12 @@ def test_info_nce_equals_the_slow_loop(rows, extra, temperature):
     assert fast.item() == pytest.approx(slow_info_nce(query, key, temperature, negatives), rel=1e-4, abs=1e-6)
 
 
-def test_equal_vectors_give_the_logarithm_of_the_number_of_candidates():
-    same = torch.ones(6, 4)
-    assert info_nce(same, same, 0.05).item() == pytest.approx(math.log(6), abs=1e-5)
-    assert info_nce(same, same, 0.05, torch.ones(10, 4)).item() == pytest.approx(math.log(16), abs=1e-5)
-
-
-def test_length_of_the_vectors_does_not_matter_but_their_order_does():
-    torch.manual_seed(0)
-    query, key = torch.randn(6, 5), torch.randn(6, 5)
-    assert info_nce(query * 7, key * 0.1, 0.05).item() == pytest.approx(info_nce(query, key, 0.05).item(), rel=1e-5)
-    assert abs(info_nce(query, key.roll(1, 0), 0.05).item() - info_nce(query, key, 0.05).item()) > 0.1
-
-
 def test_similarities_are_float32_under_autocast():
     """At tau 0.05 bfloat16 cosines would move this loss by far more than the bound."""
     torch.manual_seed(0)
     query = torch.randn(8, 16)
     key = query + 0.01 * torch.randn(8, 16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert info_nce(query, key, 0.05).item() == pytest.approx(info_nce(query, key, 0.05).item(), abs=1e-7)
         inside = info_nce(query, key, 0.05).item()
     assert inside == pytest.approx(info_nce(query, key, 0.05).item(), abs=1e-7)
 
@@ -63,9 +49,3 @@ def test_spread_measures_equal_their_definitions_over_pairs():
     uniform = math.log(sum(math.exp(-2 * (x[i] - x[j]).square().sum().item()) for i, j in pairs) / len(pairs))
     assert mean_cosine(x * 3).item() == pytest.approx(cosine, abs=1e-5)
     assert uniformity(x * 3).item() == pytest.approx(uniform, abs=1e-5)
-
-
-def test_a_collapsed_cloud_has_cosine_one_and_uniformity_zero():
-    same = torch.ones(5, 3)
-    assert mean_cosine(same).item() == pytest.approx(1.0, abs=1e-5)
-    assert uniformity(same).item() == pytest.approx(0.0, abs=1e-5)

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from models.contrast import cosines, info_nce
 from models.objectives import dclr
-from tests.methods import CASES, build_model, make_batch
+from tests.methods import build_model, make_batch
 
 
 def softmax(values):
@@ -86,12 +86,11 @@ def test_the_noise_is_a_stream_that_the_seed_and_the_state_decide():
 
 @pytest.mark.parametrize("weighted_loss", FORMULAS)
 @pytest.mark.parametrize("threshold", [0.2, 1.1])
-def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold, monkeypatch):
+def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold):
     """With the encoder itself as the complementary model, and with a threshold that nothing is above."""
     flags = {"complement": "self", "false_above": threshold, "weighted_loss": weighted_loss, "noise_share": 0.5}
-    monkeypatch.setitem(CASES, "case", ("dclr", flags | {"noise_rate": 0.1}))
-    folder = str(tiny_bert)
-    model, batch, seen = build_model("case", folder, dropout=0.3), make_batch("case", folder, torch.ones(6, 9)), []
+    model, seen = build_model("dclr", tiny_bert, dropout=0.3, noise_rate=0.1, **flags), []
+    batch = make_batch("dclr", tiny_bert, torch.ones(6, 9))
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     [objective] = model.objectives
     copy = dclr.Noise()

@@ -11,6 +11,7 @@ from models.families import FAMILIES, check_apart, output_of, packs
 from models.loading import load_backbone
 from models.packed import Packed
 from models.runner import Runner
+from tests.methods import mask_of
 from tests.sources import ROOT
 
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
@@ -24,7 +25,7 @@ def test_parts_composed_equal_the_whole_model(tiny, name, runner):
     """Logits at some tokens, the gradient of every weight and the states within, in float64."""
     whole, lm = (load_masked_lm(str(tiny(name))).double().eval() for _ in range(2))
     generator = torch.Generator().manual_seed(0)
-    mask = (torch.arange(21) < torch.tensor([21, 2, 7, 1, 12])[:, None]).long()
+    mask = mask_of([21, 2, 7, 1, 12])
     ids = torch.randint(10, 90, mask.shape, generator=generator).where(mask == 1, lm.config.pad_token_id)
     chosen = (torch.rand(mask.shape, generator=generator) < 0.4) & (mask == 1)
     given = whole(input_ids=ids, attention_mask=mask, output_hidden_states=True)

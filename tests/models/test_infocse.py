@@ -1,30 +1,23 @@
 """The auxiliary objective: its loss by hand, where its gradient goes, and its ablations."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
 from common.errors import BadInput
 from models.auxiliary import load_masked_lm, new_head
-from models.encoder import SentenceEncoder
-from models.heads import projection_named
-from models.loading import load_backbone, load_config, load_tokenizer
+from models.loading import load_backbone, load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.objectives import infocse, simcse
+from models.objectives import infocse
 from models.objectives.base import Batch
 from models.runner import Runner
-from models.training import EncoderForTraining
-from training.run import set_dropout
-
-ARGS = infocse.Arguments(aux_weight=1.0, skip_from=2)
+from tests.methods import build_model, make_batch, mask_of
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def stage_one(request, tmp_path):
+@pytest.fixture
+def stage_one(folder, tmp_path):
     """A folder with an auxiliary head, as stage 1 leaves it."""
-    folder = str(request.getfixturevalue(request.param))
     torch.manual_seed(5)
     lm = load_masked_lm(folder)
     head = new_head(lm.base_model, 2)
@@ -34,31 +27,12 @@ def stage_one(request, tmp_path):
     return str(tmp_path)
 
 
-def build(folder, args=ARGS, dropout=0.0, pooling="cls_before_pooler", projection="batch_norm", method=infocse):
-    config = load_config(folder)
-    set_dropout(config, dropout)
-    torch.manual_seed(11)
-    encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64)
-    head = projection_named(projection, config.hidden_size, 0.3)
-    objectives = method.METHOD.build(args, encoder, head, folder)
-    return EncoderForTraining(encoder, head, objectives).train()
+def build(folder, head="batch_norm", aux_init="checkpoint", **options):
+    return build_model("infocse", folder, head=head, aux_init=aux_init, **options)
 
 
-def make_batch(folder, rows=4, longest=10, extra=0):
-    config = load_config(folder)
-    generator = torch.Generator().manual_seed(2)
-    ids = torch.randint(10, config.vocab_size, (2, rows, longest), generator=generator)
-    ids[1] = ids[0].roll(1, 1)  # different views, so that the contrastive term is not trivial
-    mask = torch.ones_like(ids)
-    for row in range(1, rows):
-        mask[:, row, longest - row :] = 0
-    chosen = (torch.rand(ids.shape, generator=generator) < 0.4) & (mask == 1)
-    chosen[:, :, 0] = False
-    labels = torch.where(chosen, ids, -100)
-    masked = torch.where(chosen, 7, ids)
-    pads = [(ids, config.pad_token_id), (mask, 0), (masked, config.pad_token_id), (labels, -100)]
-    names = ["input_ids", "attention_mask", "masked_input_ids", "masked_labels"]
-    return {name: F.pad(x, (0, extra), value=value) for name, (x, value) in zip(names, pads, strict=True)}
+def batch_of(folder, **options):
+    return make_batch("infocse", folder, mask_of([10, 9, 8, 7]), **options)
 
 
 def auxiliary_of(model):
@@ -66,7 +40,7 @@ def auxiliary_of(model):
 
 
 def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one):
-    model, batch = build(stage_one), make_batch(stage_one)
+    model, batch = build(stage_one), batch_of(stage_one)
     aux, terms = auxiliary_of(model), model(**batch).terms
     lm = load_masked_lm(stage_one).eval()
     for parameter in lm.parameters():
@@ -92,8 +66,7 @@ def test_the_auxiliary_loss_equals_a_computation_sentence_by_sentence(stage_one)
 
 
 def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_at_all(stage_one):
-    args = replace(ARGS, contrastive_weight=0.0)
-    model, batch = build(stage_one, args), make_batch(stage_one)
+    model, batch = build(stage_one, contrastive_weight=0.0), batch_of(stage_one)
     captured = []
 
     def keep(module, inputs, output):
@@ -114,7 +87,7 @@ def test_gradient_reaches_the_encoder_only_through_cls_and_the_frozen_copy_not_a
 
 def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_one):
     """The lower states belong to the frozen copy: cutting [CLS] must leave the encoder untouched."""
-    model, batch = build(stage_one), make_batch(stage_one)
+    model, batch = build(stage_one), batch_of(stage_one)
     encoded = model.encode(Batch.of(**batch))
     encoded.cls = encoded.cls.detach()
     auxiliary_of(model)(encoded, Batch.of(**batch))["aux_mlm"].value.backward()
@@ -122,11 +95,11 @@ def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_o
 
 
 def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
-    batch = make_batch(stage_one)
+    batch = batch_of(stage_one)
     plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
     both = []
-    for method, args in ((infocse, infocse.Arguments(aux_weight=0.0)), (simcse, simcse.Arguments())):
-        model = build(stage_one, args, dropout=0.1, method=method)
+    for case, flags in (("infocse", {"aux_weight": 0.0, "aux_init": "checkpoint"}), ("simcse", {})):
+        model = build_model(case, stage_one, dropout=0.1, head="batch_norm", **flags)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         torch.manual_seed(3)
         for _ in range(3):
@@ -139,35 +112,22 @@ def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
     assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
 
 
-def test_padding_never_changes_the_loss_or_its_gradient(stage_one):
-    gradients, losses = [], []
-    for extra in (0, 9):
-        model = build(stage_one)
-        loss = model(**make_batch(stage_one, extra=extra)).loss
-        loss.backward()
-        losses.append(loss.item())
-        gradients.append(model.encoder.backbone.embeddings.word_embeddings.weight.grad)
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    assert (gradients[0] - gradients[1]).norm() <= 1e-4 * gradients[0].norm()
-
-
 def test_loss_is_the_weighted_sum_of_the_raw_terms(stage_one):
-    out = build(stage_one, replace(ARGS, aux_weight=0.25))(**make_batch(stage_one))
+    out = build(stage_one, aux_weight=0.25)(**batch_of(stage_one))
     assert set(out.terms) == {"contrastive", "aux_mlm"}
     assert out.loss.item() == pytest.approx(out.terms["contrastive"].item() + 0.25 * out.terms["aux_mlm"].item())
 
 
 def test_without_detach_the_lower_copy_learns(stage_one):
-    model = build(stage_one, replace(ARGS, aux_detach=False))
-    model(**make_batch(stage_one)).loss.backward()
+    model = build(stage_one, aux_detach=False)
+    model(**batch_of(stage_one)).loss.backward()
     assert all(p.grad is not None for p in auxiliary_of(model).lower.parameters())
 
 
 def test_frozen_layers_have_dropout_only_when_asked(stage_one):
-    batch = make_batch(stage_one)
+    batch = batch_of(stage_one)
     for frozen_eval, equal in ((True, True), (False, False)):
-        model = build(stage_one, replace(ARGS, aux_frozen_eval=frozen_eval), dropout=0.3)
-        model.train()
+        model = build(stage_one, aux_frozen_eval=frozen_eval, dropout=0.3)
         lower = auxiliary_of(model).lower
         ids, mask = batch["masked_input_ids"][0], batch["attention_mask"][0]
         assert torch.equal(lower(ids, Runner.of(mask)), lower(ids, Runner.of(mask))) is equal
@@ -175,10 +135,7 @@ def test_frozen_layers_have_dropout_only_when_asked(stage_one):
 
 
 def test_one_masked_view_uses_that_views_vector(stage_one):
-    args = replace(ARGS, aux_views="first")
-    assert infocse.METHOD.masking(args)[0].views == (0,)
-    model, batch = build(stage_one, args), make_batch(stage_one)
-    batch["masked_input_ids"], batch["masked_labels"] = batch["masked_input_ids"][:1], batch["masked_labels"][:1]
+    model, batch = build(stage_one, aux_views="first"), batch_of(stage_one, aux_views="first")
     captured = []
 
     def keep(module, inputs, output):
@@ -193,7 +150,7 @@ def test_one_masked_view_uses_that_views_vector(stage_one):
 
 
 def test_probe_tells_how_much_the_sentence_vector_helps(stage_one):
-    model, batch = build(stage_one, dropout=0.1), make_batch(stage_one)
+    model, batch = build(stage_one, dropout=0.1), batch_of(stage_one)
     state = torch.get_rng_state()
     seen = model.probe(**batch)
     assert torch.equal(torch.get_rng_state(), state)
@@ -206,33 +163,27 @@ def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
     folder = str(tiny_bert)
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
         build(folder)
-    top = auxiliary_of(build(folder, replace(ARGS, aux_init="encoder_top")))
+    top = auxiliary_of(build(folder, aux_init="encoder_top"))
     encoder = load_backbone(folder)
     assert torch.equal(top.c_head[1].output.dense.weight, encoder.encoder.layer[-1].output.dense.weight)
-    assert build(folder, replace(ARGS, aux_init="random"))(**make_batch(folder)).loss.isfinite()
-
-
-def test_a_head_trained_at_another_layer_is_refused(stage_one):
-    with pytest.raises(BadInput, match="trained with skip_from 2"):
-        build(stage_one, replace(ARGS, skip_from=1))
+    assert build(folder, aux_init="random")(**batch_of(folder)).loss.isfinite()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"aux_weight": 0.0, "contrastive_weight": 0.0}, "nothing to train"),
+        ({"skip_from": 1}, "trained with skip_from 2"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"head_layers": 9, "aux_init": "encoder_top"}, "--head_layers 9"),
     ],
 )
 def test_values_that_make_no_sense_are_refused_by_name(stage_one, change, message):
     with pytest.raises(BadInput, match=message):
-        build(stage_one, replace(ARGS, **change))
+        build(stage_one, **change)
 
 
 def test_state_dict_survives_a_round_trip_through_safetensors(stage_one, tmp_path):
-    from safetensors.torch import load_file
-
     model = build(stage_one)
     model.save_pretrained(tmp_path / "saved")
     stored = load_file(tmp_path / "saved" / "model.safetensors")

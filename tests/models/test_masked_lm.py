@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from common.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head, top_layers
 from models.masked_lm import AuxiliaryMaskedLM
+from tests.methods import mask_of
 
-LENGTHS = (9, 4, 7)
+LENGTHS = [9, 4, 7]
 OPTIONS = {
     "published": (),
     "clean [CLS]": ("clean_input_ids",),
@@ -18,14 +19,14 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def lm(request):
-    return load_masked_lm(str(request.getfixturevalue(request.param)))
+@pytest.fixture
+def lm(folder):
+    return load_masked_lm(folder)
 
 
 def batch_of(config):
     generator = torch.Generator().manual_seed(0)
-    mask = (torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]).long()
+    mask = mask_of(LENGTHS)
     clean = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
     clean = torch.where(mask == 1, clean, config.pad_token_id)
     made = {"attention_mask": mask, "clean_input_ids": clean, "words": torch.full_like(clean, IGNORED)}

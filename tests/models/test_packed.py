@@ -8,15 +8,13 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
 from common.packing import filled
-from models.auxiliary import LowerLayers, load_masked_lm, new_head
+from models.auxiliary import LowerLayers, load_masked_lm
 from models.kernels import dropout
 from models.loading import load_backbone, load_config
-from models.masked_lm import AuxiliaryMaskedLM
-from models.packed import Packed
+from models.packed import Packed, packed_attention
 from models.pooling import POOLINGS
 from models.runner import Runner
-from tests.methods import CASES, build_model, make_batch
-from training.run import set_dropout
+from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
 LENGTHS = {
     "random": [2, 7, 11, 3, 9, 5, 13, 4],
@@ -45,34 +43,13 @@ def long_folder(folder, tmp_path):
     return str(tmp_path / "long")
 
 
-def config_without_dropout(folder):
-    config = load_config(folder)
-    set_dropout(config, 0.0)
-    return config
-
-
 def stage_two(folder, packed, case="infocse", **options):
     """With the linear-tanh head: batch norm over a few rows multiplies rounding more than the tolerance allows."""
     return build_model(case, folder, packed=packed, spread=0.1, **options)
 
 
-def stage_one(folder, packed):
-    config = config_without_dropout(folder)
-    torch.manual_seed(1)
-    lm = load_masked_lm(folder, config)
-    return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2, packed).train()
-
-
 def batch_of(folder, lengths, case="infocse"):
-    return make_batch(case, folder, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
-
-
-def one_view(batch):
-    return {
-        "input_ids": batch["masked_input_ids"][0],
-        "attention_mask": batch["attention_mask"][0],
-        "labels": batch["masked_labels"][0],
-    }
+    return make_batch(case, folder, mask_of(lengths))
 
 
 def measured(model, batch):
@@ -109,13 +86,6 @@ def test_hard_lengths_too(folder, case, lengths):
     assert_equal(padded, packed, batch)
 
 
-@pytest.mark.parametrize("case", ["infocse", "infocse_rtd"])
-def test_sentences_of_512_tokens_too(long_folder, case):
-    batch = batch_of(long_folder, [512, 3, 130], case)
-    padded, packed = (stage_two(long_folder, packed, case).double() for packed in (False, True))
-    assert_equal(padded, packed, batch)
-
-
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
 def test_every_pooling_at_every_length(folder, lengths, pooling):
@@ -138,18 +108,23 @@ def test_every_pooling_at_every_length(folder, lengths, pooling):
 
 @pytest.mark.parametrize("lengths", ["drawn", "one word", "all of one word"])
 def test_stage_one_at_hard_lengths_too(folder, lengths):
-    batch = one_view(batch_of(folder, LENGTHS[lengths]))
-    assert_equal(stage_one(folder, False).double(), stage_one(folder, True).double(), batch)
+    batch = stage_one_batch(folder, LENGTHS[lengths])
+    assert_equal(*(stage_one(folder, packed).double() for packed in (False, True)), batch)
 
 
-def test_stage_one_of_512_tokens_too(long_folder):
-    batch = one_view(batch_of(long_folder, [512, 3, 130]))
-    assert_equal(stage_one(long_folder, False).double(), stage_one(long_folder, True).double(), batch)
+def test_512_tokens_too(long_folder):
+    lengths = [512, 3, 130]
+    assert_equal(
+        *(stage_one(long_folder, packed).double() for packed in (False, True)), stage_one_batch(long_folder, lengths)
+    )
+    for case in ("infocse", "infocse_rtd"):
+        padded, packed = (stage_two(long_folder, packed, case).double() for packed in (False, True))
+        assert_equal(padded, packed, batch_of(long_folder, lengths, case))
 
 
 @pytest.mark.parametrize("lengths", ["random", "one token", "one length", "longest"])
 def test_stage_one_equals_the_padded_call(folder, lengths):
-    batch = one_view(batch_of(folder, LENGTHS[lengths]))
+    batch = stage_one_batch(folder, LENGTHS[lengths])
     assert (batch["labels"] != -100).any()
     assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
     probed = [stage_one(folder, packed).probe(**batch) for packed in (False, True)]
@@ -158,7 +133,7 @@ def test_stage_one_equals_the_padded_call(folder, lengths):
 
 
 def test_a_label_on_the_first_token_is_no_exception(folder):
-    batch = one_view(batch_of(folder, LENGTHS["random"]))
+    batch = stage_one_batch(folder, LENGTHS["random"])
     batch["labels"][:3, 0] = torch.tensor([11, 12, 13])
     assert_equal(stage_one(folder, False), stage_one(folder, True), batch)
 
@@ -239,10 +214,8 @@ def test_dropout_keeps_its_rate(tiny_bert, packed, monkeypatch):
 
 def attention_dropped(backbone, packed, lengths, rate):
     """Zeros among the attention weights of real pairs, and the number of such pairs."""
-    from models.packed import packed_attention
-
     torch.manual_seed(0)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    mask = mask_of(lengths).bool()
     key = torch.randn(len(lengths), 1, max(lengths), 16)
     value = torch.eye(16).expand(len(lengths), 1, 16, 16)
     attention = backbone.encoder.layer[0].attention.self

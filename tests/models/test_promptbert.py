@@ -9,7 +9,7 @@ from common.template import frame_of, framed, mask_place, templated
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 from models.objectives.promptbert import METHOD, Arguments
-from tests.methods import CASES, build_model
+from tests.methods import build_model
 from training.run import set_dropout
 
 ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}.",
@@ -59,9 +59,8 @@ def expected_loss(folder, head, denoise):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("denoise", [True, False])
-def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise, monkeypatch):
-    monkeypatch.setitem(CASES, "case", ("promptbert", ARGS | {"denoise": denoise}))
-    model = build_model("case", folder, packed=packed, pooling="mask")
+def test_loss_and_gradients_are_those_of_the_formula(folder, packed, denoise):
+    model = build_model("promptbert", folder, packed, pooling="mask", denoise=denoise, **ARGS)
     batch = batch_of(load_tokenizer(folder), (ARGS["template"], ARGS["template_2"]))
     assert len(set(batch["attention_mask"].sum(2).flatten().tolist())) > 3
     loss = model(**batch).loss

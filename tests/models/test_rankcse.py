@@ -16,7 +16,9 @@ from models.loading import load_tokenizer
 from models.objectives import rankcse
 from models.objectives.base import Batch, Encoded
 from models.teacher import Teacher, load_teacher
-from tests.methods import CASES, build_model, make_batch
+from tests.methods import build_model, make_batch, mask_of
+
+MASK = mask_of([9, 4, 7, 3, 6, 8])
 
 
 def softmax(values):
@@ -76,7 +78,7 @@ def test_the_order_s_likelihoods_add_up_and_the_teacher_s_scale_does_not_count()
 @pytest.fixture
 def other(tiny_bert, tmp_path):
     """A trained encoder with the same vocabulary and other weights, as a run leaves it."""
-    encoder = build_model("simcse", str(tiny_bert), pooling="avg").encoder
+    encoder = build_model("simcse", tiny_bert, pooling="avg").encoder
     torch.manual_seed(5)
     with torch.no_grad():
         for p in encoder.parameters():
@@ -86,11 +88,10 @@ def other(tiny_bert, tmp_path):
 
 
 @pytest.mark.parametrize("rank_loss", ["listmle", "listnet"])
-def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss, monkeypatch):
-    flags = {"teacher": [other, "self"], "teacher_pooling": None, "rank_loss": rank_loss, "consistency_weight": 0.5}
-    monkeypatch.setitem(CASES, "both", ("rankcse", flags | {"rank_weight": 2.0}))
-    folder = str(tiny_bert)
-    model, batch = build_model("both", folder, dropout=0.3), make_batch("both", folder, lengths())
+def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, other, rank_loss):
+    flags = {"teacher": [other, "self"], "teacher_pooling": None, "rank_loss": rank_loss, "consistency_weight": 0.5,
+             "rank_weight": 2.0}  # fmt: skip
+    model, batch = build_model("rankcse", tiny_bert, dropout=0.3, **flags), make_batch("rankcse", tiny_bert, MASK)
     seen = []
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     found = model(**batch)
@@ -100,8 +101,8 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
     teachers = [load_encoder(other)[0].eval(), model.encoder.eval()]
     given = 0
     for share, teacher in zip((0.33, 0.67), teachers, strict=True):
-        rows = zip(batch["input_ids"][0], lengths().sum(1).int(), strict=True)
-        vectors = [teacher.embed(ids[None, :n], torch.ones(1, int(n))).detach() for ids, n in rows]
+        rows = zip(batch["input_ids"][0], MASK.sum(1).tolist(), strict=True)
+        vectors = [teacher.embed(ids[None, :n], torch.ones(1, n)).detach() for ids, n in rows]
         vectors = normalize(torch.cat(vectors), dim=-1)
         given = given + share * vectors @ vectors.T
     rank = list_mle(cosines / 0.05, given) if rank_loss == "listmle" else list_net(cosines / 0.05, given / 0.025)
@@ -112,19 +113,15 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
     assert found.loss.item() == pytest.approx(want, rel=1e-4)
 
 
-def lengths():
-    return (torch.arange(9) < torch.tensor([9, 4, 7, 3, 6, 8])[:, None]).float()
-
-
 def test_a_weight_of_zero_loads_no_teacher(tiny_bert):
-    encoder = build_model("simcse", str(tiny_bert)).encoder
+    encoder = build_model("simcse", tiny_bert).encoder
     args = rankcse.Arguments(teacher=["nowhere"], rank_weight=0.0, consistency_weight=0.0)
     assert len(rankcse.METHOD.build(args, encoder, None, str(tiny_bert))) == 1
 
 
 def test_a_teacher_in_bfloat16_gives_the_cosines_that_autocast_gives(tiny_bert, other):
-    teacher = load_teacher(other, None, build_model("simcse", str(tiny_bert)).encoder, str(tiny_bert)).train()
-    batch, encoded = Batch.of(**make_batch("simcse", str(tiny_bert), lengths())), Encoded(None, None, None, None, None)
+    teacher = load_teacher(other, None, build_model("simcse", tiny_bert).encoder, str(tiny_bert)).train()
+    batch, encoded = Batch.of(**make_batch("simcse", tiny_bert, MASK)), Encoded(None, None, None, None, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         before = teacher.similarities(batch, encoded)
     teacher.cast(torch.bfloat16)

@@ -8,10 +8,8 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from models.auxiliary import load_masked_lm, new_head
 from models.kernels.recompute import Recomputed, exchange_activations, recomputing
-from models.loading import load_backbone, load_config
-from models.masked_lm import AuxiliaryMaskedLM
+from models.loading import load_backbone
 from models.packed import Packed
 from tests import methods
 
@@ -19,7 +17,7 @@ from tests import methods
 def gradients(backbone, packed, device, bf16):
     """Of a sum of squares; `device` cpu: computed again, meta: kept."""
     ids = torch.arange(60).view(4, 15) % 50 + 5
-    mask = (torch.arange(15) < torch.tensor([15, 3, 9, 7])[:, None]).long()
+    mask = methods.mask_of([15, 3, 9, 7])
     torch.manual_seed(0)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16), recomputing(torch.device(device)):
         if packed:
@@ -31,12 +29,10 @@ def gradients(backbone, packed, device, bf16):
     return [parameter.grad for parameter in backbone.parameters()]
 
 
-@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("bf16", [False, True])
-def test_gradients_are_the_same_to_the_bit(request, tiny, packed, bf16):
-    folder = str(request.getfixturevalue(tiny))
-    backbone = load_backbone(folder, load_config(folder)).train()
+def test_gradients_are_the_same_to_the_bit(folder, packed, bf16):
+    backbone = load_backbone(folder).train()
     Packed.prepare(backbone)
     other = copy.deepcopy(backbone)
     exchange_activations(other)
@@ -70,6 +66,7 @@ def test_only_what_the_next_module_keeps_is_spared():
         assert torch.equal(one, two)
 
 
+LENGTHS = [6, 9] * 3
 AGAIN = [("simcse", True), ("infocse", True), ("infocse, no detach", False), ("tsdae", True), ("consert", False),
          ("nli, adversarial", True), ("ct", False), ("stage 1", True), ("stage 1", False)]  # fmt: skip
 
@@ -77,19 +74,14 @@ AGAIN = [("simcse", True), ("infocse", True), ("infocse, no detach", False), ("t
 @pytest.mark.parametrize(("case", "packed"), AGAIN)
 def test_layers_that_are_computed_again_have_the_same_gradients(tiny_bert, case, packed):
     """With dropout; `--activation_checkpointing` of the Trainer."""
-    mask = torch.ones(6, 9)
-    mask[::2, 6:] = 0
     found = []
     for again in (False, True):
-        made = methods.make_batch("infocse" if case == "stage 1" else case, str(tiny_bert), mask)
         if case == "stage 1":
-            torch.manual_seed(1)
-            lm = load_masked_lm(str(tiny_bert))
-            model = AuxiliaryMaskedLM(lm, new_head(lm.bert, 2), 2, packed).train()
-            names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
-            made, layers = {name: made[other][0] for name, other in names.items()}, lm.bert.encoder.layer
+            model, made = methods.stage_one(tiny_bert, packed, dropout=0.1), methods.stage_one_batch(tiny_bert, LENGTHS)
+            layers = model.lm.bert.encoder.layer
         else:
-            model = methods.build_model(case, str(tiny_bert), packed, dropout=0.1)
+            model = methods.build_model(case, tiny_bert, packed, dropout=0.1)
+            made = methods.make_batch(case, tiny_bert, methods.mask_of(LENGTHS))
             layers = model.encoder.backbone.encoder.layer
         computed = []
         layers[1].attention.register_forward_hook(lambda *_, of=computed: of.append(1))

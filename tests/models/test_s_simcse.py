@@ -12,6 +12,7 @@ from models.kernels.dropout import SampledDropout, attend, count_operations, dro
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packed, packed_attention
+from tests.methods import mask_of
 from training.run import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
@@ -28,7 +29,7 @@ def encoder_of(folder, packed, dropout=0.1, pooling="cls_before_pooler"):
 
 def sentences(config):
     generator = torch.Generator().manual_seed(0)
-    mask = (torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]).long()
+    mask = mask_of(LENGTHS)
     ids = torch.randint(10, config.vocab_size, mask.shape, generator=generator)
     return ids.masked_fill(mask == 0, config.pad_token_id), mask
 
@@ -61,10 +62,8 @@ def test_modules_read_the_rates_of_the_running_pass_alone():
     assert (layer[1](x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
 
 
-@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
-def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(request, tiny, pooling):
-    folder = request.getfixturevalue(tiny)
+def test_at_rate_zero_both_paths_are_the_encoder_without_dropout(folder, pooling):
     ids, mask = sentences(load_config(str(folder)))
     rates = torch.zeros(len(LENGTHS), 1)
     plain = encoder_of(folder, False, pooling=pooling).eval()(ids, mask).pooled
@@ -104,12 +103,11 @@ def rates_by_operation():
     return torch.rand(len(LENGTHS), OPERATIONS, generator=torch.Generator().manual_seed(5)) * 0.6
 
 
-@pytest.mark.parametrize("tiny", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
-def test_every_operation_drops_at_its_own_rate(request, tiny, packed, pooling, monkeypatch):
+def test_every_operation_drops_at_its_own_rate(folder, packed, pooling, monkeypatch):
     """In the order of the network, and of every row at the rate of the row's sentence."""
-    encoder, seen = encoder_of(request.getfixturevalue(tiny), packed, pooling=pooling), []
+    encoder, seen = encoder_of(folder, packed, pooling=pooling), []
     draw = sampled._draw
     monkeypatch.setattr(
         sampled, "_draw", lambda shape, rates, *rest: (seen.append((shape, rates)), draw(shape, rates, *rest))[1]
