@@ -130,7 +130,6 @@ tests/cli/test_methods.py::test_every_trainable_parameter_has_a_gradient_and_no_
 tests/cli/test_methods.py::test_the_two_views_really_differ
 tests/cli/test_methods.py::test_the_queue_really_holds_negatives
 tests/models/test_packed.py::test_losses_and_gradients_equal_the_padded_ones
-tests/models/test_packed.py::test_hard_lengths_too
 tests/models/test_caching.py::test_without_dropout_it_is_the_plain_pass
 tests/ddp/test_several_processes.py::test_several_processes_equal_one""".split()
 

@@ -18,6 +18,11 @@ def folder(tiny_bert):
     return str(tiny_bert)
 
 
+def steps(size):
+    """The plain step, and the cached one."""
+    return plain, lambda *given: cached(*given, size)
+
+
 def build(folder, case, double=True, head="batch_norm", **options):
     model = build_model(case, folder, head=head, **options)
     return model.double() if double else model
@@ -59,35 +64,32 @@ def assert_equal(one, two):
         torch.testing.assert_close(value, two[3][name], rtol=1e-9, atol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 50])
+SIZES = dict.fromkeys(CASES, (1, 3)) | {"simcse": (1, 3, 7, 50), "infocse_rtd": (1, 3, 7, 50)}
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_without_dropout_it_is_the_plain_pass(folder, case, size):
+def test_without_dropout_it_is_the_plain_pass(folder, case):
     batch = batch_of(case, folder)
-    assert_equal(plain(build(folder, case), batch), cached(build(folder, case), batch, size))
+    expected = plain(build(folder, case), batch)
+    for size in SIZES[case]:
+        assert_equal(expected, cached(build(folder, case), batch, size))
 
 
-@pytest.mark.parametrize("case", ["simcse", "infocse, auxiliary only"])
-def test_without_a_head_too(folder, case):
+OTHERWISE = [("simcse", {"head": "none"}), ("infocse, auxiliary only", {"head": "none"}),
+             *(("infocse", {"pooling": pooling}) for pooling in ("avg", "avg_top2")),  # beside [CLS]: two boundaries
+             *((case, {"packed": True}) for case in ("infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words"))
+             ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "options"), OTHERWISE)
+def test_without_a_head_with_another_pooling_and_packed_too(folder, case, options):
     batch = batch_of(case, folder)
-    assert_equal(*(step(build(folder, case, head="none"), batch) for step in (plain, lambda *given: cached(*given, 3))))
-
-
-@pytest.mark.parametrize("pooling", ["avg", "avg_top2"])
-def test_other_pooled_vectors_and_cls_are_two_boundaries(folder, pooling):
-    batch = batch_of("infocse", folder)
-    models = [build(folder, "infocse", pooling=pooling) for _ in range(2)]
-    assert_equal(plain(models[0], batch), cached(models[1], batch, 3))
-
-
-@pytest.mark.parametrize("case", ["infocse", "simcse_mlm", "diffcse", "is_bert", "tsdae, words"])
-def test_packed_too(folder, case):
-    batch = batch_of(case, folder)
-    assert_equal(plain(build(folder, case, packed=True), batch), cached(build(folder, case, packed=True), batch, 3))
+    assert_equal(*(step(build(folder, case, **options), batch) for step in steps(3)))
 
 
 def test_queues_hold_the_same_over_several_steps(folder):
     batch, found = batch_of("esimcse", folder), []
-    for step in (plain, lambda *given: cached(*given, 2)):
+    for step in steps(2):
         model = build(folder, "esimcse")
         for _ in range(3):
             model.zero_grad()
@@ -157,7 +159,7 @@ def test_with_dropout_it_is_the_chunked_forward_with_all_graphs_kept(folder, cas
 def test_one_chunk_with_dropout_is_the_plain_pass(folder):
     models, batch = [build(folder, "infocse", dropout=0.2) for _ in range(2)], batch_of("infocse", folder)
     found = []
-    for model, step in zip(models, (plain, lambda *given: cached(*given, ROWS)), strict=True):
+    for model, step in zip(models, steps(ROWS), strict=True):
         torch.manual_seed(3)
         found.append(step(model, batch))
     assert_equal(*found)
