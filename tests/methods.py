@@ -147,8 +147,12 @@ def stage_one(folder, packed=False, skip_from=2, dropout=0.0) -> AuxiliaryMasked
     return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), skip_from, packed).train()
 
 
+def one_view(batch: dict) -> dict[str, torch.Tensor]:
+    """A batch of stage 1 from one with masked twins: masked tokens, the mask and the labels, (B, L)."""
+    names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
+    return {name: batch[of][0] for name, of in names.items()}
+
+
 def stage_one_batch(folder, lengths: list[int]) -> dict[str, torch.Tensor]:
-    """Masked tokens, the mask and the labels, (B, L)."""
-    batch = make_batch("infocse", folder, mask_of(lengths))
-    ids, labels = batch["masked_input_ids"][0], batch["masked_labels"][0]
-    return {"input_ids": ids, "attention_mask": batch["attention_mask"][0], "labels": labels}
+    """A batch of stage 1 of random tokens."""
+    return one_view(make_batch("infocse", folder, mask_of(lengths)))

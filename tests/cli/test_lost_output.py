@@ -8,8 +8,7 @@ from pathlib import Path
 
 import eval.__main__
 import eval.compare.__main__
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
 
 
 def test_training_goes_on_when_nobody_reads_its_log(unsup, tmp_path):

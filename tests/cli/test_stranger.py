@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
@@ -13,8 +12,7 @@ from safetensors.torch import load_file
 import models.objectives
 import run_unsup
 from tests.folders import history, record
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
 
 
 @pytest.fixture

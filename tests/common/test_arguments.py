@@ -13,6 +13,7 @@ from common.command_line import parse, peek, read_config
 from common.errors import BadInput
 from common.files import _Strings, files_of, find_files
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
+from tests.refusals import refused
 from training.record import is_longer
 from training.registry import load_method, method_names
 from training.run_arguments import RunArguments
@@ -36,11 +37,8 @@ def parsed(config_text, *flags, config, types=TYPES):
     return parse(["--config", config(config_text), "--use_cpu", *flags], types, "a test")
 
 
-def refused(config_text, *flags, config):
-    with pytest.raises(BadInput) as caught:
-        parsed(config_text, *flags, config=config)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def refusal(config_text, *flags, config):
+    return refused(parsed, config_text, *flags, config=config)
 
 
 def test_without_a_file_the_defaults_are_the_family_s():
@@ -108,7 +106,7 @@ def test_lists(config):
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
-    message = refused(text, config=config)
+    message = refusal(text, config=config)
     assert message.startswith(config(text) + ": ")
     assert said in message
 
@@ -163,13 +161,13 @@ def test_each_key_is_compared_with_few_others():
     ],
 )  # fmt: skip
 def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
-    assert key in refused(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
+    assert key in refusal(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
     if not value.startswith("["):
-        refused("seed: 1", f"--{key}", value, config=config)
+        refusal("seed: 1", f"--{key}", value, config=config)
 
 
 def test_a_list_cannot_smuggle_in_another_flag(config):
-    assert "train_file" in refused("train_file: [a.txt, --seed, '7']", config=config)
+    assert "train_file" in refusal("train_file: [a.txt, --seed, '7']", config=config)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +183,7 @@ def test_a_list_cannot_smuggle_in_another_flag(config):
     ],
 )
 def test_bad_flags_are_refused_by_name(flags, said):
-    with pytest.raises(BadInput) as caught:
-        parse(["--use_cpu", "yes", *flags], TYPES, "a test")
-    assert said in str(caught.value)
+    assert said in refused(parse, ["--use_cpu", "yes", *flags], TYPES, "a test")
 
 
 def test_peek_reads_one_flag_before_the_others_are_known(config):
@@ -261,7 +257,7 @@ _BYTES = st.binary(max_size=80) | (_YAML | st.text(max_size=80)).map(lambda text
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_BYTES)
-def test_any_file_is_read_or_refused(config, content):
+def test_any_file_is_read_or_refusal(config, content):
     try:
         found = read_config(config(content))
     except BadInput:
@@ -285,7 +281,7 @@ def test_training_arguments_out_of_range_are_refused_by_name(flag):
 
 def test_a_number_that_is_none_is_refused_in_every_group(config):
     for value in ("nan", "inf"):
-        assert refused("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: a finite number is needed"
+        assert refusal("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: a finite number is needed"
 
 
 @pytest.mark.parametrize("kind", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
@@ -312,9 +308,9 @@ def test_the_ends_of_the_ranges(kind, refused, taken):
         parse([f"--value={refused}"], (arguments,), "")
 
 
-def test_a_flag_given_twice_is_refused(config):
-    assert "--max_length: is given twice" in refused("seed: 1", "--max_length=3", "--max-length", "4", config=config)
-    assert "--config: is given twice" in refused("seed: 1", "--config", "other.yaml", config=config)
+def test_a_flag_given_twice_is_refusal(config):
+    assert "--max_length: is given twice" in refusal("seed: 1", "--max_length=3", "--max-length", "4", config=config)
+    assert "--config: is given twice" in refusal("seed: 1", "--config", "other.yaml", config=config)
 
 
 def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():

@@ -10,8 +10,7 @@ import pytest
 import common.files
 import data.cache
 from data.cache import cached
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
 
 
 def make(partial):

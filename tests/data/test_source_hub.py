@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.data.conftest import REPO
+from tests.sources import ROOT
 
-ROOT = Path(__file__).parents[2]
 # One process for all cases: the library reads HF_ENDPOINT when it is imported.
 SCRIPT = """
 import json, sys

@@ -23,6 +23,7 @@ from data.lines import LONGEST_LINE
 from data.source import Source, source_of
 from data.text import read_text
 from data.tokenised import load_tokenised
+from tests.refusals import refused
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]
 HEADER = "premise\thypothesis\tlabel\n"
@@ -46,12 +47,10 @@ def rows(folder, *paths, **how):
     return list(zip(*(text.rows[name] for name in text.rows.column_names), strict=True))
 
 
-def refused(folder, *paths, **how):
-    with pytest.raises(BadInput) as caught:
-        read(folder, *paths, **how)
-    assert "\n" not in str(caught.value)
+def refusal(folder, *paths, **how):
+    message = refused(read, folder, *paths, **how)
     assert not [each for each in (folder / "cache").iterdir() if each.name != "hub"], "nothing is left in the cache"
-    return str(caught.value)
+    return message
 
 
 def table():
@@ -115,7 +114,7 @@ def test_compressed_files_are_read(tmp_path, kind, packed):
     path = written(tmp_path, PACKED[packed](content), f"in.{kind}{packed}")
     assert rows(tmp_path, path) == [(text,) for text in TEXTS]
     cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{kind}{packed}")
-    assert f"cut.{kind}{packed}" in refused(tmp_path / "other", cut)
+    assert f"cut.{kind}{packed}" in refusal(tmp_path / "other", cut)
 
 
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
@@ -182,8 +181,8 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
     good = written(tmp_path, HEADER + PAIRS if "labelled" in how else "body\tid\nx\ty\n" if "names" in how else
                    "\t".join("xyz"[: how.get("columns", 1)]) + "\n", "good.txt")  # fmt: skip
     path = written(tmp_path, content, "bad.txt")
-    assert f"{path}{said}" in refused(tmp_path, path, **how) or f"{path}: {said}" in refused(tmp_path, path, **how)
-    assert str(path) in refused(tmp_path, good, path, **how)
+    assert f"{path}{said}" in refusal(tmp_path, path, **how) or f"{path}: {said}" in refusal(tmp_path, path, **how)
+    assert str(path) in refusal(tmp_path, good, path, **how)
 
 
 @pytest.mark.parametrize(
@@ -210,13 +209,13 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
 )
 def test_a_bad_table_is_one_error(tmp_path, name, content, names, said):
     path = written(tmp_path, content, name)
-    message = refused(tmp_path, path, names=names)
+    message = refusal(tmp_path, path, names=names)
     assert message.startswith(f"{path}") and said in message
 
 
 def test_the_bad_file_of_several_tables_is_named(tmp_path):
     good, bad = (written(tmp_path, FORMATS["parquet"][cut:], f"{cut}.parquet") for cut in (0, 9))
-    assert refused(tmp_path, good, bad).startswith(f"{bad}: cannot be read as parquet")
+    assert refusal(tmp_path, good, bad).startswith(f"{bad}: cannot be read as parquet")
     with pytest.raises(BadInput, match=r"files of several kinds: \S+0\.parquet \(parquet\), \S+text\.txt \(text\)"):
         read(tmp_path, good, written(tmp_path, "a"))
 
@@ -249,13 +248,11 @@ def test_prose_is_read(tmp_path, lines):
         "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_config_name None"),
     }.values(),
 )
-def test_flags_that_contradict_each_other_are_refused(tmp_path, monkeypatch, flags, said):
+def test_flags_that_contradict_each_other_are_refusal(tmp_path, monkeypatch, flags, said):
     monkeypatch.chdir(tmp_path)
     for name in ("t.txt", "t.csv"):
         written(tmp_path, "a\n", name)
-    with pytest.raises(BadInput) as caught:
-        source_of(SentenceArguments(**flags, cache_dir="cache"))
-    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+    assert refused(source_of, SentenceArguments(**flags, cache_dir="cache")).startswith(said)
 
 
 def test_a_title_is_the_first_of_two_columns(tmp_path):
@@ -268,7 +265,7 @@ def test_a_title_is_the_first_of_two_columns(tmp_path):
 
 @_FEW
 @given(st.binary(max_size=300), st.integers(1, 3))
-def test_any_bytes_are_read_or_refused(tmp_path, content, columns):
+def test_any_bytes_are_read_or_refusal(tmp_path, content, columns):
     try:
         found = rows(tmp_path, written(tmp_path, content), columns=columns)
     except BadInput:

@@ -4,9 +4,9 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
+
 SCRIPT = str(ROOT / "run_unsup.py")
 TWO_PROCESSES = str(ROOT / "configs" / "accelerate" / "two_cpu_processes.yaml")
 

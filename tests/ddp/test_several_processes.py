@@ -1,6 +1,5 @@
 """Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/several_processes.md)."""
 
-import json
 import multiprocessing
 import os
 from contextlib import nullcontext
@@ -13,26 +12,16 @@ from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
 import models.training
-from models.auxiliary import load_masked_lm, new_head
 from models.caching import GradientCache
-from models.loading import load_backbone, load_config, load_tokenizer
-from models.masked_lm import AuxiliaryMaskedLM
+from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
 from tests import methods
 from tests.ddp.launch import finish, flags, start
-from training.run import set_dropout
+from tests.folders import history
 
 ROWS = 8
 # Not forked from here: a child forked while a library's thread holds a lock waits for it forever.
 multiprocessing.set_forkserver_preload(["models.training", "models.masked_lm", "safetensors.torch"])
-
-
-def stage_one(folder, packed=False):
-    config = load_config(folder)
-    set_dropout(config, 0.0)
-    torch.manual_seed(1)
-    lm = load_masked_lm(folder, config)
-    return AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2, packed).train()
 
 
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
@@ -45,7 +34,7 @@ CASES = [*methods.CASES, *(f"{case}, packed" for case in PACKED), *STAGE_ONE, AD
 
 def build(case, folder):
     if case in STAGE_ONE:
-        return stage_one(folder, STAGE_ONE[case])
+        return methods.stage_one(folder, STAGE_ONE[case])
     if case == ADAPTED:
         model = methods.build_model("simcse", folder, True)
         model.encoder.adapt(2, 2, 0.0, [])
@@ -70,8 +59,7 @@ def make_batch(case, folder, seed=4):
         assert counts[0] > 1.5 * counts[1] > 0
     if case not in STAGE_ONE:
         return batch
-    names = {"input_ids": "masked_input_ids", "attention_mask": "attention_mask", "labels": "masked_labels"}
-    return {name: batch[source][0] for name, source in names.items()}
+    return methods.one_view(batch)
 
 
 def make_batches(case, folder, steps):
@@ -212,9 +200,7 @@ def test_the_launcher_starts_two_processes_that_train_what_one_trains(
     )
     assert moved > 1e-3
     assert max((one[name] - two[name]).abs().max().item() for name in one) < 1e-5
-    logs = [
-        [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()] for run in ("one", "two")
-    ]
+    logs = [history(tmp_path / run) for run in ("one", "two")]
     for a, b in zip(*logs, strict=True):
         for name in {"loss", "aux_mlm", "contrastive", "eval_aux_mlm", "eval_uniformity"} & set(a):
             assert a[name] == pytest.approx(b[name], rel=1e-4), (name, a["step"])

@@ -11,8 +11,8 @@ from unittest import mock
 from accelerate.commands.launch import launch_command_parser
 
 from common.command_line import read_config
+from tests.sources import ROOT
 
-ROOT = Path(__file__).parents[2]
 RUN = re.compile(
     r"""python\ (run_\w+\.py\ .*(MY_SENTENCES|MY_PARAGRAPHS|toy/sentences)
     | -m\ baselines\ flow\ MODEL

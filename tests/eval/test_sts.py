@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from eval.sts import Pairs, cosines, read_columns, read_sts_year
-from tests.eval.toys import refused, spearman
+from tests.eval.toys import spearman
+from tests.refusals import refused
 
 HEADER = "sentence1\tsentence2\tscore\n"
 COLUMNS = ("score", "sentence1", "sentence2")

@@ -1,21 +1,11 @@
-"""A toy encoder, small data sets, and what an error must look like."""
+"""A toy encoder and small data sets."""
 
 import json
 import time
 
 import numpy as np
-import pytest
 
-from common.errors import BadInput
 from eval.sts import correlation, similarities
-
-
-def refused(call, *args, **named):
-    """The message of the BadInput that a call raises, which must be one line."""
-    with pytest.raises(BadInput) as caught:
-        call(*args, **named)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def spearman(encode, pairs):

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from tests.sources import ROOT
 from training.checkpoint import checkpoint_problem, checkpoints, step_of
 from training.record import read_run
 
-ROOT = Path(__file__).parents[2]
 STAGE_1 = "run_pretrain_aux.py"
 DEFAULTS = {
     "max_steps": 8,

@@ -1,10 +1,7 @@
 """The README and docs/methods.md list the methods that exist."""
 
-from pathlib import Path
-
 from papers import methods
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
 
 
 def test_the_page_of_methods_is_that_of_the_folder():

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ from common.files import digest
 from quickstart.__main__ import main
 from quickstart.generate import generate, word_overlap
 from quickstart.grammar import frame_key, gold, parse
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import ROOT
 
 
 @pytest.fixture(scope="module")

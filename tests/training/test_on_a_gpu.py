@@ -16,7 +16,7 @@ from tests.sources import ROOT
 from training import run
 from training.plan import plan
 from training.record import write_run
-from training.resuming import ResumingTrainer
+from training.resuming import ResumingTrainer, check_device_state
 from training.run import Run
 from training.run_arguments import RunArguments, check_machine
 from training.run_folder import open_run
@@ -71,9 +71,30 @@ def test_one_of_two_visible_gpus_is_used_where_the_launcher_is_given_its_file(ar
         check_machine(two, 1000, 0)
 
 
+def byte(*values):
+    return torch.tensor(values, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("saved", "fits"),
+    [({"cuda": byte(1, 2)}, True), ({"cuda": [byte(9, 9), byte(1, 2)]}, True), ({"cuda": byte(1, 3)}, False),
+     ({"cuda": byte(1)}, False), ({"cpu": byte(1, 2)}, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_random_state_that_is_not_in_place_is_refused(tmp_path, monkeypatch, saved, fits, processes):
+    torch.save(saved, tmp_path / ("rng_state.pth" if processes == 1 else "rng_state_1.pth"))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
+    args = SimpleNamespace(world_size=processes, process_index=1, device=torch.device("cuda"))
+    if fits:
+        check_device_state(tmp_path, args)
+    else:
+        with pytest.raises(CheckpointRefused, match="random state of its GPU cannot be restored"):
+            check_device_state(tmp_path, args)
+
+
 def test_the_random_state_of_a_gpu_is_looked_at_on_a_gpu_alone(tmp_path, monkeypatch):
-    torch.save({"cuda": torch.tensor([1, 3], dtype=torch.uint8)}, tmp_path / "rng_state.pth")
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.tensor([1, 2], dtype=torch.uint8))
+    torch.save({"cuda": byte(1, 3)}, tmp_path / "rng_state.pth")
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
     monkeypatch.setattr(Trainer, "_load_rng_state", lambda self, checkpoint: None)  # logs that it failed, and goes on
     trainer = ResumingTrainer.__new__(ResumingTrainer)
     trainer.args = SimpleNamespace(world_size=1, process_index=0, device=torch.device("cpu"))

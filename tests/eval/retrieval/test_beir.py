@@ -9,7 +9,8 @@ from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir import FORUMS, NANO, PAPER14, BeirTask
 from eval.retrieval.beir_files import read_corpus, read_qrels, read_queries
 from eval.tasks import Options, tasks_named
-from tests.eval.toys import BeirFolder, refused
+from tests.eval.toys import BeirFolder
+from tests.refusals import refused
 
 WIDTH = 12
 

@@ -10,7 +10,8 @@ import pytest
 from eval.retrieval.beir_files import read_corpus
 from eval.retrieval.document_vectors import embedded
 from eval.vectors.store import MANIFEST
-from tests.eval.toys import Letters, refused
+from tests.eval.toys import Letters
+from tests.refusals import refused
 
 
 def filled(encode, corpus, folder, size=7, width=6):

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,8 @@ from common.errors import BadInput
 from eval.retrieval.beir import NANO, BeirTask
 from eval.tasks import Options, tasks_named
 from tests.data.conftest import hub  # noqa: F401 - a fixture
+from tests.sources import ROOT
 
-ROOT = Path(__file__).parents[3]
 CARD = "---\nconfigs:\n" + "".join(
     f"- config_name: {part}\n  data_files:\n  - split: train\n    path: {part}.jsonl\n"
     for part in ("corpus", "queries", "qrels")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,9 @@ from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
 from eval.vectors.workers import encode_corpus
 from tests.encoders import encode_of
-from tests.eval.toys import Letters, refused
-
-ROOT = Path(__file__).parents[3]
+from tests.eval.toys import Letters
+from tests.refusals import refused
+from tests.sources import ROOT
 
 
 @pytest.fixture
