@@ -6,6 +6,7 @@ import argparse
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from common.errors import BadInput, NonFinite, ProjectError, run_command, unwritable
@@ -20,7 +21,7 @@ from papers.listing import listing, overview
 from papers.page import draw, page
 from papers.plans import Choice, RunPlan, plan_of
 from papers.results import collect, is_imported
-from papers.runs import search_tasks
+from papers.runs import refuse_missing, search_tasks
 from papers.specification import Table
 from papers.tasks import needed
 
@@ -134,11 +135,8 @@ def run(table: Table, choice: Choice) -> None:
         BadInput: test data is missing, or a flag, a path or a text cannot be used.
         ProjectError: as the script that stopped, with its exit code.
     """
-    for task in search_tasks(choice.search):
-        task.load(choice.data_dir)  # the columns of a table may lack sets, but these are asked for
-    tasks = needed(table.columns, choice.data_dir)
-    for task in (task for some in tasks.values() for task in some):
-        task.load(choice.data_dir)  # missing data stops the command before the training
+    tasks = needed(table.columns, choice.data_dir)  # without the sets that are not there; those of --search must be
+    refuse_missing(chain(search_tasks(choice.search), *tasks.values()), choice.data_dir)
     plans = _plans(table, choice)
     for seed in choice.seeds:
         for plan in plans:

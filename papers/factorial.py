@@ -21,7 +21,7 @@ from scipy import stats
 from common.files import read_json
 from eval.scores import markdown
 from eval.sts import STS_TEST
-from eval.tasks import Options, tasks_named
+from eval.tasks import Options, Task, tasks_named
 from papers import gap, runs
 from papers.page import mean_and_std
 from papers.runs import CONFIGS, facts_of
@@ -54,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run; every combination's first seed is trained before any combination's second."""
+    if not args.collect:
+        runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST, *_transfer(args)], args.data_dir)
     earlier = read_json(Path(args.known), "rows of this study", "give an earlier --output", list) if args.known else []
     known = {row["name"]: row for row in earlier}
     for seed, *combination in product(args.seeds, args.starts, args.heads, args.weights):
@@ -96,9 +98,12 @@ def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float
     if args.search:
         runs.score_search(folder, args.search, args.data_dir, bf16)
     if args.transfer:
-        tasks = tasks_named(["transfer"], Options(mode="fasttest"))
-        runs.score(folder, "transfer", tasks, args.data_dir, bf16=bf16)
+        runs.score(folder, "transfer", _transfer(args), args.data_dir, bf16=bf16)
     return {name: found for name in FIGURES if (found := runs.figures_in(folder, name))}
+
+
+def _transfer(args: argparse.Namespace) -> Sequence[Task]:
+    return tasks_named(["transfer"], Options(mode="fasttest")) if args.transfer else ()
 
 
 def _start(args: argparse.Namespace, start: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -152,6 +152,12 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     """The flag of the retrieval sets that the runs are also scored on."""
     parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
                         f"DATA_DIR/beir, of the first {SEARCH_LENGTH} tokens; finished runs get it too")  # fmt: skip
+
+
+def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
+    """Load all test data, so that what is missing stops the command before the training; BadInput as `Task.load`."""
+    for task in tasks:
+        task.load(data_dir)
 
 
 def search_tasks(names: Sequence[str]) -> list[Task]:

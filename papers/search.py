@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run, of all methods; missing runs are trained first unless `--collect` is given."""
-    for task in [] if args.collect else runs.search_tasks(args.search):
-        task.load(args.data_dir)  # missing data stops the command before the training
+    if not args.collect:
+        runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST], args.data_dir)
     for method in [] if args.collect else args.methods:
         rates = {rate: _trained(args, method, rate, args.seeds[0]) for rate in args.learning_rates}
         best = max(rates, key=lambda rate: rates[rate]["best"]["value"])

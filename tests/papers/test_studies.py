@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
+from common.errors import BadInput
 from papers import factorial, gap, runs
 
 
@@ -36,6 +37,7 @@ def asked(monkeypatch):
         task = tasks[0].name if name == "search" else "Avg."
         (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value}]))
 
+    monkeypatch.setattr(runs, "refuse_missing", lambda *_: None)  # no data here
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "check_run", lambda *_: None)
     monkeypatch.setattr(runs, "score", score)
@@ -78,6 +80,13 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
     before = len(asked)
     again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
     assert len(asked) == before and len(again) == len(rows), "known rows are not trained again"
+
+
+@pytest.mark.parametrize(("flags", "missing"), [(["--search", "med"], r"med/corpus\.jsonl"), ([], "STS12-en-test")])
+def test_test_data_that_is_not_there_stops_the_command_before_the_training(tmp_path, monkeypatch, flags, missing):
+    monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
+    with pytest.raises(BadInput, match=missing):
+        main(["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", f"--data_dir={tmp_path}", *flags])
 
 
 def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
