@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ _KINDS = {
     "best": dict,
     "seen_test_texts": dict,
 }
+_TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -93,6 +95,24 @@ class Facts:
         except HFValidationError:
             return None
         return None if Path(name).exists() else name
+
+    @property
+    def counted(self) -> dict[str, dict]:
+        """Task -> how many of its sentences were `seen` in the training text, where that was counted."""
+        found = self.record.get("seen_test_texts") or {}
+        return {name: each for name, each in found.items() if isinstance(each, dict)}
+
+    @property
+    def examples(self) -> int:
+        """How many examples were trained on; what is not recorded counts as one."""
+        names = ("per_device_train_batch_size", "gradient_accumulation_steps", "world_size")
+        numbers = self.record.get("steps"), *map(self.trajectory.get, names)
+        return math.prod(number if isinstance(number, int) else 1 for number in numbers)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it was trained too little to mean anything."""
+        return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
 
     @property
     def text_terms(self) -> str:

@@ -1,11 +1,15 @@
-"""Make text from files, flags and folder names safe for a public page."""
+"""Pages of templates, and text from files, flags and folder names made safe for them."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 HIDDEN = "HIDDEN"
 _NO_SYNTAX = re.compile(r"[^\w ,;.%+=()-]|(?<=www)\.", re.IGNORECASE)  # with `:` and `www.` no address becomes a link
@@ -25,11 +29,6 @@ def plain(value: object) -> str:
     return _PLAIN.sub("_", _line(value))
 
 
-def fenced(text: str, language: str) -> str:
-    """A code block of our own text or of lines that are `plain`."""
-    return f"```{language}\n{text.rstrip()}\n```"
-
-
 def _line(value: object) -> str:
     # Control characters and the marks that turn the direction of writing around are never printable.
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
@@ -45,6 +44,26 @@ def short(value: object) -> str:
     path = PureWindowsPath(word)  # splits at both kinds of slashes
     is_home = path.parent.name.lower() in _HOMES or (path.name.startswith("~") and path.parent.name == "")
     return "PATH" if is_home or not path.name.strip(".") else path.name
+
+
+def listed(values: Iterable[object]) -> Markup:
+    """Values with commas between, each as `escape`."""
+    return Markup(", ".join(map(escape, values)))
+
+
+def rendered(template: str, **values: Any) -> Markup:
+    """A template of this folder; every value in it goes through `escape`, unless it is Markup."""
+    text = PAGES.get_template(template).render(values)
+    return Markup(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
+
+
+PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(value)),
+)
+PAGES.filters |= {"own": Markup, "short": short, "listed": listed}
 
 
 def command_line(words: Iterable[str], keep: str | None = None) -> str:

@@ -6,7 +6,7 @@ from html import unescape
 
 import pytest
 
-from export.text import HIDDEN, command_line, escape, fenced, plain, short
+from export.text import HIDDEN, PAGES, command_line, escape, plain, short
 
 HOSTILE = [
     "</script><b>|[x](y)", "`code`", "![i](http://e.org/x.png)", "[x](javascript:alert(1))", "a\n---\nb: c", "~~x~~",
@@ -61,5 +61,6 @@ def test_a_command_shows_no_path_and_no_secret():
     assert "someone" not in line
 
 
-def test_a_code_block_ends_where_it_should():
-    assert fenced("x = 1\n", "python") == "```python\nx = 1\n```"
+def test_a_template_escapes_every_value_but_our_own():
+    made = PAGES.from_string("{{ word }} {{ word | own }}").render(word="<b>")
+    assert made == "&#60;b&#62; <b>"
