@@ -41,26 +41,21 @@ class HashedTexts:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--documents", type=positive, default=1_000_000)
     parser.add_argument("--folder", help="kept; a stopped run goes on there (default: a temporary folder)")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row."""
-    return [run(args.documents, args.folder)]
+    """One row of a generated set that is embedded in shards and scored: seconds, peak memory in MiB, nDCG@10 x 100.
 
-
-def run(documents: int = 1_000_000, folder: str | Path | None = None) -> dict:
-    """A row of a generated set that is embedded in shards and scored: seconds, peak memory in MiB, nDCG@10 x 100.
-
-    Every text is a query's at most once, so nDCG@10 must be 100. `folder` is kept, and a second call there resumes;
-    None is a temporary one.
+    Every text is a query's at most once, so nDCG@10 must be 100.
     """
-    if folder is None:
-        with TemporaryDirectory() as temporary:
-            return run(documents, temporary)
-    folder = Path(folder) / f"{documents}"
+    with TemporaryDirectory() as temporary:
+        return [run(args.documents, Path(args.folder or temporary) / f"{args.documents}")]
+
+
+def run(documents: int, folder: Path) -> dict:
+    """The row; a second call with the same folder resumes."""
     if not (folder / "beir" / NAME / "qrels" / "test.tsv").is_file():
         generate(folder / "beir" / NAME, documents)
     start = time.perf_counter()

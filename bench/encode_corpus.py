@@ -27,7 +27,6 @@ _STEP = 0.02  # seconds between two looks at the outputs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--sentences", type=positive, default=1_000_000)
     parser.add_argument("--shards", type=positive, default=100)
     parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly over the shards")

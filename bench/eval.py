@@ -26,7 +26,6 @@ ALLOWED = {False: 0.01, True: 0.05}  # points of Spearman, by bf16: both sides r
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--model", required=True, help="any encoder `python -m eval` takes")
     parser.add_argument("--pooling", help="for plain encoders")
     parser.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")

@@ -37,7 +37,6 @@ MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--batch", type=positive, default=64, help="sentences a step")
     parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
     parser.add_argument("--rows", type=positive, default=20_000, help="generated sentences")
@@ -52,7 +51,17 @@ def rows(args: argparse.Namespace) -> list[dict]:
         with pa.ipc.new_stream(str(Path(folder) / "ids.arrow"), table.schema) as stream:
             stream.write_table(table, ROWS_AT_ONCE)
         write_json(Path(folder) / "facts.json", {})
-        ours, plain = _ours(args, TokenisedText(folder), tokenizer, folder), _plain(args, sentences, tokenizer, folder)
+        masking = [Masking(MASK_RATE, views=(0, 1))]
+        corpus, pairs = TokenisedText(folder), tokenised(sentences, frame_of(tokenizer), args.length)
+        collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
+        theirs = PairCollator(tokenizer, MASK_RATE)
+
+        def ours(steps: int) -> Trainer:
+            return EmbeddingTrainer(OneParameter(), _arguments(args, steps, folder), collator, len(corpus))
+
+        def plain(steps: int) -> Trainer:
+            return Trainer(OneParameter(), _arguments(args, steps, folder), theirs, pairs)
+
         slopes = [(_slope(plain, args.steps), _slope(ours, args.steps)) for _ in range(args.runs)]
     plain_ms, ours_ms = (statistics.median(side) for side in zip(*slopes, strict=True))
     row = bench_row("loop", "fp32", "one parameter", Timed(plain_ms, ours_ms, None, None), args.runs)
@@ -97,37 +106,14 @@ def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArgument
     return made
 
 
-def _ours(args: argparse.Namespace, corpus: TokenisedText, tokenizer, folder: str) -> Callable[[int], object]:
-    masking = [Masking(MASK_RATE, views=(0, 1))]
-    collator = Collator(corpus, tokenizer, [View(), View()], args.length, 42, masking)
-
-    def run(steps: int) -> None:
-        _train(EmbeddingTrainer(OneParameter(), _arguments(args, steps, folder), collator, len(corpus)))
-
-    return run
-
-
-def _plain(args: argparse.Namespace, sentences: list[list[int]], tokenizer, folder: str) -> Callable[[int], object]:
-    data = tokenised(sentences, frame_of(tokenizer), args.length)
-    collator = PairCollator(tokenizer, MASK_RATE)
-
-    def run(steps: int) -> None:
-        _train(Trainer(OneParameter(), _arguments(args, steps, folder), collator, data))
-
-    return run
-
-
-def _train(trainer: Trainer) -> None:
-    trainer.remove_callback(PrinterCallback)  # its log lines would mean nothing
-    trainer.train()
-
-
-def _slope(run: Callable[[int], object], lengths: list[int]) -> float:
-    """Milliseconds of CPU time a step, from the difference of the two runs."""
+def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
+    """Milliseconds of CPU time a step, from the difference of two runs; `trainer` makes one of so many steps."""
     spent = []
     for steps in lengths:
         start = time.process_time()
-        run(steps)
+        made = trainer(steps)
+        made.remove_callback(PrinterCallback)  # its log lines would mean nothing
+        made.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
 

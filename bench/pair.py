@@ -74,30 +74,17 @@ class PlainInfoCSE(nn.Module):
     TFLOP for bert-base, 64 sentences of at most 32 tokens).
 
     Args:
-        encoder: a `BertModel` without pooler.
-        projection: (2 B, H) -> (2 B, H).
-        frozen: the lower layers, and above them the head of the masked language model they come from.
-        head: the auxiliary layers.
-        output: hidden states -> logits.
+        lm: becomes the frozen copy, cut above the layer that the auxiliary layers read.
         weight: lambda.
-        temperature: tau.
     """
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        projection: nn.Module,
-        frozen: BertForMaskedLM,
-        head: nn.ModuleList,
-        output: nn.Module,
-        weight: float,
-        temperature: float,
-    ) -> None:
+    def __init__(self, lm: BertForMaskedLM, weight: float = WEIGHT) -> None:
         super().__init__()
-        self.encoder, self.projection = encoder, projection
-        self.frozen = frozen.requires_grad_(False)
-        self.c_head, self.output = head, output
-        self.weight, self.temperature = weight, temperature
+        self.encoder, self.c_head, self.output = copy.deepcopy(lm.bert), _head(lm), copy.deepcopy(lm.cls)
+        self.projection, self.weight = projection(lm), weight
+        lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
+        self.frozen = lm.requires_grad_(False)
+        self.train()
 
     def train(self, mode: bool = True) -> PlainInfoCSE:
         super().train(mode)
@@ -115,7 +102,7 @@ class PlainInfoCSE(nn.Module):
     def _contrastive(self, cls: Tensor) -> Tensor:
         with torch.autocast(cls.device.type, enabled=False):
             first, second = F.normalize(self.projection(cls.float()), dim=-1).chunk(2)
-            return F.cross_entropy(first @ second.T / self.temperature, torch.arange(len(first), device=cls.device))
+            return F.cross_entropy(first @ second.T / TEMPERATURE, torch.arange(len(first), device=cls.device))
 
     def _auxiliary(self, cls: Tensor, ids: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
@@ -128,11 +115,7 @@ class PlainInfoCSE(nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
-def plain(lm: BertForMaskedLM, weight: float = WEIGHT) -> PlainInfoCSE:
-    """The plain step of InfoCSE; `lm` itself becomes its frozen copy, cut above the layer that is read."""
-    encoder, head, output = copy.deepcopy(lm.bert), _head(lm), copy.deepcopy(lm.cls)
-    lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
-    return PlainInfoCSE(encoder, projection(lm), lm, head, output, weight, TEMPERATURE).train()
+plain = PlainInfoCSE  # its step, beside `ours`
 
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):

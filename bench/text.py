@@ -31,7 +31,6 @@ SHARD = 1_000_000  # lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--sentences", type=positive, default=1_000_000, help="generated lines of 8 to 12 words")
     parser.add_argument(
         "--batches", type=positive, default=300, help="read at the start, and again where a run goes on"

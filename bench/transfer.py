@@ -25,7 +25,6 @@ PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--rows", type=positive, default=10662, help="sentences (default: MR's 10,662)")
     parser.add_argument("--dimension", type=positive, default=384, help="of the features")
     parser.add_argument("--outer", type=positive, default=1, help="outer folds to run, 1 to 10")
@@ -122,13 +121,10 @@ def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple
 
 def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> tuple[float, float]:
     """Dev and test accuracy of a nested cross-validation; `outer` limits the outer folds."""
-    classes, devs, tests = int(y.max()) + 1, [], []
-    for train, test in list(_folds(settings, y))[:outer]:
-        penalty, dev = _best_penalty(settings, x[train], y[train], classes)
-        one = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train])
-        devs.append(dev)
-        tests.append(round(100 * one.score(x[test], y[test]), 2))
-    return float(round(np.mean(devs), 2)), float(round(np.mean(tests), 2))
+    folds = list(_folds(settings, y))[:outer]
+    found = [crossed(settings, x[train], y[train], x[test], y[test]) for train, test in folds]
+    dev, test = (float(round(np.mean(side), 2)) for side in zip(*found, strict=True))
+    return dev, test
 
 
 def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray) -> tuple[float, float]:

@@ -34,7 +34,6 @@ HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--model", required=True, help="masked language model that everything starts from")
     parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"])

@@ -47,7 +47,6 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--model", required=True, help="masked language model that every run starts from")
     parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))

@@ -44,7 +44,6 @@ METHODS: dict[str, dict[str, str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--models", nargs="+", required=True, help="starts: encoders with or without a pooling")
     parser.add_argument("--names", nargs="+", help="what the table calls them (default: their folders)")
     parser.add_argument("--data_dir", default="corpora", help="with the sets in DATA_DIR/beir")

@@ -26,7 +26,6 @@ ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.remo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of this subject."""
     parser.add_argument("--model", required=True, help="masked language model that every method starts from")
     parser.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's own run of stage 1)")
     parser.add_argument("--data_dir", default="corpora")

@@ -4,6 +4,7 @@ The figures themselves are no test."""
 
 import json
 from functools import partial
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def test_a_generated_corpus_is_found_whole_and_goes_on_in_its_folder(tmp_path):
     assert (row["documents"], row["ndcg@10"]) == (3000, 100.0)
     shard = next((tmp_path / "3000" / "embeddings").rglob("shard-*.npy"))
     before = shard.stat().st_mtime_ns
-    assert corpus.run(3000, tmp_path)["ndcg@10"] == 100.0
+    assert corpus.run(3000, tmp_path / "3000")["ndcg@10"] == 100.0
     assert shard.stat().st_mtime_ns == before
 
 
@@ -95,7 +96,7 @@ def test_the_plain_collator_pads_and_masks_two_equal_views():
 def test_the_slope_leaves_out_what_a_run_costs_once(monkeypatch):
     clock = iter([0.0, 5.0, 5.0, 10.2])
     monkeypatch.setattr(loop.time, "process_time", lambda: next(clock))
-    assert loop._slope(lambda steps: None, [100, 200]) == pytest.approx(2.0)
+    assert loop._slope(lambda steps: MagicMock(), [100, 200]) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("weight", [pair.WEIGHT, 1.0])
