@@ -1,7 +1,5 @@
 """`python -m baselines whitening|flow|word_vectors`: the tables' baselines as folders that `python -m eval` scores."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -4,8 +4,6 @@ Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-
 `avg_first_last` here. Its levels are left out, and the learning rate stays constant here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes 
 first K columns, those of the largest eigenvalues, are the K-dimensional version.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 The file is in GloVe's format (a word and its numbers a line), or in word2vec's with its header line.
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections.abc import Collection

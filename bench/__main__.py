@@ -1,7 +1,5 @@
 """`python -m bench SUBJECT`: ours against a plain implementation in the same process, ratios first; and studies."""
 
-from __future__ import annotations
-
 import importlib
 import platform
 from types import ModuleType

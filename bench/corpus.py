@@ -1,7 +1,5 @@
 """Retrieval over a large corpus: time and peak memory of reading, sharding and searching, without a model."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`eval.encode_corpus` on a large generated corpus with a stub encoder, killed on the way: is the result complete?"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -4,8 +4,6 @@ The plain side does what SentEval does: fixed batches in order of length, paddin
 and for STS-B and SICK-R all three splits although one is read. Like SimCSE's batcher it keeps all hidden states.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Peak memory of a training step, as the kernel measures it for one process a side."""
 
-from __future__ import annotations
-
 import resource
 
 from bench import pair

@@ -1,7 +1,5 @@
 """One training step, forward and backward: ours against the published computation and sentence-transformers."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Training text larger than memory: time and peak memory of tokenising, first batches, and a late resume."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """Two implementations timed in turn in one process, so that a slow phase of the machine affects both."""
 
-from __future__ import annotations
-
 import multiprocessing
 import statistics
 import time

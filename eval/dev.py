@@ -1,7 +1,5 @@
 """What chooses a run's best model and judges it against its start: STS pairs, a search set, or held-out texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The only encode loop: sentences to vectors, and what bfloat16 costs there."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

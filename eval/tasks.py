@@ -1,7 +1,5 @@
 """Evaluation tasks: the interface, the options, the tasks by name, their scores and train/test contamination."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading text files for evaluation line by line."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m export RUN --output DIR`: a folder to publish, with a model card; optionally to the hub."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from pathlib import Path

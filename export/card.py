@@ -4,8 +4,6 @@
 text is shown. Source of MTEB's fields: mteb/models/model_meta.py of embeddings-benchmark/mteb (2.x).
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

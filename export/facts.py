@@ -1,7 +1,5 @@
 """What a run folder records about its model: run.json and scores.json."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 `HF_ENDPOINT` (a mirror or a private hub), `HF_TOKEN` or the login of `hf auth login`, and HF_HUB_OFFLINE work as usual.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The exported model as the card shows it."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 

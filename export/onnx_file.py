@@ -1,7 +1,5 @@
 """Write the encoder as an ONNX file and check it; needs packages of requirements-extra.txt."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from contextlib import contextmanager

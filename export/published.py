@@ -1,7 +1,5 @@
 """What is published of a method: its papers (`citations.yaml`) and its figures, beside those of the exported model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ SentEval is on no package index. With a checkout on the path:
 SimCSE's copy has the STS protocol of `eval/sts.py`; the original trains a regressor for STS-B and SICK-R.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pages of templates, and text from files, flags and folder names made safe for them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable

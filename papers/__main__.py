@@ -1,7 +1,5 @@
 """`python -m papers TABLE`: fill a table or figure of a paper with our numbers; missing runs are trained."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from collections.abc import Sequence

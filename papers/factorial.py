@@ -8,8 +8,6 @@ aux-read-mini, see `bench gap`); and a plain masked language model trained as lo
 text. Starts without stage 1 have no auxiliary head; theirs is copied from the encoder's top and reads the embeddings.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from itertools import product

@@ -4,8 +4,6 @@ The gap is the auxiliary loss with another sentence's [CLS] minus the loss with 
 text. It is 0 where the network ignores [CLS]. Finished runs are kept: the command may be stopped and typed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Figures of runs whose folders are not here: read from a TABLE.json of another machine, or of runs since deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath

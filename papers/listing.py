@@ -1,7 +1,5 @@
 """What a table would run, and about how long that takes: `--list` and `--dry_run`."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from pathlib import Path

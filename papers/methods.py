@@ -4,8 +4,6 @@ Every method is a file. Its line has the file's first sentence, the configuratio
 averages of the records in eval/compare/published.yaml that have the names of these configurations.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

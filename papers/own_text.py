@@ -5,8 +5,6 @@ verdict come from pseudo-queries; the judged queries of the set only say afterwa
 kept: the command may be stopped and typed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

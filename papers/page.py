@@ -1,7 +1,5 @@
 """A table of results as Markdown, and, for a figure of the paper, its picture: a curve or a heat map."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table's rows of results: the paper's figure, ours over the seeds, and how they compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

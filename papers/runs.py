@@ -1,7 +1,5 @@
 """The folder of one run: train it, score it, and refuse one that this command would not have trained."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -6,8 +6,6 @@ retrieval sets. Finished runs are kept: the command may be stopped and typed aga
 different --methods.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -10,8 +10,6 @@
 A row names its published numbers by the id of a record in eval/compare/published.yaml.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What the columns of a table are scored on, and their figures in a run's files of scores, one file a task family."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

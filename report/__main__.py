@@ -1,7 +1,5 @@
 """`python -m report RUN [RUN ...]`: one HTML file that shows runs side by side and needs no network."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

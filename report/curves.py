@@ -3,8 +3,6 @@
 The gap tells the latter: the auxiliary loss where each sentence gets its neighbour's [CLS], less the loss with its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A run has one colour and one marker everywhere; both come from its number, so runs can be told apart without colour.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

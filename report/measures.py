@@ -1,7 +1,5 @@
 """What the report measures on the models: analyses of `eval/analyse`, and vectors for the neighbour search."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The whole page: sections, style and script in one HTML text that needs nothing else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 `run.json` must be there. The log, the scores or the examples' values may be missing, as in a run that still trains.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import ChainMap

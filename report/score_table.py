@@ -4,8 +4,6 @@ The intervals are the bootstrap of `python -m eval.compare`, with its draws: eve
 examples, so the differences of two runs' resampled scores are its paired bootstrap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`python -m eval.analyse MODEL [MODEL ...]`: the papers' analyses of sentence vectors, models side by side."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -21,8 +21,6 @@ long), so a small correlation is due to the corpus: compare models with each oth
 Nearest neighbours of given sentences, for people to read.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -3,8 +3,6 @@
 `python -m report` draws the same charts as SVG.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ The model's own pooling and head are not used. A sentence that would lose every 
 number is reported.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """`python -m eval.compare A B`: is the difference between two models, or to a published number, more than chance?"""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

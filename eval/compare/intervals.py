@@ -3,8 +3,6 @@
 The interval is over test examples (paired bootstrap) or over runs (Welch, prediction).
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 `published.yaml` names the source of every published figure; a test checks it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

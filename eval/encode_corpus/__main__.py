@@ -1,7 +1,5 @@
 """`python -m eval.encode_corpus SHARDS --model M --output DIR`: vectors of a corpus of any size."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

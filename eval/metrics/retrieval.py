@@ -1,7 +1,5 @@
 """nDCG@10, recall, average precision and reciprocal rank of rankings, all x 100, by trec_eval (pytrec_eval)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import datasets

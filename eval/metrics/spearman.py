@@ -1,7 +1,5 @@
 """Spearman's correlation x 100, the figure of the STS tables."""
 
-from __future__ import annotations
-
 import datasets
 import evaluate
 import numpy as np

@@ -6,8 +6,6 @@ and `mrr` see. Queries without a positive judgement are left out, since nothing 
 NanoBEIR that is not there is fetched from the hub.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

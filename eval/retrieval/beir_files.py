@@ -4,8 +4,6 @@ Strict: a deviation from the format is an error with file and line, so that a cu
 Only ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The vectors of a retrieval corpus, in shards on disk, so that a stopped run can resume."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

@@ -10,8 +10,6 @@ leaves out every row with the query's string, and any row with the partner's is 
 query's is kept, and then only its own row is a hit; no such pair is among the 97.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

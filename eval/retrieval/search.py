@@ -1,7 +1,5 @@
 """Exact nearest neighbours by cosine, in blocks: a corpus of any size against all queries in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

@@ -7,8 +7,6 @@ form, and one batched matrix product serves every training set and every L2 pena
 not touched.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

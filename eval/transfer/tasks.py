@@ -9,8 +9,6 @@ second, label); its folds are cut from that order, so it is part of the protocol
 separates. The older sets are Latin-1, as SentEval reads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

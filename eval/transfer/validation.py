@@ -4,8 +4,6 @@ Four L2 penalties; the one with the best rounded dev accuracy (the first of equa
 fit. Folds are stratified, shuffled with SentEval's seed, over the rows in SentEval's order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

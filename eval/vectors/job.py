@@ -1,7 +1,5 @@
 """Encode shards of text (lines, or a Parquet column), each with a record, so that a later run can resume."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ scale / 2 and outliers of one vector do not affect others. The scales are in a s
 (`NAME.scale.npy`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

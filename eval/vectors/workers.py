@@ -1,7 +1,5 @@
 """Encode all shards of a corpus, by processes of this machine or on a Ray cluster."""
 
-from __future__ import annotations
-
 import json
 import logging
 import multiprocessing
