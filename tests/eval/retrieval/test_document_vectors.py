@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.retrieval.beir import embedded
 from eval.retrieval.beir_files import read_corpus
-from eval.retrieval.document_vectors import embedded
 from eval.vectors.store import MANIFEST
 from tests.eval.toys import Letters
 from tests.refusals import refused
@@ -63,7 +63,7 @@ import sys
 from pathlib import Path
 import eval.vectors.store
 from eval.retrieval.beir_files import read_corpus
-from eval.retrieval.document_vectors import embedded
+from eval.retrieval.beir import embedded
 from tests.eval.toys import Letters
 
 def half(paths):

@@ -1,1 +1,0 @@
-"""Retrieval: in-domain on STS-B, and any set in BEIR's format."""

@@ -1,1 +1,0 @@
-"""SentEval's transfer tasks."""
