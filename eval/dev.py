@@ -10,15 +10,15 @@ import numpy as np
 
 from common.errors import BadInput
 from common.words import word_places
-from eval.compare.intervals import percentile, resampled_figures
+from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder, unit
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, read_set
 from eval.sts import Pairs, correlation, similarities
 
-Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value` from 0 to 1, each (n,): see `eval.scores.Result`
 RESAMPLES = 2000
 BETTER, WORSE, ALIKE = "better", "worse", "not told apart"
+IS = {BETTER: "is better than", WORSE: "is worse than", ALIKE: "cannot be told apart from"}
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,10 @@ def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
 
 def in_words(found: Mapping[str, Any]) -> str:
     """A verdict as one line."""
-    said = {
-        BETTER: "the result is better than its start",
-        WORSE: "the result is worse than its start",
-        ALIKE: "the result cannot be told apart from its start",
-    }[found["verdict"]]
     low, high = found["interval"]
-    numbers = (
-        f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
-    )
+    said = f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
     spread = [(name, found[name]) for name in ("uniformity", "mean_cosine") if name in found]
-    numbers += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
-    same = "" if found.get("apart", True) else ", on the examples that chose it"
-    return f"{said} ({numbers}{same})" + ("; the start was kept" if found.get("shipped") == "start" else "")
+    said += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
+    said += "" if found.get("apart", True) else ", on the examples that chose it"
+    kept = "; the start was kept" if found.get("shipped") == "start" else ""
+    return f"the result {IS[found['verdict']]} its start ({said}){kept}"

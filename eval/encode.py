@@ -69,7 +69,8 @@ class Encode:
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            with self._precision():  # around all batches, because autocast caches cast weights within a context
+            # around all batches, because autocast caches cast weights within a context
+            with torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext():
                 parts = self._parts([ids[i] for i in order])
         finally:
             for part, mode in modes:
@@ -81,11 +82,14 @@ class Encode:
         return vectors[[row[sentence] for sentence in sentences]]
 
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
-        parts = []
+        """The vectors of a list sorted by falling length, in batches of about equal numbers of tokens."""
+        tokens = TOKENS_PER_BATCH * (1 if self._device.type == "cpu" else TIMES_ON_A_GPU)
+        parts, start = [], 0
         with progress(len(ids), "encode", "sentence", self.progress) as bar:
-            times = 1 if self._device.type == "cpu" else TIMES_ON_A_GPU
-            for batch in _batches(ids, TOKENS_PER_BATCH * times):
+            while start < len(ids):
+                batch = ids[start : start + max(1, tokens // max(1, len(ids[start])))]
                 parts.append(self._embed(batch))
+                start += len(batch)
                 bar.update(len(batch))
         return parts
 
@@ -97,9 +101,6 @@ class Encode:
     @property
     def _device(self) -> torch.device:
         return next(self.module.parameters()).device
-
-    def _precision(self):
-        return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
 
 
 def _rules(tokenizer) -> dict:
@@ -117,15 +118,6 @@ def _design(module) -> list:
     elsewhere = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
     kept = {name: value for name, value in settings.items() if name not in elsewhere}
     return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
-
-
-def _batches(ids: list[list[int]], tokens: int):
-    """Cut a list sorted by falling length into batches of about equal numbers of tokens."""
-    start = 0
-    while start < len(ids):
-        size = max(1, tokens // max(1, len(ids[start])))
-        yield ids[start : start + size]
-        start += size
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

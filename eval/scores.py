@@ -186,14 +186,10 @@ def _problem(row: Any) -> str | None:
         return "has no word as 'aggregation'"
     if type(row.get("n")) is not int or row["n"] < 1:
         return "has no number of examples 'n'"
-    if not is_finite(row.get("value")):
-        return f"has the value {row.get('value')}, which is no finite number"
+    value = row.get("value")
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # a boolean is no number
+        return f"has the value {value}, which is no finite number"
     return None
-
-
-def is_finite(value: Any) -> bool:
-    """Whether a value read from a file is a finite float64 or int; booleans are not numbers."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:

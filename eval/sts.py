@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -221,12 +221,12 @@ def _pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
 _METRICS = {"spearman": correlation, "pearson": _pearson}
 
 
-def _read_year(folder: str, subsets: Iterable[str], data_dir: Path) -> dict[str, Pairs]:
-    return {subset: read_sts_year(data_dir / DOWNSTREAM / "STS" / folder, subset) for subset in subsets}
-
-
 def _year(name: str, pairs: int, subsets: str) -> StsTask:
-    return StsTask(name, "test", partial(_read_year, f"{name}-en-test", subsets.split()), pairs)
+    def read(data_dir: Path) -> dict[str, Pairs]:
+        folder = data_dir / DOWNSTREAM / "STS" / f"{name}-en-test"
+        return {subset: read_sts_year(folder, subset) for subset in subsets.split()}
+
+    return StsTask(name, "test", read, pairs)
 
 
 def read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
-from eval.dev import ALIKE, BETTER, WORSE
+from eval.dev import ALIKE, BETTER, IS, WORSE
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
@@ -102,15 +102,11 @@ def headline(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
 
 
 def _sentence(label: str, baseline: str, key: Key, cell: Cell) -> str:
-    words = {
-        BETTER: f"{label} is better than {baseline}",
-        WORSE: f"{label} is worse than {baseline}",
-        ALIKE: f"{label} cannot be told apart from {baseline}",
-        "": f"{label} beside {baseline}",
-    }[cell.verdict]
-    low, high = cell.gain_interval or (None, None)
-    interval = "no interval without the examples" if low is None else f"95 % interval {low:+.2f} to {high:+.2f}"
-    return f"{words}: {key} {cell.value - cell.gain:.2f} -> {cell.value:.2f} ({cell.gain:+.2f}, {interval})"
+    interval = "no interval without the examples"
+    if cell.gain_interval:
+        interval = "95 % interval {:+.2f} to {:+.2f}".format(*cell.gain_interval)
+    figures = f"{cell.value - cell.gain:.2f} -> {cell.value:.2f} ({cell.gain:+.2f}, {interval})"
+    return f"{label} {IS.get(cell.verdict, 'beside')} {baseline}: {key} {figures}"
 
 
 def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:
