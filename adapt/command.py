@@ -10,6 +10,7 @@ from typing import Any
 
 from common.errors import BadInput
 from common.flags import Parser, positive
+from common.model_place import check_place
 from training.flags import look_over_sentences
 from training.given import as_flags
 
@@ -65,6 +66,7 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
         raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
     config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
     look_over_sentences([*config, *others], DESCRIPTION, labels=False)
+    check_place(args.model)
     return args, config, others
 
 

@@ -6,14 +6,11 @@ experts to compiled kernels on the hub, adapters to another model, a weight inde
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
 from pathlib import Path, PurePosixPath
 
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
 from transformers import PreTrainedConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file, is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
@@ -35,27 +32,6 @@ _NOT_FOLLOWED = {
     "transformers_weights": "it names a file of weights; call that model.safetensors and remove the key",
     "fusion_config": "it replaces parts of the model; remove the key",
 }
-
-
-def refuse_lost(path: str) -> None:
-    """BadInput for what is meant as a folder and is none: asking the hub for it would take a minute."""
-    place = Path(path)
-    here = "/" in path.strip("/") and place.parent.is_dir()  # `runs/x`, where the hub has no say if runs/ is here
-    meant = here or path.startswith(("/", ".", "~")) or path.count("/") > 1 or path.endswith("/")
-    if place.exists() or not meant or _in_cache(path):
-        return
-    near = difflib.get_close_matches(place.name, [one.name for one in place.parent.glob("*/")], n=1)
-    advice = f"did you mean '{place.with_name(near[0])}'?" if near else "name a folder with a model or a finished run"
-    if here and path.count("/") == 1:
-        advice += f" (if it is of the hub: hf download {path} --local-dir DIR, and name DIR)"
-    raise BadInput(f"'{path}': no such folder here; {advice}")
-
-
-def _in_cache(path: str) -> bool:
-    try:
-        return isinstance(try_to_load_from_cache(path, "config.json"), str)
-    except HFValidationError:  # no name of a repository
-        return False
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:

@@ -14,10 +14,11 @@ from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from common.errors import BadInput, first_line
+from common.errors import BadInput
+from common.model_place import check_place
 from models.decoders import attends_backwards
 from models.families import family_of
-from models.folder import check_weights, conversion, refuse_lost, settle
+from models.folder import check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens of a sentence
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
 
 def load_config(path: str):
     """The configuration of a folder or hub id; BadInput when there is none."""
-    refuse_lost(path)
+    check_place(path)
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:  # as above
@@ -120,7 +121,7 @@ def load_config(path: str):
 
 def load_tokenizer(path: str):
     """The fast tokenizer of a folder or hub id; BadInput when there is none, or none that its model can read."""
-    refuse_lost(path)
+    check_place(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without an unknown token fails only here
@@ -161,11 +162,6 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
         best = f", or name {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': a run that has not finished; finish it by its command{best}")
-    if not Path(path).exists():
-        return BadInput(
-            f"'{path}': no such folder here, and the hub could not be asked for its {what} or has none; name a folder "
-            f"with a model, a finished run, or a hub id ({first_line(error)})"
-        )
     return BadInput(f"'{path}': cannot read its {what}: {' '.join(str(error).split())[:300]}")
 
 

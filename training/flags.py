@@ -14,6 +14,7 @@ from common.command_line import check_words, peek
 from common.declared import ROOT, Flag, attribute, called, fields_of
 from common.errors import BadInput
 from common.flags import Parser
+from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
 
@@ -133,7 +134,7 @@ def look_over(
         own: the flags of its method, which --help shows beside the most used ones.
 
     Raises:
-        BadInput: an unknown or repeated flag or key of the configuration.
+        BadInput: an unknown or repeated flag or key of the configuration; no model of that name.
         CheckpointRefused: the result of the finished run has changed.
         SystemExit: --help has been answered.
     """
@@ -143,7 +144,11 @@ def look_over(
         raise SystemExit(0)
     words = check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
     inputs, folder = inputs_of(words, flags), peek(argv, "output_dir")
-    return Known(inputs, folder if finished(folder, inputs) else None)
+    if finished(folder, inputs):
+        return Known(inputs, folder)
+    if model := peek(argv, "model_name_or_path"):
+        check_place(model)
+    return Known(inputs, None)
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:

@@ -135,29 +135,6 @@ def test_what_a_configuration_says_of_outputs_changes_no_vector(folder):
     assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("runs/min-bert", r"did you mean 'runs/mini-bert'\? .if it is of the hub: hf download runs/min-bert "),
-        ("../here/runs/x", "name a folder with a model or a finished run$"),
-        ("/nowhere/x", "name a folder"),
-        ("a/b/c", "name a folder"),
-        ("google/bert", None),
-        ("no-such-bert", None),
-    ],
-)
-def test_a_mistyped_folder_is_not_asked_of_the_hub(path, said, tmp_path, monkeypatch):
-    asked = []
-    for kind in ("AutoConfig", "AutoTokenizer"):
-        monkeypatch.setattr(f"models.loading.{kind}.from_pretrained", lambda name, **_: asked.append(name) or 1 / 0)
-    (tmp_path / "here" / "runs" / "mini-bert").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "here")
-    for load in (load_config, load_tokenizer):
-        with pytest.raises(BadInput, match=said or "the hub could not be asked"):
-            load(path)
-    assert asked == ([] if said else [path, path])
-
-
 @pytest.mark.parametrize("outside", ["../other/model.safetensors", "{other}/model.safetensors", "link.safetensors",
                                      "sub/model.safetensors", "pytorch_model.bin", 7])  # fmt: skip
 def test_an_index_names_files_of_its_own_folder(folder, tmp_path, outside):

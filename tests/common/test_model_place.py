@@ -1,0 +1,125 @@
+"""A model that is not there is refused in one line, and nobody waits for a hub that does not answer."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from common.errors import BadInput
+from common.model_place import check_place
+from models.loading import load_config, load_tokenizer
+from tests.sources import ROOT
+
+SAID = {  # name on the hub: its answer, and ours
+    "a/missing": ((404, "RepoNotFound"), "here, and no such model on the hub .*HF_TOKEN.; name a"),
+    "a/private": ((401, "RepoNotFound"), "here, and no such model on the hub"),
+    "a/broken": ((503, None), "here, and the hub could not be asked .*503.*; name a"),
+    "a/bare": ((404, "EntryNotFound"), None),
+    "a/gated": ((403, "GatedRepo"), None),
+    "a/there": ((200, None), None),
+}
+ALL = f"""
+import json
+from common.errors import BadInput
+from common.model_place import check_place
+found = dict.fromkeys({[*SAID]})
+for name in found:
+    try:
+        check_place(name)
+    except BadInput as error:
+        found[name] = str(error)
+print(json.dumps(found))
+"""
+COMMANDS = {
+    "run_unsup.py": ["--method=simcse", "--train_file=x", "--output_dir=runs/x", "--model_name_or_path", "runz/bert"],
+    "run_pretrain_aux.py": ["--train_file=x", "--output_dir=runs/x", "--model_name_or_path", "runz/bert"],
+    "-m adapt": ["runz/bert", "--text=x", "--output=runs/x"],
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "here" / "runs" / "mini-bert").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def asking(port, *command):
+    env = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_OFFLINE": "0", "HF_HUB_ETAG_TIMEOUT": "1",
+           "NO_PROXY": "127.0.0.1", "PYTHONPATH": str(ROOT)}  # fmt: skip
+    return subprocess.run([sys.executable, *command], env=os.environ | env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_hub_that_never_answers_is_asked_once(here, command):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        program = command.split() if command.startswith("-m") else [ROOT / command]
+        done = asking(server.getsockname()[1], *program, *COMMANDS[command])
+        server.settimeout(0.1)
+        server.accept()
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    expected = "'runz/bert': no such folder here, and the hub did not answer in 1 s .*; did you mean 'runs/mini-bert'"
+    assert re.search(expected, done.stderr)
+
+
+def test_what_the_hub_says_of_a_model(here):
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            status, code = SAID["/".join(self.path.split("/")[1:3])][0]
+            self.send_response(status)
+            facts = {"X-Error-Code": code, "ETag": "e", "X-Repo-Commit": "c", "Content-Length": "0"}
+            for name, value in facts.items():
+                self.send_header(name, value or "")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    done = asking(server.server_port, "-c", ALL)
+    server.shutdown()
+    server.server_close()
+    found = json.loads(done.stdout)
+    for name, (_, said) in SAID.items():
+        assert (found[name] is None) if said is None else re.search(said, found[name]), name
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("runs/min-bert", r"here; did you mean 'runs/mini-bert'\? .if it is of the hub: hf download runs/min-bert "),
+        ("../her/rums/mini-bert/", r"here; did you mean '../here/runs/mini-bert'\?$"),
+        ("../here/runs/x", "here; name a folder with a model or a finished run$"),
+        ("/nowhere/x", "here; name a folder"),
+        ("a/b/c", "here; name a folder"),
+        ("no such.bert", "here; name a folder"),
+        ("google/bert", r"the hub could not be asked \(HF_HUB_OFFLINE is set\); name a folder"),
+    ],
+)
+def test_neither_a_folder_nor_a_model_in_the_cache_is_asked_of_the_hub(path, said, here, monkeypatch):
+    monkeypatch.setattr("common.model_place._ask", lambda *_: pytest.fail("asked"))
+    for load in (load_config, load_tokenizer):
+        with pytest.raises(BadInput, match=said):
+            load(path)
+
+
+def test_a_cached_model_is_not_asked_for(here, tiny_bert, tmp_path, monkeypatch):
+    model = tmp_path / "cache" / "models--google--bert"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("1")
+    (model / "snapshots").mkdir()
+    (model / "snapshots" / "1").symlink_to(tiny_bert)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("common.model_place._ask", lambda *_: pytest.fail("asked"))
+    assert load_config("google/bert").hidden_size == 32
+    for offline in (True, False):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+        check_place("google/bert")
