@@ -18,7 +18,7 @@ from common.packing import Grid
 from common.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.decoders import attends_backwards
-from models.families import check_apart, layers_of
+from models.families import check_apart, embeddings_of, layers_of
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
 from models.loading import (
@@ -175,7 +175,7 @@ class SentenceEncoder(PreTrainedModel):
         if adapter_dropout(self.backbone):
             raise BadInput("--lora_dropout: this method draws the rates of the backbone's own dropout; leave it out")
         check_apart(self.config, "sampled dropout")
-        exchange_dropout(self.backbone)
+        exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
         Packed.prepare(self.backbone)
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,7 +25,7 @@ from common.packing import Layout
 from common.views import IGNORED
 from models.families import PACKED, embed, family_of, layers_of, output_of, packs
 from models.kernels.device import on_cpu
-from models.kernels.dropout import attend, backward_is_slow, rates_of, running_rates
+from models.kernels.dropout import SampledDropout, attend, backward_is_slow
 from models.kernels.rows import collect, spread
 from models.kernels.vocabulary_loss import vocabulary_loss
 from models.perturb import UNCHANGED, Perturbation
@@ -172,13 +171,13 @@ class Packed(Runner):
             positions = self.pack(count(input_ids, model.config.pad_token_id))
         else:
             positions = self.position
-        with self._sampled():
-            return embed(model, input_ids=self.pack(input_ids).unsqueeze(0), position_ids=positions.unsqueeze(0))
+        ids = {"input_ids": self.pack(input_ids).unsqueeze(0), "position_ids": positions.unsqueeze(0)}
+        return embed(model, **ids, **self.sampled())
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        with self._sampled():
-            for layer in layers:
-                states = layer(states, self)
+        sampled = self.sampled()
+        for layer in layers:
+            states = layer(states, self, **sampled)
         return states
 
     def run_at(self, layers: Sequence[nn.Module], states: Tensor, tokens: Tensor) -> Tensor:
@@ -215,16 +214,16 @@ class Packed(Runner):
         total = vocabulary_loss(decoder, transform(found.states)[0], found.labels)
         return total, (found.labels != IGNORED).sum()
 
-    def _sampled(self, tokens: Tensor | None = None):
-        """The context in which dropout on (1, N, H), or on some tokens of it, has its sentences' rates."""
+    def sampled(self, tokens: Tensor | None = None) -> dict[str, Tensor]:
+        """The same for (1, N, H), or for some tokens of it."""
         if self.rates is None:
-            return nullcontext()
-        return rates_of(self.rates[self.row if tokens is None else self.row[tokens]][None, :, None])
+            return {}
+        return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
         """One layer's output at some tokens: it runs on these alone, but for its attention's keys and values."""
-        with self._sampled(tokens):
-            return layer(self.at(states, tokens), replace(self, queries=self.slots[tokens], seen=states))
+        some = replace(self, queries=self.slots[tokens], seen=states)
+        return layer(self.at(states, tokens), some, **self.sampled(tokens))
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
@@ -233,10 +232,10 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
     """
     if not isinstance(attention_mask, Packed):
-        rates = running_rates() if module.training else None
-        if rates is None:
+        own = getattr(module, "dropout", None)
+        if not isinstance(own, SampledDropout) or own.rates is None or not module.training:
             return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-        mixed = attend(query, key, value, attention_mask, module.dropout.of(rates).unsqueeze(-1), scaling)
+        mixed = attend(query, key, value, attention_mask, own.of(own.rates).unsqueeze(-1), scaling)
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
     layout = packing.layout

@@ -7,7 +7,6 @@ here and (1, N, H) there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,6 @@ from common.packing import Grid
 from common.views import IGNORED
 from models.families import embed, family_of, layers_of
 from models.kernels.device import on_cpu
-from models.kernels.dropout import rates_of
 from models.perturb import UNCHANGED, Perturbation
 from models.precision import at_least_float32
 
@@ -69,14 +67,13 @@ class Runner:
     ) -> Sequence[Tensor]:
         """Ids (B, L) -> the last layer's states in a list, or those of the embeddings and every layer: (B, L, H)."""
         config = backbone.config
-        with nullcontext() if self.rates is None else rates_of(self.rates[:, None, None]):
-            if (change or all_layers) and not family_of(config).whole:
-                positions = change.position_ids(config)
-                own = {} if positions is None else {"position_ids": positions}
-                states = embed(backbone, input_ids=input_ids, **own)
-                return self.run_every(layers_of(backbone), change.change(states), all_layers)
-            mask = self._mask(config)
-            output = backbone(input_ids=input_ids, attention_mask=mask, output_hidden_states=all_layers)
+        if (change or all_layers or self.rates is not None) and not family_of(config).whole:
+            positions = change.position_ids(config)
+            own = {} if positions is None else {"position_ids": positions}
+            states = embed(backbone, input_ids=input_ids, **own, **self.sampled())
+            return self.run_every(layers_of(backbone), change.change(states), all_layers)
+        mask = self._mask(config)
+        output = backbone(input_ids=input_ids, attention_mask=mask, output_hidden_states=all_layers)
         return output.hidden_states if all_layers else [output.last_hidden_state]
 
     def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
@@ -99,6 +96,10 @@ class Runner:
         """Ids (B, L) -> states, by a backbone or a copy of its embeddings."""
         return embed(model, input_ids=input_ids)
 
+    def sampled(self) -> dict[str, Tensor]:
+        """What a part whose dropout is sampled takes beside its other arguments, see `kernels.dropout`."""
+        return {} if self.rates is None else {"rates": self.rates[:, None, None]}
+
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         """Transformer layers in order, states -> states; padding is masked as the backbone itself masks it."""
         if len(layers) == 0:
@@ -107,7 +108,7 @@ class Runner:
         config = getattr(attention, "self", attention).config  # BERT has a module within
         mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
         for layer in layers:
-            states = layer(states, mask)
+            states = layer(states, mask, **self.sampled())
         return states
 
     def run_every(self, layers: Sequence[nn.Module], states: Tensor, all_layers: bool) -> list[Tensor]:

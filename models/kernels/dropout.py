@@ -5,16 +5,17 @@ floating-point number for each unit and keeps it for the backward pass: an eight
 16 random bits and leaves one byte. The bits are numpy's, from a seed that torch's generator gives to each operation, so
 that its state is all there is to save.
 
-Sampled rates are drawn in the collator and travel in the batch; here they are only applied, by modules that read the
-rates of the forward pass that is running. They are numbered in the order of the network: embeddings, then of every
-layer attention weights, attention output, feed-forward output; rates have O of them on their last axis, or one for
-all. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its expectation stays.
+Sampled rates are drawn in the collator and travel in the batch, then as the argument `rates` of each call of the
+embeddings and of a layer; here they are only applied. The library's layers hand no argument on to the dropout within
+them, so a hook in front of the call takes `rates` and gives them to these modules, anew in each call. Operations are
+numbered in the order of the network: embeddings, then of every layer attention weights, attention output, feed-forward
+output; rates have O of them on their last axis, or one for all. A unit is kept with probability 1 - rate and scaled by
+its own keep rate, so its expectation stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -25,22 +26,6 @@ from models.kernels.device import on_cpu
 
 GRAIN = 1 << 16  # rates are rounded to a multiple of its inverse, 0.1 to 0.100006; the scale is that of the rounded one
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
-_RUNNING: list[Tensor | None] = [None]  # a list, which a compiler can read
-
-
-@contextmanager
-def rates_of(rates: Tensor) -> Iterator[None]:
-    """Rates for the activations within: (rows, tokens, 1, O), of which one O broadcasts to them; NaN: the module's."""
-    before, _RUNNING[0] = _RUNNING[0], rates
-    try:
-        yield
-    finally:
-        _RUNNING[0] = before
-
-
-def running_rates() -> Tensor | None:
-    """The rates of the forward pass that is running, or None."""
-    return _RUNNING[0]
 
 
 def drop(x: Tensor, rates: Tensor | float) -> Tensor:
@@ -143,26 +128,26 @@ class Dropout(nn.Dropout):
 
 
 class SampledDropout(Dropout):
-    """Dropout with the rates of the running forward pass; plain dropout where none are set.
+    """Dropout at the rates that the running call of its part was given; plain dropout where there are none.
 
     Args:
-        p: the rate where none is set.
+        p: the rate where none is given, or NaN is.
         number: which of a network's dropout operations this is.
     """
 
     def __init__(self, p: float, number: int) -> None:
         super().__init__(p)
         self.number = number
+        self.rates: Tensor | None = None  # (rows, tokens or 1, 1, O)
 
     def of(self, rates: Tensor) -> Tensor:
         """This operation's rates among those of all, (..., O) or (..., 1) -> (...)."""
         return rates[..., self.number if rates.shape[-1] > 1 else 0].nan_to_num(self.p)
 
     def forward(self, x: Tensor) -> Tensor:
-        rates = running_rates()
-        if rates is None or not self.training:
+        if self.rates is None or not self.training:
             return super().forward(x)
-        return drop(x, self.of(rates))
+        return drop(x, self.of(self.rates))
 
 
 def lighten_dropout(module: nn.Module) -> None:
@@ -172,11 +157,22 @@ def lighten_dropout(module: nn.Module) -> None:
             module.set_submodule(name, Dropout(child.p))
 
 
-def exchange_dropout(module: nn.Module) -> None:
-    """Put a SampledDropout in the place of every `nn.Dropout` below a module."""
+def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
+    """Put a SampledDropout in the place of every `nn.Dropout` below a module, whose parts then take `rates`."""
     plain = [name for name, child in module.named_modules() if type(child) in (nn.Dropout, Dropout)]
     for number, name in enumerate(plain):
         module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
+    for part in parts:
+        part.register_forward_pre_hook(_hand_down, with_kwargs=True)
+
+
+def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Take `rates` from a call of a part for the dropout within; a call without them sets None."""
+    rates = kwargs.pop("rates", None)
+    for child in part.modules():
+        if isinstance(child, SampledDropout):
+            child.rates = rates
+    return args, kwargs
 
 
 def count_operations(module: nn.Module) -> int:

@@ -1,5 +1,8 @@
 """Sampled dropout: its rates, packed and padded, and what it equals at fixed rates."""
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,7 @@ from torch import nn
 from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.kernels import dropout as sampled
-from models.kernels.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout, rates_of
+from models.kernels.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
 from models.packed import Packed, packed_attention
@@ -46,20 +49,44 @@ def test_rows_keep_their_own_share_and_their_expectation():
     assert made[2].max() == 2.0  # 1 / (1 - 0.5)
 
 
-def test_modules_read_the_rates_of_the_running_pass_alone():
-    layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3), nn.ModuleList([nn.Dropout(0.2)])[0])
-    before = set(layer.state_dict())
-    exchange_dropout(layer)
-    assert isinstance(layer[1], SampledDropout) and layer[1].p == 0.3
-    assert set(layer.state_dict()) == before
+def test_rates_are_an_argument_of_a_part():
+    part = nn.Sequential(nn.Dropout(0.3))
+    layers = nn.ModuleList([nn.Linear(4, 4), part])
+    before = set(layers.state_dict())
+    exchange_dropout(layers, [part])
+    assert isinstance(part[0], SampledDropout) and part[0].p == 0.3
+    assert set(layers.state_dict()) == before
     x = torch.ones(2, 5000)
-    with rates_of(torch.tensor([[[0.0]], [[float("nan")]]])):
-        made = layer[1](x)
-        assert torch.equal(layer[1].eval()(x), x)
-        layer[1].train()
+    made = part(x, rates=torch.tensor([[[0.0]], [[float("nan")]]]))
     assert torch.equal(made[0], x[0])
     assert (made[1] == 0).float().mean() == pytest.approx(0.3, abs=0.04)  # NaN: the module's own
-    assert (layer[1](x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
+    assert (part(x) == 0).float().mean() == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rates_end_with_their_call(tiny_bert, packed):
+    """They reach no other model, as of another thread, no later call, though theirs failed, and no evaluation."""
+    encoder, rates, found = encoder_of(tiny_bert, packed), torch.full((len(LENGTHS), 1), 0.5), []
+    other, batch = copy.deepcopy(encoder), sentences(encoder.config)
+
+    def plain(model):
+        torch.manual_seed(4)
+        return model(*batch).pooled
+
+    def fail(*_):
+        with ThreadPoolExecutor(1) as pool:
+            found.append(pool.submit(plain, other).result())
+        raise ValueError
+
+    expected = plain(encoder)
+    hook = encoder.backbone.encoder.layer[0].output.dense.register_forward_hook(fail)
+    with pytest.raises(ValueError):
+        encoder(*batch, rates)
+    hook.remove()
+    assert torch.equal(found[0], expected) and torch.equal(plain(encoder), expected)
+    torch.manual_seed(4)
+    assert not torch.equal(encoder(*batch, rates).pooled, expected)
+    assert torch.equal(encoder.eval()(*batch, rates).pooled, other.eval()(*batch).pooled)
 
 
 @pytest.mark.parametrize("pooling", ["cls_before_pooler", "avg"])
