@@ -19,7 +19,7 @@ from data.masking import choose_tokens, corrupt
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
-from models.objectives.infocse import AuxiliaryMLM
+from models.objectives.infocse import Arguments, AuxiliaryMLM
 from models.objectives.simcse import Contrastive
 from models.packed import Packed
 from models.runner import Runner
@@ -123,7 +123,7 @@ def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, p
     runner = Packed if packed else Runner
     runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), weight, True, True, (0, 1), runner)
+    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)
     if precision == "bf16":
         aux.cast_frozen(torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)

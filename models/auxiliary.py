@@ -20,7 +20,6 @@ from common.errors import BadInput
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import check_finite, load_config, load_strictly, read_tensors
-from models.precision import cast_matrices
 from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
@@ -64,10 +63,6 @@ class LowerLayers(nn.Module):
 
     def forward(self, input_ids: Tensor, tokens: Runner) -> Tensor:
         return tokens.run(self.layers, tokens.embed(self, input_ids))
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """As frozen layers are, see `cast_matrices`."""
-        cast_matrices(self.layers, dtype)
 
 
 class VocabularyHead(nn.Module):

@@ -45,13 +45,6 @@ class Step(nn.Module):
         latent = torch.cat([kept, (changed + shift) * log_scale.exp()], dim=1)
         return latent, self.log_scale.sum() + log_scale.sum(1)
 
-    def inverse(self, latent: Tensor) -> Tensor:
-        """The vectors, (N, D), that `forward` maps to `latent`."""
-        kept, changed = latent.split(self.parts, dim=1)
-        shift, log_scale = self._coupling(kept)
-        normed = torch.cat([kept, changed * (-log_scale).exp() - shift], dim=1)[:, self.order.argsort()]
-        return normed * (-self.log_scale).exp() - self.bias
-
     def _coupling(self, kept: Tensor) -> tuple[Tensor, Tensor]:
         """What is added to the other half, and the logarithm of its factor, each (N, D // 2)."""
         if not self.affine:
@@ -95,12 +88,6 @@ class Flow(nn.Module):
             vectors, log_det = step(vectors)
             total = total + log_det
         return vectors, total
-
-    def inverse(self, latent: Tensor) -> Tensor:
-        """The vectors, (N, D), that `transform` maps to `latent`."""
-        for step in reversed(self.steps):
-            latent = step.inverse(latent)
-        return latent
 
     def log_likelihood(self, vectors: Tensor) -> Tensor:
         """The log density of each vector in nats, (N,): that of its latent vector, plus log |det|."""

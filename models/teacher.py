@@ -12,7 +12,6 @@ from models.contrast import cosines
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_tokenizer, usable_length
 from models.objectives.base import Batch, Encoded
-from models.precision import cast_matrices
 
 ITSELF = "self"  # what a flag calls the encoder that is trained
 
@@ -30,11 +29,6 @@ class Teacher(nn.Module):
 
     def train(self, mode: bool = True) -> Teacher:
         return super().train(False)
-
-    def cast(self, dtype: torch.dtype) -> None:
-        """As the frozen parts of an objective are."""
-        if self.encoder is not None:
-            cast_matrices(self.encoder, dtype)
 
     @torch.no_grad()
     def similarities(self, batch: Batch, encoded: Encoded) -> Tensor:

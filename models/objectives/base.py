@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,32 +202,44 @@ class Objective(nn.Module):
 
 
 class Contrast(Objective):
-    """An objective that compares vectors by their cosines: as they are and, with `widths`, by first entries alone.
+    """A loss of the views' vectors, as they are and, with `widths`, of their first entries alone.
+
+    Args:
+        loss: a function of the vectors of each view, (N, D) -> ().
+        weight: of the loss.
+        term: its name; that of a width is `term_WIDTH`.
+        views: how many views are compared; None: all.
 
     Attributes:
         widths: numbers of first entries. Each adds a term of the same weight, so that these entries can be used alone.
-        term: the name of the term; that of a width is `term_WIDTH`.
 
     Source: Matryoshka representation learning (Kusupati et al. 2022, arXiv 2205.13147), equation 1 with all c_m = 1.
     """
 
     reads_projection = True
     compares = True
-    term = "contrastive"
     widths: Sequence[int] = ()
+
+    def __init__(
+        self, loss: Callable[..., Tensor], weight: float = 1.0, term: str = "contrastive", views: int | None = None
+    ) -> None:
+        super().__init__()
+        self.loss, self.weight, self.term, self.views = loss, weight, term, views
 
     def vectors(self, encoded: Encoded, batch: Batch) -> Sequence[Tensor]:
         """What is compared, the entries of a vector in the last dimension."""
-        return encoded.projected.unbind(0)
-
-    def compare(self, *vectors: Tensor) -> Term:
-        """The term of vectors of any width."""
-        raise NotImplementedError
+        return encoded.projected[: self.views].unbind(0)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         vectors = self.vectors(encoded, batch)
         narrow = {f"{self.term}_{width}": [one[..., :width] for one in vectors] for width in self.widths}
-        return {name: self.compare(*each) for name, each in {self.term: vectors, **narrow}.items()}
+        return {name: Term(self.loss(*each), self.weight) for name, each in {self.term: vectors, **narrow}.items()}
+
+
+class MethodArguments:
+    """Base of the dataclass of a method's flags."""
+
+    _argument_group_name = "method"
 
 
 class Method:
@@ -238,6 +250,7 @@ class Method:
 
     Attributes:
         arguments: a dataclass, each field a flag.
+        copies: how many equal views there are; dropout makes them differ.
         labels: trains on labelled pairs (run_sup.py) rather than on text (run_unsup.py).
         columns: sentences of a row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
@@ -247,6 +260,7 @@ class Method:
     """
 
     arguments: type
+    copies = 2
     labels = False
     columns = 1
     one_text = False
@@ -260,7 +274,7 @@ class Method:
 
     def views(self, args: Any) -> list[View]:
         """The copies of a sentence."""
-        raise NotImplementedError
+        return [View()] * self.copies
 
     def masking(self, args: Any) -> tuple[Masking, ...]:
         """The masked twins of the views, each under a name of its own; none by default."""

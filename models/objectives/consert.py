@@ -10,22 +10,19 @@ from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
-from torch import Tensor
 
 from common.ranges import Positive, Rate, Weight
 from common.views import Perturbed, View
 from models.contrast import nt_xent
-from models.objectives.base import Contrast, Method, Objective, Term
+from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
 CHANGES = get_args(Change)
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """ConSERT's options; defaults are those of the official script for bert-base without supervision."""
-
-    _argument_group_name = "method"
 
     view_1: Change = field(default="feature_cutoff", metadata={"help": "change of the first copy (script, Figure 5)"})
     view_2: Change = field(default="shuffle", metadata={"help": "change of the second copy (script, Figure 5)"})
@@ -69,18 +66,10 @@ def view(args: Arguments, change: Change) -> View:
     return View(perturb=partial(perturb, change=change, **rates))
 
 
-class NTXent(Contrast):
-    """Symmetric contrastive loss of two views (equation 1)."""
-
-    def __init__(self, temperature: float, weight: float, directions: Literal["sum", "mean"]) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.weight = weight
-        self.factor = {"sum": 2.0, "mean": 1.0}[directions]
-
-    def compare(self, first: Tensor, second: Tensor) -> Term:
-        """The term of two copies of the texts of all processes, (N, D) each."""
-        return Term(self.factor * nt_xent(first, second, self.temperature), self.weight)
+def contrast(args: Arguments) -> Contrast:
+    """The symmetric contrastive loss of two views (equation 1)."""
+    factor = {"sum": 2.0, "mean": 1.0}[args.directions]
+    return Contrast(lambda first, second: factor * nt_xent(first, second, args.temperature), args.contrastive_weight)
 
 
 class ConSERT(Method):
@@ -89,12 +78,10 @@ class ConSERT(Method):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        """The two copies."""
         return [view(args, args.view_1), view(args, args.view_2)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The contrastive loss alone."""
-        return [NTXent(args.temperature, args.contrastive_weight, args.directions)]
+        return [contrast(args)]
 
 
 METHOD = ConSERT()

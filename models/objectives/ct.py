@@ -25,18 +25,15 @@ from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Count
-from common.views import View
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import at_least_float32
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """The one option of the loss."""
-
-    _argument_group_name = "method"
 
     negatives: Count = field(default=7, metadata={"help": "K: pairs of different sentences for an equal one (paper)"})
 
@@ -109,13 +106,9 @@ class CT(Method):
 
     arguments = Arguments
     takes_projection = False
-
-    def views(self, args: Arguments) -> list[View]:
-        """One: dropout is no augmentation here, and is off in the official code."""
-        return [View()]
+    copies = 1  # dropout is no augmentation here, and is off in the official code
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One objective, which owns the second encoder."""
         return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]
 
 

@@ -17,17 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.ranges import CountOrZero, Positive, Share, Weight
-from common.views import View
 from models.contrast import cosines, info_nce
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
+from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """DCLR's options; defaults are those of the official script for bert-base, but for the complementary model."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
     complement: str = field(
@@ -131,7 +129,7 @@ class Debiased(Objective):
         return [(0,)]
 
     def cast_frozen(self, dtype: torch.dtype) -> None:
-        self.complement.cast(dtype)
+        cast_matrices(self.complement, dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         args, (query, key) = self.args, encoded.projected
@@ -150,12 +148,7 @@ class DCLR(Method):
     arguments = Arguments
     one_text = True
 
-    def views(self, args: Arguments) -> list[View]:
-        """Two equal views; dropout makes them differ."""
-        return [View(), View()]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One objective, which owns the complementary model; BadInput where it does not fit the encoder."""
         return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
 
 

@@ -154,11 +154,9 @@ class DiffCSE(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        """A masked twin of both views for the generator."""
         return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """SimCSE's loss and the detection loss."""
         return [*super().build(args, encoder, projection, source), detector(args, encoder, projection)]
 
 

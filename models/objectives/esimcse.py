@@ -88,12 +88,10 @@ class ESimCSE(moco.MoCo):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        """The sentence, and the sentence with repetitions."""
         edit = partial(repeat, rate=args.repeat_rate, unit=args.repeat_unit, count=args.repeat_count)
         return [View(), View(edit, words=args.repeat_unit == "word")]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One contrastive objective with a memory."""
         if args.queue_head == "none":
             raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
         return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]

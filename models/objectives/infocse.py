@@ -23,6 +23,7 @@ from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
+from models.precision import cast_matrices
 from models.runner import Runner
 
 
@@ -71,50 +72,35 @@ class AuxiliaryMLM(Objective):
         lower: embeddings and lower layers of the checkpoint.
         head: the auxiliary layers, trained on.
         output: transform and vocabulary matrix, trained on, untied from the encoder (as the official code).
-        weight: lambda.
-        detach: freeze `lower`.
-        frozen_eval: with `detach`, keep `lower` without dropout.
-        views: the views whose [CLS] and twins are used: the first ones.
+        args: the method's arguments.
         runner: how the layers run on a batch.
     """
 
     def __init__(
-        self,
-        lower: auxiliary.LowerLayers,
-        head: nn.ModuleList,
-        output: auxiliary.VocabularyHead,
-        weight: float,
-        detach: bool,
-        frozen_eval: bool,
-        views: tuple[int, ...],
+        self, lower: auxiliary.LowerLayers, head: nn.ModuleList, output: auxiliary.VocabularyHead, args: Arguments,
         runner: type[Runner] = Runner,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.lower = lower.requires_grad_(not detach)
-        self.c_head = head
-        self.output = output
-        self.weight = weight
-        self.detach = detach
-        self.frozen_eval = frozen_eval
-        self.views = views
-        self.runner = runner
+        self.lower = lower.requires_grad_(not args.aux_detach)
+        self.c_head, self.output = head, output
+        self.args, self.views, self.runner = args, twinned(args), runner
 
     def train(self, mode: bool = True) -> AuxiliaryMLM:
         super().train(mode)
-        if self.detach and self.frozen_eval:
+        if self.args.aux_detach and self.args.aux_frozen_eval:
             self.lower.eval()
         return self
 
     def cast_frozen(self, dtype: torch.dtype) -> None:
-        if self.detach:
-            self.lower.cast(dtype)
+        if self.args.aux_detach:
+            cast_matrices(self.lower.layers, dtype)
 
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [self.views]
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[: len(self.views)], batch)
-        return {"aux_mlm": Term(total, self.weight, count)}
+        return {"aux_mlm": Term(total, self.args.aux_weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
         return batch.twins["masked"].count
@@ -133,7 +119,7 @@ class AuxiliaryMLM(Objective):
         cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
         mask = batch.attention_mask[: len(self.views)].flatten(0, 1)
         tokens = self.runner.of(mask, layout=batch.layout(self.views))
-        with torch.no_grad() if self.detach else nullcontext():
+        with torch.no_grad() if self.args.aux_detach else nullcontext():
             lower = self.lower(twin.input_ids.flatten(0, 1), tokens)
         found = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels, "masked")
         return tokens.token_loss(self.output.transform, self.output.decoder, found)
@@ -143,12 +129,9 @@ def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> Auxili
     # With the encoder's configuration, so that the copies have the dropout of this run.
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
     encoder.runner.prepare(lm)
-    backbone = lm.base_model
-    lower = auxiliary.LowerLayers(backbone, args.skip_from)
-    head = _head(args, lm.config, backbone, source)
-    output = auxiliary.VocabularyHead(lm)
-    how = args.aux_weight, args.aux_detach, args.aux_frozen_eval, twinned(args), encoder.runner
-    return AuxiliaryMLM(lower, head, output, *how)
+    lower = auxiliary.LowerLayers(lm.base_model, args.skip_from)
+    head = _head(args, lm.config, lm.base_model, source)
+    return AuxiliaryMLM(lower, head, auxiliary.VocabularyHead(lm), args, encoder.runner)
 
 
 def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.ModuleList:
@@ -174,17 +157,11 @@ class InfoCSE(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        """A masked twin of one or both views; none when its loss has no weight."""
         if args.aux_weight == 0:
             return ()
         return (Masking(args.mask_rate, args.mask_recipe, views=twinned(args)),)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """Contrastive and auxiliary objective; a term of weight 0 is not built.
-
-        Raises:
-            BadInput: no stage-1 head beside the checkpoint (unless `aux_init` says so), or one of another depth.
-        """
         objectives: list[Objective] = []
         if args.contrastive_weight:
             objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))

@@ -25,11 +25,9 @@ class InfoCSEWithRTD(infocse.InfoCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        """A twin for the language model and one for the generator."""
         return (*super().masking(args), *diffcse.METHOD.masking(args))
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """InfoCSE's objectives and the detection loss."""
         return [*super().build(args, encoder, projection, source), diffcse.detector(args, encoder, projection)]
 
 

@@ -22,10 +22,9 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Count
-from common.views import View
 from models.collectives import gather_with_gradient, local_rows
 from models.contrast import NO_NEGATIVES
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.pooling import masked_mean
 from models.precision import at_least_float32
 
@@ -33,10 +32,8 @@ WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """Options of the convolutions."""
-
-    _argument_group_name = "method"
 
     filters: Count = field(default=256, metadata={"help": "of each width 1, 3, 5 (section 4.1 and the code)"})
     activation: Literal["none", "relu"] = field(
@@ -112,13 +109,9 @@ class ISBERT(Method):
 
     arguments = Arguments
     takes_projection = False
-
-    def views(self, args: Arguments) -> list[View]:
-        """One: a sentence is compared with its own parts."""
-        return [View()]
+    copies = 1  # a sentence is compared with its own parts
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One objective, which owns the convolutions."""
         return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
 
 

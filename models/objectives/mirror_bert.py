@@ -13,21 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from torch import Tensor
 
 from common.ranges import CountOrZero, Positive
 from common.views import MASK, View
 from models.contrast import nt_xent
-from models.objectives.base import Contrast, Method, Objective, Term
+from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """Mirror-BERT's options; defaults are those of the official script for sentences."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.04, metadata={"help": "tau (mirror_sentence_bert.sh)"})
     span_tokens: CountOrZero = field(
@@ -46,29 +43,16 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
     return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
 
 
-class BothWays(Contrast):
-    """NT-Xent of the two views (equation 1, with both views as anchors, as coded)."""
-
-    def __init__(self, temperature: float) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def compare(self, first: Tensor, second: Tensor) -> Term:
-        return Term(nt_xent(first, second, self.temperature), 1.0)
-
-
 class MirrorBERT(Method):
     """NT-Xent of a sentence and its copy with a masked span."""
 
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        """The sentence, and the sentence with a masked span."""
         return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One contrastive objective."""
-        return [BothWays(args.temperature)]
+        return [Contrast(partial(nt_xent, temperature=args.temperature))]  # both views are anchors, as coded
 
 
 METHOD = MirrorBERT()

@@ -10,23 +10,24 @@ our head are those of all processes.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from common.errors import StorageError
+from common.packing import Grid
 from common.ranges import Count, Rate
-from common.views import View
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
 from models.heads import check_width, project
-from models.momentum import MomentumEncoder, VectorQueue
+from models.loading import without_pooler
 from models.objectives import simcse
-from models.objectives.base import Batch, Contrast, Encoded, Objective, Term
-
-GROWS = "the queue has another size in every step until it is full, and each would be compiled"
+from models.objectives.base import Batch, Contrast, Encoded, Objective
+from models.precision import at_least_float32
 
 
 @dataclass
@@ -46,6 +47,84 @@ class Arguments(simcse.Arguments):
         metadata={"help": "head that projects the keys: its own moving average, the trained one, or none, when "
                   "pooled vectors are contrasted"},
     )  # fmt: skip
+
+
+class MomentumEncoder(nn.Module):
+    """theta_k <- m theta_k + (1 - m) theta_q, once per optimizer step (equation 2).
+
+    With `mode` eval it has no dropout. With `init` random it starts from new weights, as ESimCSE's published code did
+    (it copied before the checkpoint was loaded).
+    """
+
+    def __init__(self, encoder: nn.Module, projection: nn.Module | None, momentum: float, mode: str, init: str) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(encoder)
+        self.projection = copy.deepcopy(projection)
+        if init == "random":
+            kind = type(encoder.backbone)
+            fresh = kind(encoder.backbone.config, **without_pooler(kind))
+            self.encoder.backbone.load_state_dict(fresh.state_dict())
+        self.requires_grad_(False)
+        self.momentum, self.mode = momentum, mode
+
+    def train(self, mode: bool = True) -> MomentumEncoder:
+        return super().train(mode and self.mode == "train")
+
+    @torch.no_grad()
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
+        """(B, L) -> pooled vectors (B, H), in float32, before any head."""
+        return at_least_float32(self.encoder(input_ids, attention_mask, layout=layout).pooled)
+
+    @torch.no_grad()
+    def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:
+        """One step of the moving average; statistics of a batch norm are taken over as they are."""
+        for slow, fast in ((self.encoder, encoder), (self.projection, projection)):
+            if slow is None:
+                continue
+            for name, held in slow.named_parameters():
+                held.lerp_(fast.get_parameter(name).to(held.dtype), 1 - self.momentum)
+            for name, held in slow.named_buffers():
+                held.copy_(fast.get_buffer(name))
+
+
+class VectorQueue(nn.Module):
+    """The last `size` vectors pushed, (size, width); empty at the start (section 3.2).
+
+    The buffers are persistent: a resumed run finds its negatives. Every process must push the same rows.
+    """
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        try:
+            vectors = torch.zeros(size, width)
+        except (RuntimeError, TypeError) as error:  # no memory; a number that torch has no size for
+            raise StorageError(
+                f"--queue_size {size}: so many vectors of {width} do not fit in memory; lower it"
+            ) from error
+        self.register_buffer("vectors", vectors)
+        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all: its remainder is the next place
+        self._held: int | None = 0  # how many are held; None where the buffers were loaded and nobody has looked
+
+    def _load_from_state_dict(self, *args) -> None:
+        super()._load_from_state_dict(*args)
+        self._held = None
+
+    def contents(self) -> Tensor:
+        """What is held, (M, width) with M <= size, in the order of the buffer."""
+        if self._held is None:
+            self._held = min(int(self.pushed), len(self.vectors))  # once: later pushes are counted on the host
+        return self.vectors[: self._held].clone()  # the next push must not change what a backward pass still needs
+
+    @torch.no_grad()
+    def push(self, rows: Tensor) -> None:
+        """Append (N, width); the oldest give way. Of more rows than fit the last are kept."""
+        size = len(self.vectors)
+        skipped = max(0, len(rows) - size)
+        kept = rows[skipped:].to(self.vectors.dtype)
+        places = (self.pushed + skipped + torch.arange(len(kept), device=self.vectors.device)) % size
+        self.vectors[places] = kept
+        self.pushed += len(rows)
+        self._held = None if self._held is None else min(self._held + len(rows), size)
 
 
 class Memory(nn.Module):
@@ -72,13 +151,12 @@ class Memory(nn.Module):
 class MomentumContrast(Contrast):
     """InfoNCE of sentences against the momentum encoder's keys, of the second of a pair, and the queue."""
 
-    not_compiled = GROWS
+    not_compiled = "the queue has another size in every step until it is full, and each would be compiled"
 
     def __init__(self, memory: Memory, temperature: float) -> None:
-        super().__init__()
+        super().__init__(lambda query, keys, queued: info_nce(query, keys, temperature, queued))
         self.memory = memory
         self.reads_projection = memory.head != "none"
-        self.temperature = temperature
 
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [(min(1, count - 1),)]
@@ -91,9 +169,6 @@ class MomentumContrast(Contrast):
         self.memory.queue.push(keys)
         return query, keys, queued
 
-    def compare(self, query: Tensor, keys: Tensor, queued: Tensor) -> Term:
-        return Term(info_nce(query, keys, self.temperature, queued), 1.0)
-
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         self.memory.keys.follow(encoder, projection)
 
@@ -102,15 +177,11 @@ class MoCo(simcse.SimCSE):
     """Momentum contrast; a row's second sentence is the positive."""
 
     arguments = Arguments
+    copies = 1  # query and key are the same sentence, in two encoders
     columns = 2
     not_adapted = "its key encoder averages weights, and an average of A and one of B do not give that of B A"
 
-    def views(self, args: Arguments) -> list[View]:
-        """One: query and key are the same sentence, in two encoders."""
-        return [View()]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One contrastive objective with a memory."""
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
 
 

@@ -70,7 +70,7 @@ class Classified(Objective):
         self.reads_projection = self.compares = args.contrastive_weight > 0
         # With torch's own initialisation, as in the official code and in SBERT's.
         self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
-        self.contrast = consert.NTXent(args.temperature, args.contrastive_weight, args.directions)
+        self.contrast = consert.contrast(args)
 
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [(0, 1)]
@@ -85,8 +85,8 @@ class Classified(Objective):
         if self.args.view_1 == self.args.view_2 == "none":
             pair[1] = next(copies)
         # As coded: premises among premises and hypotheses among hypotheses, (2, N, D) each, and the sum of the two.
-        parts = [self.contrast.compare(*texts) for texts in zip(*pair, strict=True)]
-        return terms | {"contrastive": Term(sum(part.value for part in parts), parts[0].weight)}
+        total = sum(self.contrast.loss(*texts) for texts in zip(*pair, strict=True))
+        return terms | {"contrastive": Term(total, self.contrast.weight)}
 
     def loss(self, pooled: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy over the rows: (2, B, H) premises and hypotheses, (B,) classes -> ()."""

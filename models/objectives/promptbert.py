@@ -24,16 +24,14 @@ from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.loading import load_tokenizer
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Method, Objective
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective
 from models.perturb import Perturbation
 from models.precision import at_least_float32
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """PromptBERT's options; defaults are those of the official script for bert-base."""
-
-    _argument_group_name = "method"
 
     template: str = field(
         default='This sentence of "{text}" means {mask}.',
@@ -86,19 +84,12 @@ class PromptBERT(Method):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        """A view for each template."""
         return [View(template=args.template), View(template=args.template_2)]
 
     def tokenizer(self, args: Arguments, tokenizer):
-        """One that puts the first template around every text."""
         return templated(tokenizer, args.template)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The contrastive loss, with denoising or without.
-
-        Raises:
-            BadInput: a template that is none, masks at two places, or denoising of a backbone without known positions.
-        """
         tokenizer = load_tokenizer(source)
         frames = [framed(tokenizer, template) for template in (args.template, args.template_2)]
         if len({frame.place(tokenizer.mask_token_id) for frame in frames}) > 1:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
@@ -20,18 +21,16 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Positive, Share, Weight
-from common.views import View
 from models.contrast import cosines
 from models.objectives import simcse
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
+from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """RankCSE's options; defaults are those of the community code's script, but for the teacher."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.05, metadata={"help": "tau 1, of contrast and consistency (script)"})
     teacher: list[str] = field(
@@ -97,14 +96,10 @@ def without_diagonal(square: Tensor) -> Tensor:
     return square.flatten()[1:].view(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
 
 
-class Consistency(simcse.Contrastive):
-    """Both views' similarity lists of a sentence are one distribution."""
-
-    term = "consistency"
-
-    def compare(self, first: Tensor, second: Tensor) -> Term:
-        logits = cosines(first, second) / self.temperature
-        return Term(jensen_shannon(logits, logits.T), self.weight)
+def consistency(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """How far the similarities of a sentence to the batch, from one view and from the other, are two distributions."""
+    logits = cosines(first, second) / temperature
+    return jensen_shannon(logits, logits.T)
 
 
 class Distillation(Objective):
@@ -123,8 +118,7 @@ class Distillation(Objective):
         return [(0,)]
 
     def cast_frozen(self, dtype: torch.dtype) -> None:
-        for teacher in self.teachers:
-            teacher.cast(dtype)
+        cast_matrices(self.teachers, dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         given = zip(self.shares, self.teachers, strict=True)
@@ -143,10 +137,6 @@ class RankCSE(Method):
     arguments = Arguments
     one_text = True
 
-    def views(self, args: Arguments) -> list[View]:
-        """Two equal views; dropout makes them differ."""
-        return [View(), View()]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         """The three terms.
 
@@ -157,7 +147,8 @@ class RankCSE(Method):
             raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
         made: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.consistency_weight:
-            made.append(Consistency(args.temperature, args.consistency_weight))
+            loss = partial(consistency, temperature=args.temperature)
+            made.append(Contrast(loss, args.consistency_weight, "consistency"))
         if args.rank_weight:
             teachers = [load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher]
             made.append(Distillation(args, teachers))

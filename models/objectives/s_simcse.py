@@ -56,14 +56,12 @@ class SSimCSE(simcse.SimCSE):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        """Two views, each with rates of its own."""
         if args.rate_low > args.rate_high:
             raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
         rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
-        return [View(dropout=rates) for _ in range(2)]
+        return [View(dropout=rates)] * 2
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """SimCSE's loss on an encoder whose dropout takes its rates from the batch."""
         encoder.sample_dropout()
         return super().build(args, encoder, projection, source)
 

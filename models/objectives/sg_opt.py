@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -24,20 +25,17 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Positive, Weight
-from common.views import View
 from models.collectives import gather_with_gradient
 from models.contrast import NO_NEGATIVES
 from models.encoder import SentenceEncoder
 from models.heads import project
-from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import at_least_float32
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """SG-OPT's options; defaults are those of the paper and the official code."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.01, metadata={"help": "tau (section 4.1 and the code)"})
     distance_weight: Weight = field(
@@ -80,7 +78,7 @@ class SelfGuided(Contrast):
     """
 
     def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
-        super().__init__()
+        super().__init__(partial(guided_nt_xent, temperature=args.temperature))
         self.start = start.requires_grad_(False)
         self.args = args
 
@@ -95,9 +93,6 @@ class SelfGuided(Contrast):
         layers = self._layers(batch)
         with torch.autocast(query.device.type, enabled=False):
             return query, project(encoded.projection, layers)  # (K, V N, D)
-
-    def compare(self, query: Tensor, guides: Tensor) -> Term:
-        return Term(guided_nt_xent(query, guides, self.args.temperature), 1.0)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         terms = super().forward(encoded, batch)
@@ -120,18 +115,10 @@ class SGOPT(Method):
     """Self-guided contrast."""
 
     arguments = Arguments
+    copies = 1  # the frozen copy takes the place of a second view
     not_adapted = "it measures how far the weights are from the start, and adapters leave them there"
 
-    def views(self, args: Arguments) -> list[View]:
-        """One: the frozen copy takes the place of a second view."""
-        return [View()]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One objective, which owns the frozen copy.
-
-        Raises:
-            BadInput: a backbone whose embeddings cannot be told from the rest.
-        """
         start = copy.deepcopy(encoder)
         if args.freeze_embeddings:
             if not hasattr(encoder.backbone, "embeddings"):

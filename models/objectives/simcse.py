@@ -13,14 +13,12 @@ from common.errors import BadInput
 from common.ranges import Positive
 from common.views import View
 from models.contrast import info_nce
-from models.objectives.base import Contrast, Method, Objective, Term
+from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """Options of the contrastive loss."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(
         default=0.05, metadata={"help": "tau: cosines are divided by it (SimCSE section 3 and Table D.1)"}
@@ -35,14 +33,10 @@ class Contrastive(Contrast):
     """InfoNCE of the first view against the second; a third column holds hard negatives (SimCSE equation 5)."""
 
     def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.weight = weight
-        self.hard_negative_weight = hard_negative_weight
+        def loss(query: Tensor, key: Tensor, hard: Tensor | None = None) -> Tensor:
+            return info_nce(query, key, temperature, hard, hard_negative_weight)
 
-    def compare(self, query: Tensor, key: Tensor, hard: Tensor | None = None) -> Term:
-        bias = 0.0 if hard is None else self.hard_negative_weight
-        return Term(info_nce(query, key, self.temperature, hard, bias), self.weight)
+        super().__init__(loss, weight)
 
 
 class SimCSE(Method):
@@ -58,12 +52,7 @@ class SimCSE(Method):
             )
         return super().views_of_rows(args, columns)
 
-    def views(self, args: Arguments) -> list[View]:
-        """Two equal views; dropout makes them differ."""
-        return [View(), View()]
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The contrastive loss alone."""
         return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
 
 

@@ -52,11 +52,9 @@ class SimCSEWithMLM(simcse.SimCSE):
     arguments = Arguments
 
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
-        """A masked twin of both views, as in SimCSE's code."""
-        return (Masking(args.mask_rate, views=(0, 1)),)
+        return (Masking(args.mask_rate, views=(0, 1)),)  # both, as in SimCSE's code
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """SimCSE's loss and the language model's; the vocabulary head comes from the checkpoint."""
         output = VocabularyHead(load_masked_lm(source))
         return [*super().build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]
 

@@ -9,8 +9,8 @@ them say the same. In several processes both see the sentences of all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,17 +21,15 @@ from common.ranges import Positive, Weight
 from common.views import Rates, View
 from models.contrast import cosines
 from models.objectives import simcse
-from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, Term
+from models.objectives.base import Contrast, Method, MethodArguments, Objective
 from models.precision import at_least_float32
 
 CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # at rate 0
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """SimCSE++'s options; defaults are those of the official script for both parts together."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
     off_dropout: bool = field(default=True, metadata={"help": "compare negatives without dropout; false: as SimCSE"})
@@ -83,29 +81,6 @@ def dimension_wise(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
-class OffDropout(Contrast):
-    """The contrastive loss, with the third view's cosines as negatives."""
-
-    def __init__(self, temperature: float, scale: float) -> None:
-        super().__init__()
-        self.temperature, self.scale = temperature, scale
-
-    def compare(self, first: Tensor, second: Tensor, clean: Tensor) -> Term:
-        return Term(off_dropout_nce(first, second, clean, self.temperature, self.scale), 1.0)
-
-
-class DimensionWise(simcse.Contrastive):
-    """The contrast of dimensions between the two views with dropout."""
-
-    term = "dimensions"
-
-    def vectors(self, encoded: Encoded, batch: Batch) -> Sequence[Tensor]:
-        return encoded.projected[:2].unbind(0)
-
-    def compare(self, first: Tensor, second: Tensor) -> Term:
-        return Term(dimension_wise(first, second, self.temperature), self.weight)
-
-
 class SimCSEPlusPlus(Method):
     """SimCSE with one or both parts changed."""
 
@@ -113,17 +88,16 @@ class SimCSEPlusPlus(Method):
     one_text = True
 
     def views(self, args: Arguments) -> list[View]:
-        """Two that differ by dropout, and one without."""
-        return [View(), View(), CLEAN] if args.off_dropout else [View(), View()]
+        return super().views(args) + [CLEAN] * args.off_dropout
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The contrastive loss and, with a weight, that of the dimensions."""
         made: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.off_dropout:
             encoder.sample_dropout()
-            made = [OffDropout(args.temperature, args.positive_scale)]
+            made = [Contrast(partial(off_dropout_nce, temperature=args.temperature, scale=args.positive_scale))]
         if args.dimension_weight:
-            made.append(DimensionWise(args.dimension_temperature, args.dimension_weight))
+            loss = partial(dimension_wise, temperature=args.dimension_temperature)
+            made.append(Contrast(loss, args.dimension_weight, "dimensions", views=2))
         return made
 
 

@@ -19,15 +19,12 @@ from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Share
 from common.views import View
 from models.contrast import info_nce
-from models.objectives import simcse
-from models.objectives.base import Method, Objective, Term
+from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
-
-    _argument_group_name = "method"
 
     temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
     span_least: Share = field(default=0.05, metadata={"help": "least share of a document's tokens (script)"})
@@ -77,12 +74,9 @@ def delete(ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Gene
     return ids[drawn >= min(rate, drawn.max(initial=0.0))]
 
 
-class TwoWayInfoNCE(simcse.Contrastive):
+def two_way_nce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     """The mean of InfoNCE in both directions, with the other documents of the batch as negatives."""
-
-    def compare(self, first: Tensor, second: Tensor) -> Term:
-        both = info_nce(first, second, self.temperature) + info_nce(second, first, self.temperature)
-        return Term(both / 2, self.weight)
+    return (info_nce(first, second, temperature) + info_nce(second, first, temperature)) / 2
 
 
 class Spans(Method):
@@ -92,21 +86,18 @@ class Spans(Method):
     columns = 2
 
     def views(self, args: Arguments) -> list[View]:
-        """Two spans, with deletions."""
         if args.span_least > args.span_most:
             raise BadInput(f"--span_least {args.span_least}: is above --span_most {args.span_most}")
         edit = partial(delete, rate=args.delete_rate) if args.delete_rate else None
         return [View(edit, cut=partial(show, args=args, view=number)) for number in range(2)]
 
     def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
-        """The same two views of documents and of titled documents."""
         if args.title_share and columns < 2:
             raise BadInput("--title_share: titles are the first of --columns 2 (title, body)")
         return super().views_of_rows(args, columns)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The two-way contrastive loss."""
-        return [TwoWayInfoNCE(args.temperature)]
+        return [Contrast(partial(two_way_nce, temperature=args.temperature))]
 
 
 METHOD = Spans()

@@ -25,16 +25,14 @@ from common.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
 from models.families import check_apart, family_of, layers_of
 from models.loading import load_config
-from models.objectives.base import Batch, Encoded, Method, Objective, Term
+from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.objectives.spans import delete
 from models.runner import Runner
 
 
 @dataclass
-class Arguments:
+class Arguments(MethodArguments):
     """Options of the damage and the decoder."""
-
-    _argument_group_name = "method"
 
     delete_rate: Rate = field(default=0.6, metadata={"help": "share of the words that is deleted (paper and script)"})
     output_init: Literal["checkpoint", "new"] = field(
@@ -114,15 +112,9 @@ class TSDAE(Method):
     takes_projection = False
 
     def views(self, args: Arguments) -> list[View]:
-        """The damaged sentence; the objective reads the whole one."""
         return [View(partial(delete, rate=args.delete_rate), words=True, target=True)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The loss with its decoder.
-
-        Raises:
-            BadInput: a backbone whose layers are not BERT's, or a checkpoint without a head for words.
-        """
         config = load_config(source)
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:

@@ -17,7 +17,7 @@ from common.errors import BadInput
 from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_backbone, load_tokenizer, without_pooler
-from models.momentum import MomentumEncoder
+from models.objectives.moco import MomentumEncoder
 from tests.folders import rewind, same_weights
 from tests.methods import OTHER_FAMILIES
 from training import assembly

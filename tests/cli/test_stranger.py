@@ -55,7 +55,7 @@ from common.ranges import Count, Share
 from common.views import IGNORED, Masking
 from models.collectives import gather_rows
 from models.contrast import info_nce
-from models.momentum import VectorQueue
+from models.objectives.moco import VectorQueue
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 

@@ -29,9 +29,9 @@ def slow_nt_xent(first, second, tau):
 @pytest.mark.parametrize(("directions", "factor"), [("sum", 2), ("mean", 1)])
 def test_the_codes_scale_is_twice_the_papers(directions, factor):
     first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
-    term = consert.NTXent(0.1, 0.15, directions).compare(first, second)
-    assert float(term.value) == pytest.approx(factor * slow_nt_xent(first, second, 0.1), rel=1e-5)
-    assert term.weight == 0.15
+    made = consert.contrast(consert.Arguments(directions=directions))
+    assert float(made.loss(first, second)) == pytest.approx(factor * slow_nt_xent(first, second, 0.1), rel=1e-5)
+    assert made.weight == 0.15
 
 
 def changed(change, count=11, width=8, seed=3):

@@ -1,4 +1,4 @@
-"""The flow: exact inverse, exact determinant, saved whole or refused."""
+"""The flow: invertible, exact determinant, saved whole or refused."""
 
 import json
 
@@ -30,13 +30,22 @@ def vectors():
     return torch.randn(6, 5, generator=torch.Generator().manual_seed(1)) * 3 + 2
 
 
+def inverse(step, latent):
+    """The vectors, (N, D), that a step maps to `latent`."""
+    kept, changed = latent.split(step.parts, dim=1)
+    shift, log_scale = step._coupling(kept)
+    normed = torch.cat([kept, changed * (-log_scale).exp() - shift], dim=1)[:, step.order.argsort()]
+    return normed * (-step.log_scale).exp() - step.bias
+
+
 @pytest.mark.parametrize("coupling", COUPLINGS)
-def test_the_inverse_gives_the_vectors_back(coupling, vectors):
+def test_no_two_vectors_are_mapped_to_one(coupling, vectors):
     flow = made(coupling=coupling)
     with torch.no_grad():
-        latent = flow(vectors)
-        assert (flow.inverse(latent) - vectors).abs().max() < 1e-4
-        assert (flow(flow.inverse(vectors)) - vectors).abs().max() < 1e-4
+        found = latent = flow(vectors)
+        for step in reversed(flow.steps):
+            found = inverse(step, found)
+    assert (found - vectors).abs().max() < 1e-4
     assert (latent - vectors).abs().max() > 0.1
 
 

@@ -1,5 +1,6 @@
 """Losses on the first entries of vectors (Matryoshka) against loops over plain numbers."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,9 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.sentence_transformer.losses.matryoshka import shrink
 from torch import nn
 
-from models.objectives import consert, esimcse, mirror_bert, rankcse, simcse, simcse_pp, spans
+from models.contrast import nt_xent
+from models.objectives import esimcse, rankcse, simcse, simcse_pp, spans
+from models.objectives.base import Contrast
 from tests.models.test_contrast import slow_info_nce
 
 WIDTHS = (6, 3)
@@ -39,19 +42,18 @@ def test_the_terms_are_those_of_sentence_transformers():
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [spans.TwoWayInfoNCE(0.5), consert.NTXent(0.5, 1.0, "mean"), mirror_bert.BothWays(0.5),
-     simcse_pp.OffDropout(0.5, 1.1), rankcse.Consistency(0.5)],
-    ids=lambda one: type(one).__name__,
-)  # fmt: skip
-def test_a_width_s_term_is_the_term_of_vectors_with_zeros_behind_it(objective):
-    vectors = torch.randn(3 if isinstance(objective, simcse_pp.OffDropout) else 2, 5, 8,
-                          generator=torch.Generator().manual_seed(0))  # fmt: skip
-    terms = narrow(objective, vectors)
+    "loss",
+    [spans.two_way_nce, nt_xent, partial(simcse_pp.off_dropout_nce, scale=1.1), rankcse.consistency],
+    ids=["spans", "consert", "simcse_pp", "rankcse"],
+)
+def test_a_width_s_term_is_the_term_of_vectors_with_zeros_behind_it(loss):
+    loss = partial(loss, temperature=0.5)
+    vectors = torch.randn(3 if "scale" in loss.keywords else 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    terms = narrow(Contrast(loss, term="near"), vectors)
     for width in WIDTHS:
-        alone = objective.compare(*(vectors * (torch.arange(8) < width)))
-        torch.testing.assert_close(terms[f"{objective.term}_{width}"].value, alone.value)
-        assert not torch.isclose(alone.value, terms[objective.term].value)
+        alone = loss(*(vectors * (torch.arange(8) < width)))
+        torch.testing.assert_close(terms[f"near_{width}"].value, alone)
+        assert not torch.isclose(alone, terms["near"].value)
 
 
 def test_queued_vectors_are_cut_too_and_keys_are_queued_once():

@@ -9,7 +9,7 @@ from transformers import AutoModel, BertConfig, DistilBertConfig
 
 from common.errors import BadInput
 from models.encoder import SentenceEncoder
-from models.momentum import MomentumEncoder
+from models.objectives.moco import MomentumEncoder
 from tests.methods import build_model, make_batch
 
 ROWS, QUEUE, TAU = 5, 8, 0.05

@@ -142,5 +142,5 @@ def test_the_contrast_of_two_plain_views_is_between_the_copies(encoder):
     encoded = encode(encoder, rows)
     encoded = replace(encoded, projected=torch.randn(4, 4, 32, generator=torch.Generator().manual_seed(1)))
     first, second = encoded.projected[:2], encoded.projected[2:]
-    expected = sum(made.contrast.compare(*texts).value for texts in zip(first, second, strict=True))
+    expected = sum(made.contrast.loss(*texts) for texts in zip(first, second, strict=True))
     torch.testing.assert_close(made(encoded, rows)["contrastive"].value, expected)

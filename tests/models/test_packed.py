@@ -13,6 +13,7 @@ from models.kernels import dropout
 from models.loading import load_backbone, load_config
 from models.packed import Packed, packed_attention
 from models.pooling import POOLINGS
+from models.precision import cast_matrices
 from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
@@ -172,7 +173,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
     states = []
     for held in (False, True):
         if held:
-            lower.cast(torch.bfloat16)
+            cast_matrices(lower.layers, torch.bfloat16)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             states.append(lower(ids, Runner.of(mask)))
     assert torch.equal(*states)

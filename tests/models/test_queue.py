@@ -7,7 +7,7 @@ from common.errors import StorageError
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.loading import load_backbone
-from models.momentum import MomentumEncoder, VectorQueue
+from models.objectives.moco import MomentumEncoder, VectorQueue
 
 
 @pytest.mark.parametrize("batch", [1, 3, 5, 7, 12])

@@ -15,6 +15,7 @@ from models.encoder import load_encoder
 from models.loading import load_tokenizer
 from models.objectives import rankcse
 from models.objectives.base import Batch, Encoded
+from models.precision import cast_matrices
 from models.teacher import Teacher, load_teacher
 from tests.methods import build_model, make_batch, mask_of
 
@@ -124,7 +125,7 @@ def test_a_teacher_in_bfloat16_gives_the_cosines_that_autocast_gives(tiny_bert, 
     batch, encoded = Batch.of(**make_batch("simcse", tiny_bert, MASK)), Encoded(None, None, None, None, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         before = teacher.similarities(batch, encoded)
-    teacher.cast(torch.bfloat16)
+    cast_matrices(teacher, torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(teacher.similarities(batch, encoded), before)
         in_chunks = teacher.similarities(batch, replace(encoded, chunk_size=4))
