@@ -28,7 +28,6 @@ from data.text import read_text
 from eval.encode import Encode
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
-from models.flow import COUPLINGS
 from models.heads import Head
 from models.pooling import PLAIN
 from models.word_vectors import SPECIAL
@@ -76,7 +75,8 @@ def parser() -> Parser:
     whitening.add_argument("--dimensions", type=int, metavar="K", help="entries of the result (default: all)")
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
-    _add_settings(flow)
+    for field in fields(Settings):
+        flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
     words.add_argument("file", metavar="FILE", type=Path, help="a word and its numbers a line; plain, .gz, .xz, .zst")
     words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as word2vec writes")
@@ -97,22 +97,6 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
                         help="tab-separated sentences in a line, all of which are taken (default: 1)")  # fmt: skip
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
-
-
-def _add_settings(parser: Parser) -> None:
-    about = {
-        "steps": "act-norm, permutation, coupling blocks; BERT-flow's 3 levels of depth 3, without the levels",
-        "hidden": "width of the couplings' networks",
-        "coupling": "additive as BERT-flow, affine as Glow",
-        "learning_rate": "of Adam",
-        "epochs": "passes over the text",
-        "batch_size": "sentences in a step; BERT-flow's 32 pairs",
-        "seed": "of permutations, first weights and order",
-    }
-    for field in fields(Settings):
-        parser.add_argument(f"--{field.name}", type=type(field.default), default=field.default,
-                            choices=COUPLINGS if field.name == "coupling" else None,
-                            help=f"{about[field.name]} (default: {field.default})")  # fmt: skip
 
 
 class Fitted(NamedTuple):

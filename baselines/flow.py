@@ -4,34 +4,35 @@ Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-
 `avg_first_last` here. Its levels are left out, and the learning rate stays constant here.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from common.errors import BadInput, NonFinite
-from models.flow import Flow
+from models.flow import COUPLINGS, Flow
 
 SAMPLE = 8192  # vectors on which act-norm is initialised, and those that are scored at once
 
 
+def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any:
+    return field(default=default, metadata={"help": f"{about} (default: {default})", "choices": choices})
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How a flow is built and trained, with the released code's defaults.
+    """How a flow is built and trained, with the released code's defaults."""
 
-    `steps` are blocks, 9 its 3 levels of depth 3; `coupling` is `additive` (BERT-flow) or `affine` (Glow); the code's
-    batch is 32 pairs.
-    """
-
-    steps: int = 9
-    hidden: int = 32
-    coupling: str = "additive"
-    learning_rate: float = 1e-3
-    epochs: int = 1
-    batch_size: int = 64
-    seed: int = 42
+    steps: int = _flag(9, "act-norm, permutation, coupling blocks; BERT-flow's 3 levels of depth 3, without the levels")
+    hidden: int = _flag(32, "width of the couplings' networks")
+    coupling: str = _flag("additive", "additive as BERT-flow, affine as Glow", COUPLINGS)
+    learning_rate: float = _flag(1e-3, "of Adam")
+    epochs: int = _flag(1, "passes over the text")
+    batch_size: int = _flag(64, "sentences in a step; BERT-flow's 32 pairs")
+    seed: int = _flag(42, "of permutations, first weights and order")
 
 
 class Trained(NamedTuple):

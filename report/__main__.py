@@ -62,28 +62,22 @@ def main(argv: list[str] | None = None) -> Path:
     args = parser().parse_args(argv)
     folders = labelled(args.runs)
     runs = [read_run_folder(label, Path(path), args.scores) for label, path in folders.items()]
-    output = _writable(args.output)
+    output = Path(args.output)
+    if not output.parent.is_dir():
+        raise BadInput(f"--output {output}: its folder does not exist")
     check_output(args.output, [args.sentences, args.dev_file], b"<!doctype html>")
     own = [own_pairs(args.dev_file)] if args.dev_file else []
     stsb = [tasks_named(["STS-B"], Options(split))[0] for split in ("test", "dev")]
     texts = read_texts(own or stsb, args.data_dir, args.sentences)
     encoders = {}
     for number, (label, path) in enumerate(folders.items()):
-        encode = _encoder(path, args.bf16) if len(texts.searched) > 1 else None
-        if encode:
+        if len(texts.searched) > 1 and (encode := _encoder(path, args.bf16)):
             encoders[number] = (label, encode)
     measured = measure(encoders, texts)
     content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
     with writing(output, "choose another --output") as part:
         part.write_bytes(content)
     logger.info("%s: %d runs, %.1f MB", output, len(runs), len(content) / 1e6)
-    return output
-
-
-def _writable(path: str) -> Path:
-    output = Path(path)
-    if output.is_dir() or not output.parent.is_dir():
-        raise BadInput(f"--output {output}: {'is a folder' if output.is_dir() else 'its folder does not exist'}")
     return output
 
 

@@ -91,7 +91,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         axes = figure.add_subplot(xlabel=chart.x, ylabel=f"{chart.y}, log scale" if chart.log else chart.y)
         axes.patch.set_visible(False)
         for number, (run, one) in enumerate(series):
-            _draw(axes, run, one, chart.join).set_gid(_group(number))
+            _draw(axes, run, one, chart.join).set_gid(f"points-of-{number}")
         if chart.join:
             axes.xaxis.get_major_locator().set_params(integer=True)  # steps and numbers; points may lie anywhere
         else:
@@ -122,10 +122,6 @@ def _draw(axes: Axes, run: int, series: Series, join: bool) -> Line2D:
     return line
 
 
-def _group(number: int) -> str:
-    return f"points-of-{number}"
-
-
 def _scale(axes: Axes, chart: Chart) -> None:
     axes.grid(axis="y")
     axes.margins(x=0.05, y=0.1)
@@ -145,7 +141,7 @@ def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], t
     """Put each point's value into its marker, where browsers show it on pointing."""
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
     for number, (run, one) in enumerate(series):
-        group = groups[_group(number)]
+        group = groups[f"points-of-{number}"]
         label = f"{one.label}, {one.note}" if one.note in _PARTS.values() else one.label
         group.attrib = {"class": "points", "data-run": str(run)}
         marks = list(group.iter(f"{SVG}use"))

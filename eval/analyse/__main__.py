@@ -23,7 +23,7 @@ from eval.analyse.pictures import draw_analysis
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode
 from eval.scores import markdown
-from eval.sts import StsTask, own_pairs
+from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
@@ -80,7 +80,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return what analyses.json holds."""
     args = parser().parse_args(argv)
     chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
-    material = gather(chosen.values(), _pairs(args), args.data_dir, args.sentences, args.neighbours, args.above)
+    task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
+    material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
     output = _folder(args.output) if args.output else None
     # all models first, so that an unreadable one does not waste the time of the others
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
@@ -120,10 +121,6 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         results = {label: model[name] for label, model in content["models"].items()}
         draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
-
-
-def _pairs(args: argparse.Namespace) -> StsTask:
-    return own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
 
 
 def _folder(path: str) -> Path:
