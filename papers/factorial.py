@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from common.files import read_json
 from eval.scores import markdown
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
@@ -33,28 +32,21 @@ HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model that everything starts from")
-    parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"])
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--weights", nargs="+", default=["0", "1e-5", "0.1"], help="of the auxiliary loss")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", default="150", help="of every run of stage 2")
     parser.add_argument("--stage_one_steps", default="300", help="of every run of stage 1")
     parser.add_argument("--learning_rate", default="3e-5")
-    parser.add_argument("--folder", default="runs/factorial", help="where the runs go")
-    runs.add_search(parser)
+    runs.add_flags(parser, "runs/factorial", *"data_dir seeds search float32 collect known".split())
     parser.add_argument("--transfer", action="store_true", help="also SentEval's transfer tasks, mode fasttest")
-    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
-    parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
-    parser.add_argument("--known", help="rows of an earlier --output whose runs are gone: they are not trained again")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run; every combination's first seed is trained before any combination's second."""
     if not args.collect:
         runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST, *_transfer(args)], args.data_dir)
-    earlier = read_json(Path(args.known), "rows of this study", "give an earlier --output", list) if args.known else []
-    known = {row["name"]: row for row in earlier}
+    known = runs.known_rows(args)
     for seed, *combination in product(args.seeds, args.starts, args.heads, args.weights):
         name = name_of(args, *combination, seed)
         if name not in known and (row := _row(args, name, *combination, seed)):
@@ -104,10 +96,12 @@ def _transfer(args: argparse.Namespace) -> Sequence[Task]:
 
 
 def _start(args: argparse.Namespace, start: str) -> str:
-    """The checkpoint of a start; a missing stage 1 is trained."""
+    """The checkpoint of a start; a missing stage 1 is trained, but for `--collect`."""
     if start not in STAGE_ONE:
         return args.model
     folder = Path(args.folder) / f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}"
+    if args.collect and runs.finished(folder) is None:
+        return str(folder)
     gap.pre_trained(folder, {
         "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
         "seed": "0", "max_steps": args.stage_one_steps, "save_steps": "100", "eval_steps": "50",

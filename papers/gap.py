@@ -15,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from common.errors import CheckpointRefused
 from common.files import writing
 from eval.scores import markdown
 from papers import runs
@@ -46,13 +47,11 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model that every run starts from")
-    parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--seed", default="0")
     parser.add_argument("--steps", default="60", help="of every run")
     parser.add_argument("--every", default="10", help="steps between two looks at the gap")
-    parser.add_argument("--folder", default="runs/gap", help="where the runs go")
-    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
+    runs.add_flags(parser, "runs/gap", "data_dir", "float32")
     parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
 
 
@@ -75,11 +74,19 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def pre_trained(folder: Path, flags: Mapping[str, str]) -> dict:
-    """The record of a run of stage 1 with these flags, which is trained if missing."""
-    if finished(folder) is None:
+    """The record of a run of stage 1 with these flags, which is trained if missing.
+
+    Raises:
+        CheckpointRefused: the folder holds a finished run from another model.
+    """
+    if (record := finished(folder)) is None:
         given = {**flags, "output_dir": str(folder), "use_cpu": "true", "disable_tqdm": "true"}
         runs.launch("run_pretrain_aux.py", as_words(given))
-    return finished(folder)
+        return finished(folder)
+    start, asked = record["settings"]["model_name_or_path"], flags["model_name_or_path"]
+    if start != asked:
+        raise CheckpointRefused(f"{folder} holds a finished stage 1 from {start}, not from {asked}; move it away")
+    return record
 
 
 def looks(folder: Path) -> list[dict]:

@@ -25,7 +25,7 @@ from common.flags import positive
 from eval.dev import BETTER
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import as_words, facts_of
+from papers.runs import add_flags, as_words, facts_of, known_rows
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
@@ -44,24 +44,19 @@ METHODS: dict[str, dict[str, str]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", required=True, help="starts: encoders with or without a pooling")
     parser.add_argument("--names", nargs="+", help="what the table calls them (default: their folders)")
-    parser.add_argument("--data_dir", default="corpora", help="with the sets in DATA_DIR/beir")
-    parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"])
+    parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"],
+                        help="folders below DATA_DIR/beir")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=positive, help="of every run (default: configs/adapt.yaml); another number "
                         "wants another --folder")  # fmt: skip
-    parser.add_argument("--folder", default="runs/own_text", help="where the runs go")
-    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast")
-    parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
-    parser.add_argument("--known", help="rows of an earlier --output whose runs are gone: they are not trained again")
+    add_flags(parser, "runs/own_text", *"data_dir seeds float32 collect known".split())
     parser.add_argument("--figure", help="draw the gain on pseudo-queries against steps into this PNG file")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run."""
     names = args.names or [Path(model).name for model in args.models]
-    earlier = read_json(Path(args.known), "rows of this study", "give an earlier --output", list) if args.known else []
-    known = {row["name"]: row for row in earlier}
+    known = known_rows(args)
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets
     ):

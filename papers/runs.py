@@ -141,15 +141,32 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     logger.info("%s: scored", path)
 
 
-def read_rows(path: Path) -> list[dict]:
-    """The rows of a file that `score` wrote; none where the file is missing."""
-    return read_json(path, "a file of scores", "remove it to score again", kind=list) if path.is_file() else []
+_STUDY = {
+    "data_dir": {"default": "corpora"},
+    "float32": {"action": "store_true", "help": "instead of bfloat16 autocast, which a CPU without instructions for it "
+                "runs slower; give each precision a --folder of its own"},
+    "seeds": {"nargs": "+", "type": int, "default": [0, 1, 2]},
+    "collect": {"action": "store_true", "help": "train nothing; only gather what is there"},
+    "known": {"help": "rows of an earlier --output whose runs are gone: they are not trained again"},
+    "search": {"nargs": "+", "default": [], "metavar": "NAME", "help": "also nDCG@10 on these sets of DATA_DIR/beir, "
+               f"of the first {SEARCH_LENGTH} tokens; finished runs get it too"},
+}  # fmt: skip
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """The flag of the retrieval sets that the runs are also scored on."""
-    parser.add_argument("--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of "
-                        f"DATA_DIR/beir, of the first {SEARCH_LENGTH} tokens; finished runs get it too")  # fmt: skip
+def add_flags(parser: argparse.ArgumentParser, folder: str, *names: str) -> None:
+    """The flags that studies share: the folder of the runs, and some of `_STUDY`."""
+    parser.add_argument("--folder", default=folder, help="where the runs go")
+    for name in names:
+        parser.add_argument(f"--{name}", **_STUDY[name])
+
+
+def known_rows(args: argparse.Namespace) -> dict[str, dict]:
+    """Name -> row of `--known`; BadInput where it is no earlier --output."""
+    if not args.known:
+        return {}
+    return {
+        row["name"]: row for row in read_json(Path(args.known), "rows of this study", "give an earlier --output", list)
+    }
 
 
 def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
@@ -174,7 +191,9 @@ def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) 
 
 def figures_in(folder: Path, name: str) -> dict[str, float]:
     """Task -> headline figure in a file that `score` wrote, with their average; empty where the file is missing."""
-    found = {row["task"]: row["value"] for row in headline(read_rows(folder / f"{name}.json"))}
+    path = folder / f"{name}.json"
+    rows = read_json(path, "a file of scores", "remove it to score again", kind=list) if path.is_file() else []
+    found = {row["task"]: row["value"] for row in headline(rows)}
     return {AVERAGE: next(iter(found.values())), **found} if found else found  # a single task is its own average
 
 

@@ -26,16 +26,10 @@ ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.remo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model that every method starts from")
     parser.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's own run of stage 1)")
-    parser.add_argument("--data_dir", default="corpora")
     parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
     parser.add_argument("--steps", type=positive, default=500, help="of every run")
-    parser.add_argument("--folder", default="runs/methods", help="where the runs go")
-    runs.add_search(parser)
-    parser.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
-                        "instructions for it runs slower; give each precision a --folder of its own")  # fmt: skip
-    parser.add_argument("--collect", action="store_true", help="train nothing; only gather what is there")
+    runs.add_flags(parser, "runs/methods", *"data_dir seeds search float32 collect".split())
 
 
 def rows(args: argparse.Namespace) -> list[dict]:

@@ -1,12 +1,13 @@
 """`bench gap` and `bench factorial`: which runs are asked for, and what their tables say; training is faked."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import main
-from common.errors import BadInput
+from common.errors import BadInput, CheckpointRefused
 from papers import factorial, gap, runs
 
 
@@ -26,7 +27,14 @@ def asked(monkeypatch):
         if flags.get("aux_weight") == "0":
             looks = []
         (folder / "log.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
-        facts = {"commit": "c", "versions": {}, "hardware": {}, "trajectory": {}, "steps": 1}
+        facts = {
+            "settings": {"model_name_or_path": flags["model_name_or_path"]},
+            "commit": "c",
+            "versions": {},
+            "hardware": {},
+            "trajectory": {},
+            "steps": 1,
+        }
         best = {"value": 80.0 + float(flags.get("aux_weight", 0)), "step": 50}
         (folder / "run.json").write_text(json.dumps({"status": "finished", "best": best, **facts}))
 
@@ -87,6 +95,15 @@ def test_test_data_that_is_not_there_stops_the_command_before_the_training(tmp_p
     monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
     with pytest.raises(BadInput, match=missing):
         main(["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", f"--data_dir={tmp_path}", *flags])
+
+
+def test_stage_one_is_of_the_model_and_collect_trains_none(asked, tmp_path):
+    argv = ["factorial", f"--folder={tmp_path}", "--starts=read", "--heads=tanh", "--weights=0.1", "--seeds=0"]
+    rows = main([*argv, "--model=m"])
+    with pytest.raises(CheckpointRefused, match="finished stage 1 from m, not from other"):
+        main([*argv, "--model=other"])
+    shutil.rmtree(tmp_path / "stage-1_read_steps-300")
+    assert main([*argv, "--model=m", "--collect"]) == rows and len(asked) == 2
 
 
 def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
