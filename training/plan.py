@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-import resource
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate.utils import send_to_device
 from torch import nn
 from transformers import TrainingArguments
+from transformers.training_args import OptimizerNames
 
 from common.streams import show
 from common.views import Masking
 from data.draws import KeyedSampler
 from eval.encode import warn_of_slow_bf16
+from training.pace import peak_memory
 from training.run import DROPOUT
 from training.run_arguments import steps_of
-from training.trainer import CachedTrainer, EmbeddingTrainer
+from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _CUT, _MUCH_CUT = 0.05, 0.2  # shares of the texts
@@ -37,12 +37,13 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
     precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
     if args.bf16:
         warn_of_slow_bf16(args.device.type)
+    held = (_sizes(model, trained=False) + _sizes(model, trained=True)) / 1e9
     lines = {
         "model": f"{size[True]:,} trainable and {size[False]:,} frozen parameters",
         "dropout": ", ".join(f"{name} {rate}" for name, rate in rates.items()) or "none",
         "text": f"{sampler.count:,} examples{held_out}, {_steps(args, sampler.count)}",
         "processes": f"{args.world_size} on {args.device.type}, {precision}",
-        "memory": f"{_held(model) / 1e9:.2g} GB of weights, gradients and Adam's state; --dry_run measures a batch",
+        "memory": f"{held:.2g} GB of weights and gradients, {_state(model, args)}; --dry_run measures a batch",
         **facts,
     }
     return _lines(lines)
@@ -101,23 +102,18 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     trainer.model.to(args.device).train()
     batch = send_to_device(batch, args.device)
     seconds = []
-    timed = not isinstance(trainer, CachedTrainer)  # the whole batch's graph is what --chunk_size avoids
-    for _ in range(_TIMED if timed else 1):
+    for _ in range(_TIMED):
         start = time.perf_counter()
-        with trainer.accelerator.autocast(), torch.set_grad_enabled(timed):
-            output = trainer.model(**batch)
+        output = trainer.gradients(batch)
         terms = {name: value.item() for name, value in output.terms.items()} | {"loss": output.loss.item()}
-        if timed:
-            output.loss.backward()
-            trainer.model.zero_grad()
+        trainer.model.zero_grad()
         seconds.append(time.perf_counter() - start)
     found = {
         "batch": ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
         "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items()),
+        "time": _time(args, trainer.sampler.count, min(seconds[1:])),
+        "memory": f"{peak_memory(args.device)}, measured with these batches; on top {_state(trainer.model, args)}",
     }
-    if timed:
-        found["time"] = _time(args, trainer.sampler.count, min(seconds[1:]))
-        found["memory"] = _memory(trainer.model, args)
     show(f"{description}\n{_lines(found)}")
 
 
@@ -135,14 +131,9 @@ def _sizes(model: nn.Module, trained: bool) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad or not trained)
 
 
-def _held(model: nn.Module) -> int:
-    """Bytes that training holds all the time: weights, gradients and two numbers of Adam a trained parameter."""
-    return _sizes(model, trained=False) + 3 * _sizes(model, trained=True)
-
-
-def _memory(model: nn.Module, args: TrainingArguments) -> str:
-    """The measured peak of this process, or of its GPU, and what comes on top."""
-    on_gpu, state = args.device.type == "cuda", 2 * _sizes(model, trained=True) / 1e9
-    peak = torch.cuda.max_memory_allocated() if on_gpu else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    where = "on the GPU" if on_gpu else "of this process, libraries included"
-    return f"{peak / 1e9:.2g} GB {where}, measured with these batches; Adam's state adds {state:.2g} GB"
+def _state(model: nn.Module, args: TrainingArguments) -> str:
+    """What the optimizer holds: two numbers a trained parameter, where it is plain AdamW."""
+    name = OptimizerNames(args.optim).value
+    if name not in ("adamw_torch", "adamw_torch_fused"):
+        return f"the state of --optim {name}"
+    return f"{2 * _sizes(model, trained=True) / 1e9:.2g} GB of AdamW's state"

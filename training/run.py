@@ -24,6 +24,7 @@ from report.curves import draw, in_words
 from training.best import BEST
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
+from training.pace import Pace
 from training.provenance import earlier_starts, provenance
 from training.record import (
     FORMAT,
@@ -166,7 +167,7 @@ class Run:
             write_run(folder, self.record | {"status": "running"})
         trainer.accelerator.wait_for_everyone()
         trainer.run_id = self.record["run_id"]
-        for callback in (RunLog(folder), *callbacks):
+        for callback in (RunLog(folder), Pace(), *callbacks):
             trainer.add_callback(callback)
         if state is not None:
             logger.info("resuming from %s", start.checkpoint)

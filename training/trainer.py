@@ -102,6 +102,13 @@ class EmbeddingTrainer(ResumingTrainer):
         counts = sum(self.accelerator.unwrap_model(self.model).count_targets(batch) for batch in batch_samples)
         return self.accelerator.reduce(counts.to(device), reduction="sum")
 
+    def gradients(self, inputs: dict[str, torch.Tensor]):
+        """Loss and terms of one batch with the gradients added, outside of a training."""
+        with self.accelerator.autocast():
+            output = self.model(**inputs)
+        output.loss.backward()
+        return output
+
     def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
         """Add the terms of one forward to the next logged mean, and its tokens to those of the run."""
         for name, value in terms.items():
@@ -249,6 +256,10 @@ class CachedTrainer(EmbeddingTrainer):
             raise BadInput("--chunk_size and --torch_compile do not go together: the step is taken in pieces")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
         super().__init__(model, args, *others, **named)
+
+    def gradients(self, inputs: dict[str, torch.Tensor]):
+        """Of one batch, by chunks."""
+        return self._cache.backward(Batch.of(**inputs))
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         """Forward and backward by chunks. The wrapped `model` is not called: the cache averages the gradients, once."""

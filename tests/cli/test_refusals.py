@@ -245,10 +245,11 @@ def test_text_that_the_tokenizer_does_not_know_is_said(unsup, tmp_path, caplog, 
     assert not _warned(unsup, "unknown to the tokenizer", caplog)
 
 
-def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("chunk_size", [0, 3])
+def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monkeypatch, chunk_size):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    run_unsup.main([*unsup(), "--dry_run"])
+    run_unsup.main([*unsup(chunk_size=chunk_size), "--dry_run"])
     printed = capsys.readouterr().out
     for word in ("masked_input_ids 2 x 8 x", "contrastive", "aux_mlm", "6 steps of 8 (0.16 epochs)",
                  "hidden_dropout_prob 0.1", "masked 40% (bert)", "min of training", "GB"):  # fmt: skip

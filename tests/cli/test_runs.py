@@ -453,3 +453,13 @@ def test_the_progress_bar_of_a_resumed_run_does_not_count_earlier_steps_as_fast_
     run_unsup.main([*(word for word in unsup(method="simcse") if "tqdm" not in word), "--disable_tqdm=false"])
     [bar] = bars
     assert (bar.initial, bar.n, bar.total) == (3, 6, 6)
+
+
+def test_every_start_says_how_long_it_takes(unsup, tmp_path, caplog):
+    caplog.set_level("INFO")
+    flags = {"method": "simcse", "max_steps": 12, "eval_steps": 12, "save_steps": 4, "optim": "sgd"}
+    run_unsup.main(unsup(**flags))
+    rewind(tmp_path / "run", 4)
+    run_unsup.main(unsup(**flags))
+    assert sum(" s a step: the last step and its evaluation (12) in about" in line for line in caplog.messages) == 2
+    assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text

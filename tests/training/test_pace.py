@@ -1,0 +1,42 @@
+"""The line about time and memory: true of the steps alone, and right behind a resume."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from training import pace
+from training.pace import Pace, in_words
+
+
+@pytest.mark.parametrize(
+    ("done", "last", "delay", "said"),
+    [
+        (0, 1000, 0, "the next evaluation (125) in about 8 min, the last step (1,000) in about 66 min, time"),
+        (500, 1000, 0, "the next evaluation (625) in about 8 min, the last step (1,000) in about 33 min, time"),
+        (900, 950, 0, "the last step and its evaluation (950) in about 3 min, time"),
+        (0, 40_000, 130, "the next evaluation (250) in about 16 min, the last step (40,000) in about 44.4 h, time"),
+    ],
+)
+def test_a_start_says_once_how_long_it_takes(done, last, delay, said, monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(pace.time, "perf_counter", lambda: now[0])
+    caplog.set_level("INFO")
+    args = SimpleNamespace(device=torch.device("cpu"), eval_delay=delay)
+    state = SimpleNamespace(global_step=done, max_steps=last, eval_steps=125, is_world_process_zero=True)
+    callback = Pace()
+    callback.on_train_begin(args, state, None)
+    for seconds in (90.0, 4.0, 4.0, 50.0, 4.0, 4.0, 4.0):  # the first one warms up, and one evaluates
+        now[0] += seconds
+        state.global_step += 1
+        callback.on_step_end(args, state, None)
+        if state.global_step == done + 3:
+            now[0] += 1000.0
+            callback.on_evaluate(args, state, None)
+    [line] = caplog.messages
+    assert line.startswith(f"4 s a step: {said} for evaluations not counted; at most ") and "GB of memory" in line
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.2, "0 s"), (119, "119 s"), (121, "2 min"), (12_600, "3.5 h")])
+def test_a_duration_is_in_its_unit(seconds, said):
+    assert in_words(seconds) == said
