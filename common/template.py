@@ -40,9 +40,14 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokenizer) -> Frame:
-    """What a fast tokenizer adds to a text."""
+    """What a fast tokenizer adds to a text; BadInput for one that drops every letter of the text it is asked by."""
     found = tokenizer("a")
     text = [place for place, sequence in enumerate(found.sequence_ids()) if sequence is not None]
+    if not text:
+        raise BadInput(
+            f"'{tokenizer.name_or_path}': its tokenizer finds no token in 'a', so what it adds to a text is not known; "
+            "use one with an unknown word or with Latin letters"
+        )
     return Frame(found["input_ids"][: text[0]], found["input_ids"][text[-1] + 1 :])
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from data import draws
 from data.draws import Key
 from data.masking import choose_tokens, choose_words, corrupt
 from data.tokenised import WHOLE, TokenisedText
-from data.tokenizer import SpecialTokens, word_starts
+from data.tokenizer import word_starts
 
 Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the number of each text's
+Keyed = Callable[..., np.ndarray]  # a purpose, or P -> a key for each example of the batch, (B,) or (P, B)
 
 
 class Collator:
@@ -37,68 +39,54 @@ class Collator:
         words: also return the words of the texts.
         packing: which layouts a model reads, and whether shapes are to be few.
 
-    Returns of a call, as torch tensors:
+    Returns of a call, as torch tensors; all but the first line only where they are asked for:
         input_ids, attention_mask: (V, B, L);
-        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and, if asked for, NAME_uniforms;
-        dropout_rates: only if a view draws its dropout; (V, B, O) if one draws a rate for each operation, otherwise
-            (V, B, 1); NaN for a view that keeps the backbone's;
-        positions (V, B, L) and kept (V, B, L, width / 8), only if a view perturbs embeddings;
-        target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L'), only
-            if there are such;
-        words: only if asked for; each distinct token of a view before its edit where it first occurs, IGNORED
-            elsewhere, (V, B, L'), special tokens left out;
-        labels: classes of the rows, (1, B), only if the text has them;
-        layouts: only with `packing`.
+        for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and NAME_uniforms;
+        dropout_rates: (V, B, O) if a view draws a rate for each operation, otherwise (V, B, 1); NaN for a view that
+            keeps the backbone's;
+        positions (V, B, L) and kept (V, B, L, width / 8), of perturbed embeddings;
+        target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L');
+        words: each distinct token of a view before its edit where it first occurs, IGNORED elsewhere, (V, B, L'),
+            special tokens left out;
+        labels: classes of the rows, (1, B);
+        layouts: of the masks.
     """
 
     def __init__(
-        self,
-        text: TokenisedText,
-        tokenizer,
-        views: Sequence[View],
-        max_length: int,
-        seed: int,
-        masking: Sequence[Masking] = (),
-        width: int = 0,
-        operations: int = 1,
-        longest: int | None = None,
-        words: bool = False,
-        packing: Packing | None = None,
-    ) -> None:
-        self.text = text
-        self.special = SpecialTokens.of(tokenizer)
-        self.views = list(views)
+        self, text: TokenisedText, tokenizer, views: Sequence[View], max_length: int, seed: int,
+        masking: Sequence[Masking] = (), width: int = 0, operations: int = 1, longest: int | None = None,
+        words: bool = False, packing: Packing | None = None,
+    ) -> None:  # fmt: skip
+        self.text, self.views, self.masking, self.seed = text, list(views), tuple(masking), seed
+        self.width, self.words, self.packing = width, words, packing
+        self.pad, self.mask, self.special = tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids
+        self.vocabulary = len(tokenizer)
         around = frame_of(tokenizer)
         self.frames = [around if view.template is None else framed(tokenizer, view.template) for view in views]
         self.added = max(frame.added for frame in self.frames)
         if max_length <= self.added:
             kind = "special tokens" if all(frame == around for frame in self.frames) else "tokens of the template"
             raise BadInput(f"--max_length {max_length}: the {self.added} {kind} leave no room for text")
-        self.max_length, self.longest = max_length, longest or max_length
-        self.seed = seed
-        self.masking = tuple(masking)
-        if self.masking and self.special.mask is None:
+        self.room, self.longest = max_length - self.added, longest or max_length
+        if self.masking and self.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
-        self.width, self.packing = width, packing
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        self.words = words
         whole = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
         self._starts = word_starts(tokenizer) if whole else None
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
-        shown = self._shown(epochs, indices)
-        edited = [self._edited(number, *each, epochs, indices) for number, each in enumerate(shown)]
-        ids, mask = self._padded(edited, self.frames)
+        keyed = partial(draws.keys, self.seed, epochs, indices)
+        shown = self._shown(indices, keyed)
+        ids, mask = self._padded([self._edited(number, *each, keyed) for number, each in enumerate(shown)], self.frames)
         made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
-            made |= self._masked(masking, ids, mask, epochs, indices)
+            made |= self._masked(masking, ids, mask, keyed)
         if any(view.dropout for view in self.views):
-            made["dropout_rates"] = self._rates(epochs, indices, steps)
+            made["dropout_rates"] = self._rates(keyed, partial(draws.keys, self.seed, epochs, steps), len(batch))
         if any(view.perturb for view in self.views):
-            made |= self._perturbed(mask, epochs, indices)
-        if any(view.target for view in self.views):
-            wanted = [number for number, view in enumerate(self.views) if view.target]
+            made |= self._perturbed(mask, keyed)
+        if wanted := [number for number, view in enumerate(self.views) if view.target]:
             ids, mask = self._padded([shown[number] for number in wanted], [self.frames[number] for number in wanted])
             made |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
         if self.words:
@@ -116,45 +104,34 @@ class Collator:
             found |= self.packing.of_targets(made["target_input_ids"], made["target_attention_mask"] != 0)
         return found
 
-    def _shown(self, epochs: np.ndarray, indices: np.ndarray) -> list[Texts]:
-        """What each view shows before its edit."""
-        room = self.max_length - self.added
-        read = [self.text.sentences(indices, column, room) for column in range(self.text.columns)]
-        # Of one column every view shows the same.
-        return [read[number % len(read)] if view.cut is None else self._cut(view, epochs, indices)
-                for number, view in enumerate(self.views)]  # fmt: skip
+    def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
+        """What each view shows before its edit: its text, the only one there is, or a part of the whole document."""
+        columns = range(self.text.columns)
+        read = [self.text.sentences(indices, column, self.room) for column in columns]
+        shown = [read[number % len(read)] for number in range(len(self.views))]
+        for number, view in enumerate(self.views):
+            if view.cut is not None:
+                texts = zip(*(_apart(*self.text.sentences(indices, column, WHOLE)) for column in columns), strict=True)
+                rows = zip(texts, keyed("cut"), strict=True)
+                shown[number] = _joined([view.cut(list(row), draws.generator(key))[: self.room] for row, key in rows])
+        return shown
 
-    def _cut(self, view: View, epochs: np.ndarray, indices: np.ndarray) -> Texts:
-        """The parts of whole documents that a view shows."""
-        texts = zip(*(self._documents(indices, column) for column in range(self.text.columns)), strict=True)
-        keyed = draws.keys(self.seed, epochs, indices, "cut")
-        room = self.max_length - self.added
-        cut = [view.cut(list(row), draws.generator(key))[:room] for row, key in zip(texts, keyed, strict=True)]
-        return np.concatenate(cut), np.array([len(ids) for ids in cut])
-
-    def _documents(self, indices: np.ndarray, column: int) -> list[np.ndarray]:
-        flat, lengths = self.text.sentences(indices, column, WHOLE)
-        return np.split(flat, np.cumsum(lengths)[:-1])
-
-    def _edited(
-        self, number: int, flat: np.ndarray, lengths: np.ndarray, epochs: np.ndarray, indices: np.ndarray
-    ) -> Texts:
-        """What a view's edit makes of its texts."""
+    def _edited(self, number: int, flat: np.ndarray, lengths: np.ndarray, keyed: Keyed) -> Texts:
+        """What a view's edit makes of its texts, with the tokenizer's id for each MASK that it wrote."""
         view, longest = self.views[number], self.longest - self.added
         if view.edit is None:
             return flat, lengths
-        keyed = draws.keys(self.seed, epochs, indices, f"edit {number}")
-        pairs = zip(np.split(flat, np.cumsum(lengths)[:-1]), keyed, strict=True)
-        edited = [view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
-                  for ids, key in pairs]  # fmt: skip
-        return self._with_mask_tokens(np.concatenate(edited)), np.array([len(ids) for ids in edited])
-
-    def _with_mask_tokens(self, ids: np.ndarray) -> np.ndarray:
-        """Replace MASK, which an edit wrote, by the tokenizer's id; BadInput for a tokenizer without a mask token."""
+        pairs = zip(_apart(flat, lengths), keyed(f"edit {number}"), strict=True)
+        ids, lengths = _joined([
+            view.edit(ids, self._starts[ids] if view.words else None, draws.generator(key))[:longest]
+            for ids, key in pairs
+        ])  # fmt: skip
         hidden = ids == MASK
-        if self.special.mask is None and hidden.any():
+        if not hidden.any():
+            return ids, lengths
+        if self.mask is None:
             raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
-        return np.where(hidden, self.special.mask, ids) if hidden.any() else ids
+        return np.where(hidden, self.mask, ids), lengths
 
     def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray]:
         """Padded ids with what stands around each view's texts, (V, B, L), and the attention mask."""
@@ -162,7 +139,7 @@ class Collator:
         if self.packing and self.packing.static:
             longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
         position = np.arange(longest)
-        ids = np.full((len(views), len(views[0][1]), len(position)), self.special.pad, dtype=np.int64)
+        ids = np.full((len(views), len(views[0][1]), len(position)), self.pad, dtype=np.int64)
         for view, (flat, lengths), (prefix, suffix) in zip(ids, views, frames, strict=True):
             start = len(prefix)
             view[(position >= start) & (position < start + lengths[:, None])] = flat
@@ -175,76 +152,77 @@ class Collator:
     def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Each distinct token of a text where it first occurs, IGNORED elsewhere, (V, B, L)."""
         found = np.full_like(ids, IGNORED)
-        text = np.stack([self.is_text(mask[number], frame) for number, frame in enumerate(self.frames)])
-        known = text & ~np.isin(ids, self.special.ids)
+        text = np.stack([is_text(*each) for each in zip(mask, self.frames, strict=True)])
+        known = text & ~np.isin(ids, self.special)
         for place in np.ndindex(ids.shape[:2]):
             positions = np.flatnonzero(known[place])
             values, first = np.unique(ids[place][positions], return_index=True)
             found[place][positions[first]] = values
         return found
 
-    def _rates(self, epochs: np.ndarray, indices: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    def _rates(self, keyed: Keyed, of_step: Keyed, count: int) -> np.ndarray:
         """Dropout rates of every view, sentence and operation, (V, B, 1 or O) float32."""
-        made = np.full((len(self.views), len(indices), self.operations), np.nan, dtype=np.float32)
+        made = np.full((len(self.views), count, self.operations), np.nan, dtype=np.float32)
         for number, view in enumerate(self.views):
             if view.dropout is not None:
-                counted = indices if view.dropout.per_sentence else steps
-                keyed = draws.keys(self.seed, epochs, counted, f"dropout {number}")
-                drawn = draws.uniforms(keyed, self.operations if view.dropout.per_operation else 1)
+                keys = (keyed if view.dropout.per_sentence else of_step)(f"dropout {number}")
+                drawn = draws.uniforms(keys, self.operations if view.dropout.per_operation else 1)
                 made[number] = view.dropout.quantile(drawn)
         return made
 
-    def _perturbed(self, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray) -> dict[str, np.ndarray]:
+    def _perturbed(self, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
         """Positions (V, B, L) and kept entries of the embeddings, eight to a byte, (V, B, L, width / 8)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
         kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):
             if view.perturb is not None:
-                keyed = draws.keys(self.seed, epochs, indices, f"perturb {number}")
-                for row, (key, count) in enumerate(zip(keyed, mask[number].sum(1), strict=True)):
+                for row, (key, count) in enumerate(zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)):
                     found = view.perturb(int(count), self.width, draws.generator(key))
                     positions[number, row, :count] = found.positions
                     kept[number, row, :count] = np.packbits(found.kept, axis=-1)
         return {"positions": positions, "kept": kept}
 
-    def _masked(
-        self, masking: Masking, ids: np.ndarray, mask: np.ndarray, epochs: np.ndarray, indices: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
         made, numbers = [], []
         stream = "" if masking.name == "masked" else f"{masking.name} "
         for view in masking.views:
             # One stream for each purpose, not one cut in pieces: the numbers of a sentence must not depend on the
             # longest sentence of its batch.
             purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
-            streams = [f"{stream}{purpose} {view}" for purpose in purposes]
-            keyed = draws.keys(self.seed, epochs, indices, streams)
-            select, replace, *free = draws.uniforms(keyed, ids.shape[-1])
+            keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes])
+            select, replace, *free = draws.uniforms(keys, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            text, special = self.is_text(mask[view], self.frames[view]), np.isin(ids[view], self.special.ids)
+            text, special = is_text(mask[view], self.frames[view]), np.isin(ids[view], self.special)
             if masking.whole_words:
                 chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
                 chosen = choose_tokens(text & ~special, masking.rate, select)
-            made.append(corrupt(ids[view], chosen, masking.recipe, self.special.mask, self.special.vocabulary, replace))
-        masked, labels = zip(*made, strict=True)
-        found = {f"{masking.name}_input_ids": np.stack(masked), f"{masking.name}_labels": np.stack(labels)}
-        return found | ({f"{masking.name}_uniforms": np.stack(numbers)} if masking.uniforms else {})
+            made.append(corrupt(ids[view], chosen, masking.recipe, self.mask, self.vocabulary, replace))
+        parts = [*zip(*made, strict=True), *([numbers] if masking.uniforms else [])]
+        names = ("input_ids", "labels", "uniforms")
+        return {f"{masking.name}_{name}": np.stack(part) for name, part in zip(names, parts, strict=False)}
 
-    def is_text(self, mask: np.ndarray, frame: Frame) -> np.ndarray:
-        """Whether a token is neither padding nor of the frame around it: (..., L) attention mask -> (..., L) bool."""
-        position = np.arange(mask.shape[-1])
-        end = mask.sum(-1, keepdims=True) - len(frame.suffix)
-        return (position >= len(frame.prefix)) & (position < end)
+
+def _apart(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    return np.split(flat, np.cumsum(lengths)[:-1])
+
+
+def _joined(texts: list[np.ndarray]) -> Texts:
+    return np.concatenate(texts), np.array([len(ids) for ids in texts])
+
+
+def is_text(mask: np.ndarray, frame: Frame) -> np.ndarray:
+    """Whether a token is neither padding nor of the frame around it: (..., L) attention mask -> (..., L) bool."""
+    position = np.arange(mask.shape[-1])
+    end = mask.sum(-1, keepdims=True) - len(frame.suffix)
+    return (position >= len(frame.prefix)) & (position < end)
 
 
 class MaskedCollator:
     """Batches of masked language models: input_ids, attention_mask, labels, each (B, L).
 
-    Args:
-        text, tokenizer, max_length, seed, masking: as for `Collator`; one masked view.
-        aux_masking: also draw `aux_input_ids` and `aux_labels`, the auxiliary head's own masks.
-        clean: also return `clean_input_ids`, the text without masks.
-        words: also return `words`: each distinct token of a text where it first occurs, IGNORED elsewhere.
+    Arguments are those of `Collator`; `masking` is of one view. With `aux_masking` a batch has `aux_input_ids` and
+    `aux_labels`, the auxiliary head's own masks; with `clean`, `clean_input_ids`, the text without masks.
     """
 
     def __init__(

@@ -31,11 +31,7 @@ def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequ
     one = isinstance(purpose, str)
     codes = np.array([zlib.crc32(name.encode()) for name in ([purpose] if one else purpose)], dtype=np.uint64)
     folded = np.full(1, seed, dtype=np.uint64)
-    for field in (
-        codes if one else codes[:, None],
-        epochs.astype(np.uint64),
-        indices.astype(np.uint64),
-    ):
+    for field in (codes if one else codes[:, None], epochs.astype(np.uint64), indices.astype(np.uint64)):
         folded = _mix(folded + _GOLDEN) ^ field
     return _mix(folded + _GOLDEN)
 

@@ -1,11 +1,10 @@
-"""What a tokenizer adds to a sentence and where its words begin; and a vocabulary learned from a text."""
+"""Where a tokenizer's words begin; and a vocabulary learned from a text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -18,25 +17,6 @@ from data.text import Text, read_text
 
 _SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # how a token shows the space in front of it, by decoder
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
-
-
-class SpecialTokens(NamedTuple):
-    """The special tokens of a tokenizer.
-
-    Attributes:
-        pad, mask: ids; `mask` is None for a tokenizer without a mask token.
-        ids: of all special tokens, the unknown word among them.
-        vocabulary: number of tokens, special ones included.
-    """
-
-    pad: int
-    mask: int | None
-    ids: list[int]
-    vocabulary: int
-
-    @classmethod
-    def of(cls, tokenizer) -> SpecialTokens:
-        return cls(tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids, len(tokenizer))
 
 
 def word_starts(tokenizer) -> np.ndarray:
@@ -77,9 +57,7 @@ def _learn(text: Text, size: int) -> BertTokenizer:
     tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
     cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", cls), ("[SEP]", sep)],
+        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", cls), ("[SEP]", sep)]
     )
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     return BertTokenizer(tokenizer_object=tokenizer, model_max_length=512)

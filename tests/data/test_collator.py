@@ -371,7 +371,7 @@ def test_an_edit_s_mask_becomes_the_tokenizer_s(text, tokenizer):
 
 def test_an_edit_s_mask_is_refused_without_a_mask_token(text, tokenizer):
     made = collator(text, tokenizer, [View(), View(hide_the_second)])
-    made.special = made.special._replace(mask=None)
+    made.mask = None
     with pytest.raises(BadInput, match="no mask token"):
         made(batch_of(1, 2))
 

@@ -11,14 +11,20 @@ import data.tokenizer
 from common.errors import BadInput
 from common.template import frame_of
 from data.source import Source
-from data.tokenizer import SPECIAL, SpecialTokens, train_tokenizer, word_starts
+from data.tokenizer import SPECIAL, train_tokenizer, word_starts
 
 
 def test_special_tokens_are_read_off_the_tokenizer(tokenizer):
-    special, around = SpecialTokens.of(tokenizer), frame_of(tokenizer)
+    around = frame_of(tokenizer)
     assert (*around, around.added) == ([tokenizer.cls_token_id], [tokenizer.sep_token_id], 2)
-    assert (special.pad, special.mask) == (tokenizer.pad_token_id, tokenizer.mask_token_id)
-    assert special.vocabulary == len(tokenizer)
+
+
+def test_a_tokenizer_that_knows_no_latin_letter_is_refused():
+    """It drops what it does not know."""
+    backend = Tokenizer(models.BPE(vocab={"[PAD]": 0, "\u732b": 1}, merges=[]))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", name_or_path="cats")
+    with pytest.raises(BadInput, match="'cats': its tokenizer finds no token in 'a'"):
+        frame_of(tokenizer)
 
 
 def with_vocabulary(tokenizer, tokens):
