@@ -1,6 +1,8 @@
 """Lines of plain and compressed files, numbered from 1, and the hash of what files hold.
 
 Only a line feed ends a line (not U+2028, not NEL). The first bytes of a file, not its name, tell whether it is packed.
+Tables that are named as lines are refused: a model would train on braces and field names. If in doubt a file is read:
+quotation marks and commas alone do not make a table.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import bz2
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import re
 import zlib
@@ -23,6 +26,11 @@ from common.files import open_regular
 
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
 _BLOCK = 2**16
+_FIELDS = set(
+    "text sentence sentences premise hypothesis label labels gold_label score id idx index anchor positive negative "
+    "query document passage title body source target question answer".split()
+)
+_NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -137,3 +145,32 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error
+
+
+def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
+    """BadInput if the first lines are mostly JSON objects, or the first, with this number, is a header.
+
+    A single word counts as a header only in a `.tsv`.
+    """
+    if sum(map(_is_object, lines)) > len(lines) / 2:
+        raise BadInput(f"{path}: most of its first lines are JSON objects, not sentences; name it NAME.jsonl")
+    cells = [cell.strip(' "') for cell in lines[0].split(",")]
+    if len(cells) > 1 and all(map(_is_name, cells)):
+        raise BadInput(f"{path}: its first line is a header ({', '.join(cells)}), not a sentence; name it NAME.csv")
+    cells = [cell.strip() for cell in lines[0].split("\t")]
+    if (len(cells) > 1 or ".tsv" in path.suffixes) and all(map(_is_name, cells)):
+        raise BadInput(
+            f"{path}:{number}: a header ({', '.join(cells)}), not a row of sentences; say by --text_column which of "
+            "the columns to read"
+        )
+
+
+def _is_name(cell: str) -> bool:
+    return cell in _FIELDS or _NUMBERED.fullmatch(cell) is not None
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

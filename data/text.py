@@ -23,8 +23,7 @@ from fsspec.compression import register_compression
 from common.errors import DISK, BadInput
 from common.files import open_regular, read_json
 from data.cache import cached
-from data.formats import refuse_tables
-from data.lines import LONGEST_LINE, numbered_lines, packing, unpacked
+from data.lines import LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
 from data.source import LABEL, Source, first_cause
 
 logger = logging.getLogger(__name__)
