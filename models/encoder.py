@@ -51,7 +51,7 @@ class SentenceEncoder(PreTrainedModel):
     """Sentences in, vectors out.
 
     Args:
-        backbone: any Hugging Face encoder (its own `PreTrainedModel`).
+        backbone: any Hugging Face encoder.
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special ones included, at which texts are cut when they are encoded.
@@ -79,15 +79,10 @@ class SentenceEncoder(PreTrainedModel):
         prompts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(backbone.config)
-        self.backbone = backbone
-        self.pooling = pooling
-        self.head = head
-        self.max_length = max_length
-        self.prompts = dict(prompts)
+        self.backbone, self.head, self.max_length, self.prompts = backbone, head, max_length, dict(prompts)
+        self.pooling, self.place = pooling, place
         self.keeps_adapters = False
-        self._pooling = pooling_named(pooling)
-        self._train_pooling = pooling_named(train_pooling or pooling)
-        self.place = place
+        self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
                 "pooling mask reads the mask of a template, and this tokenizer adds none to a text: choose another "
@@ -114,7 +109,7 @@ class SentenceEncoder(PreTrainedModel):
         with_tokens: bool = False,
         layout: Grid | None = None,
     ) -> EncoderOutput:
-        """(B, L) ids and mask -> the loss's pooled vectors before the head, and the first token's state.
+        """The loss's pooled vectors before the head, and the first token's state.
 
         Args:
             input_ids: (B, L).
@@ -126,7 +121,7 @@ class SentenceEncoder(PreTrainedModel):
             layout: of the mask; made from it where it did not travel with the batch.
         """
         if perturbation is not None:
-            self.check_perturbation()
+            check_apart(self.config, "a view with changed embeddings")
         return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens, layout)
 
     def _encode(
@@ -149,10 +144,6 @@ class SentenceEncoder(PreTrainedModel):
         every = tokens.states(self.backbone, input_ids, UNCHANGED, all_layers=True)
         return torch.stack([masked_mean(states, attention_mask) for states in every])
 
-    def check_perturbation(self) -> None:
-        """BadInput for a backbone whose embeddings the views cannot change."""
-        check_apart(self.config, "a changed view (--view_1, --view_2)")
-
     def train_last(self, count: int) -> None:
         """Freeze all but the last `count` layers; BadInput for more than there are, or an unknown backbone."""
         check_apart(self.config, "--train_last_layers")
@@ -163,10 +154,7 @@ class SentenceEncoder(PreTrainedModel):
         layers[-count:].requires_grad_(True)
 
     def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str], keep: bool = False) -> None:
-        """Train low-rank adapters in the place of the weights, see `models.adapters.add_adapters`.
-
-        What is saved has them merged; with `keep`, they are written too, into a folder of their own.
-        """
+        """Train adapters, see `add_adapters`; they are saved merged and, with `keep`, in a folder of their own too."""
         add_adapters(self.backbone, rank, alpha, dropout, targets)
         self.keeps_adapters = keep
 

@@ -67,10 +67,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     ) -> None:
         super().__init__(lm.config)
         check_depth(lm.config, skip_from)
-        self.lm = lm
-        self.c_head = head
-        self.skip_from = skip_from
-        self.bow_weight = bow_weight
+        self.lm, self.c_head = lm, head
+        self.skip_from, self.bow_weight = skip_from, bow_weight
         self.runner = (Packed if packed else Runner).prepare(lm)
         self.packed = self.runner is Packed
         lighten_dropout(self)
@@ -80,29 +78,17 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        labels: Tensor,
-        aux_input_ids: Tensor | None = None,
-        aux_labels: Tensor | None = None,
-        clean_input_ids: Tensor | None = None,
-        words: Tensor | None = None,
-        layouts: dict[tuple, Grid] | None = None,
-        num_items_in_batch: Tensor | None = None,
-    ) -> TrainingOutput:
-        """Masked ids, mask and labels (-100 where unmasked), all (B, L), as are the optional ones of the class.
+    def forward(self, num_items_in_batch: Tensor | None = None, **batch: Tensor) -> TrainingOutput:
+        """The loss of a batch of `data.collator.MaskedCollator`, see `_losses`.
 
         Without `num_items_in_batch` each loss is the mean over the targets of all processes; with it, (losses,) as
         `count_targets` counts, the sum of this process over that number, which the Trainer scales.
         """
-        texts = input_ids, attention_mask, labels, aux_input_ids, aux_labels, clean_input_ids, words, layouts
-        device = input_ids.device
+        device = batch["input_ids"].device
         alone = world_size() == 1 and not self.is_activation_checkpointing  # see `models.training`
         cast = cast_together(self.lm.base_model, device) if alone else nullcontext()
         with recomputing(device), cast:
-            sums = self._losses(*texts)
+            sums = self._losses(**batch)
         totals, counts = zip(*sums.values(), strict=True)
         if num_items_in_batch is None:
             means = means_over_tokens(totals, counts)
@@ -124,10 +110,14 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         return torch.stack([(each != IGNORED).sum() for each in targets])
 
     def _losses(
-        self, input_ids, attention_mask, labels, aux_input_ids=None, aux_labels=None, clean_input_ids=None, words=None,
-        layouts=None, shuffle_cls: bool = False,
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, aux_input_ids: Tensor | None = None,
+        aux_labels: Tensor | None = None, clean_input_ids: Tensor | None = None, words: Tensor | None = None,
+        layouts: dict[tuple, Grid] | None = None, shuffle_cls: bool = False,
     ) -> dict[str, Sums]:  # fmt: skip
-        """The losses by name; `shuffle_cls` gives rows each other's [CLS]."""
+        """The losses by name, of masked ids, mask and labels, all (B, L), as are the optional ones of the class.
+
+        `shuffle_cls` gives rows each other's [CLS].
+        """
         [layout] = (layouts or {None: None}).values()
         tokens, backbone = self.runner.of(attention_mask, layout=layout), self.lm.base_model
         layers = layers_of(backbone)

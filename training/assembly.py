@@ -19,6 +19,7 @@ from models.adapters import adapter_dropout
 from models.bag_of_words import BagOfWords
 from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder
+from models.families import check_apart
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
 from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
@@ -135,7 +136,7 @@ def make_collator(
         raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
     views = method.views_of_rows(method_args, corpus.columns)
     if any(view.perturb for view in views):
-        model.encoder.check_perturbation()
+        check_apart(model.config, "a view with changed embeddings")
     if corpus.columns == 1 and views.count(View()) > 1 and not _drops(model.encoder):
         logger.warning("no dropout, so that equal views give one and the same vector: give --dropout, such as 0.1")
     masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)

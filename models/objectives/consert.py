@@ -14,6 +14,7 @@ import numpy as np
 from common.ranges import Positive, Rate, Weight
 from common.views import Perturbed, View
 from models.contrast import nt_xent
+from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
@@ -58,6 +59,13 @@ def perturb(
     return Perturbed(positions, kept)
 
 
+def check_changes(args: Arguments, config) -> None:
+    """BadInput, by its flag, for a change of embeddings that are not known."""
+    for flag in ("view_1", "view_2"):
+        if getattr(args, flag) != "none":
+            check_apart(config, f"--{flag} {getattr(args, flag)}")
+
+
 def view(args: Arguments, change: Change) -> View:
     """A copy with one change."""
     if change == "none":
@@ -81,6 +89,7 @@ class ConSERT(Method):
         return [view(args, args.view_1), view(args, args.view_2)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        check_changes(args, encoder.config)
         return [contrast(args)]
 
 

@@ -124,13 +124,8 @@ class NLI(Method):
         return [View(), View(), *(copy for copy in copies for _ in range(2))]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """One objective: both losses read the same vectors.
-
-        Raises:
-            BadInput: an adversarial view of a backbone whose embeddings are unknown.
-        """
-        if args.contrastive_weight and ADVERSARIAL in (args.view_1, args.view_2):
-            encoder.check_perturbation()
+        if args.contrastive_weight:
+            consert.check_changes(args, encoder.config)
         return [Classified(args, encoder.config.hidden_size)]
 
 
