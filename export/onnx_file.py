@@ -77,17 +77,12 @@ def _converted(module: nn.Module, vocabulary: int, length: int):
 @contextmanager
 def _quiet():
     """Silence the converter's remarks about every node; its result is checked."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
-    levels = [one.level for one in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for one in loggers:
-            one.setLevel(logging.ERROR)
-        try:
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
             yield
-        finally:
-            for one, level in zip(loggers, levels, strict=True):
-                one.setLevel(level)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _example(rows: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:

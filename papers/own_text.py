@@ -56,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row a finished run."""
     names = args.names or [Path(model).name for model in args.models]
+    if len(names) != len(args.models) or len({*names}) < len(names):
+        raise BadInput(f"--names {' '.join(names)}: another name for each of --models is needed")
     known = known_rows(args)
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets

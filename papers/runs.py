@@ -89,7 +89,6 @@ def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_words(flags: Mapping[str, str]) -> list[str]:
-    """Flags as words of a command line."""
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
@@ -161,12 +160,11 @@ def add_flags(parser: argparse.ArgumentParser, folder: str, *names: str) -> None
 
 
 def known_rows(args: argparse.Namespace) -> dict[str, dict]:
-    """Name -> row of `--known`; BadInput where it is no earlier --output."""
-    if not args.known:
-        return {}
-    return {
-        row["name"]: row for row in read_json(Path(args.known), "rows of this study", "give an earlier --output", list)
-    }
+    """Name -> row of `--known`; BadInput where it is no earlier --output of a study."""
+    rows = read_json(Path(args.known), "rows of a study", "give an earlier --output", list) if args.known else []
+    if not all(isinstance(row, dict) and {"name", "start", "seed", "facts"} <= row.keys() for row in rows):
+        raise BadInput(f"--known {args.known}: is not rows of this study; give an earlier --output")
+    return {row["name"]: row for row in rows}
 
 
 def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:

@@ -7,6 +7,7 @@ different --methods.
 """
 
 import argparse
+import re
 from pathlib import Path
 
 from common.errors import BadInput
@@ -20,6 +21,7 @@ from papers.runs import CONFIGS, facts_of, figures_in, finished, read_once, star
 # Configurations that cannot be compared: stage 1, methods for documents, and methods trained on labels, first or only.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup"}
 OTHERS |= {"consert-joint-unsup"}
+_NAME = re.compile(r"steps-\d+_lr-([^_]+)_seed-(\d+)")
 ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.removesuffix("-mini") not in OTHERS)
 
 
@@ -107,14 +109,14 @@ def _trained(args: argparse.Namespace, method: str, rate: str, seed: int) -> dic
 def _found(args: argparse.Namespace, method: str) -> list[dict]:
     made = []
     for path in sorted((Path(args.folder) / method).glob(f"steps-{args.steps}_*/run.json")):
-        record = finished(path.parent)
-        if record is None:
+        named, record = _NAME.fullmatch(path.parent.name), finished(path.parent)
+        if record is None or named is None:  # of another name is a run that was moved away
             continue
         bf16 = record["trajectory"]["bf16"]
         scores = figures_in(path.parent, "sts")
         if args.search and scores and method in args.methods:
             runs.score_search(path.parent, args.search, args.data_dir, bf16)
-        _, rate, seed = (part.split("-", 1)[1] for part in path.parent.name.split("_"))
+        rate, seed = named.groups()
         made.append(
             {
                 "name": f"{method} {rate} {seed}",

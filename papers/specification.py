@@ -79,8 +79,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """One table or figure of a paper."""
-
     name: str
     title: str
     paper: str
@@ -92,7 +90,6 @@ class Table:
 
 
 def names() -> list[str]:
-    """All tables, in the papers' order."""
     parts = (path.stem.rpartition("-") for path in FOLDER.glob("*.yaml"))
     return ["-".join((paper, number)) for paper, _, number in sorted(parts, key=lambda p: (p[0], len(p[2]), p[2]))]
 
@@ -127,16 +124,10 @@ def with_search(table: Table, names: Sequence[str]) -> Table:
 
 
 def _columns(
-    tasks: Sequence[str],
-    split: str = "test",
-    metric: str = "spearman",
-    statistic: str = "mean",
-    name: str | None = None,
-    x: float | None = None,
+    tasks: Sequence[str], split: str = "test", metric: str = "spearman", name: str = "", **more: Any
 ) -> Iterator[Column]:
-    for task in tasks:
-        key = Key(task, split, "test", metric)
-        yield Column(name or str(key), key, statistic, x)
+    for key in (Key(task, split, "test", metric) for task in tasks):
+        yield Column(name or str(key), key, **more)
 
 
 def _row(entry: Mapping[str, Any]) -> TableRow:

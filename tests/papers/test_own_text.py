@@ -38,6 +38,12 @@ def test_gains_verdicts_and_agreement():
     assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
 
 
+@pytest.mark.parametrize("names", [["one"], ["one", "one"], None])
+def test_every_start_has_a_name_of_its_own(names):
+    with pytest.raises(BadInput, match="another name for each of --models"):
+        own_text.rows(Namespace(models=["a/best", "b/best"], names=names))
+
+
 def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
     other = made("spans", "med", (50, 35), (60, 61), "better") | {"start": "minilm"}
     later = made("spans", "med", (30, 45), (41, 59), "better", seed=1)

@@ -86,6 +86,14 @@ def test_search_is_added_to_finished_runs_and_stays(made, capsys):
     assert "| 61.00 ± 1.00 | not run | 3 |" in capsys.readouterr().out, "a mean of two beside means of three"
 
 
+def test_a_run_that_was_moved_away_is_not_collected(made):
+    folder, _ = made
+    argv = ["methods", "--model=m", "--methods", "simcse-mini", "--steps=9", f"--folder={folder}"]
+    rows = main(argv)
+    (folder / "simcse-mini" / "steps-9_lr-1e-5_seed-0").rename(folder / "simcse-mini" / "steps-9_lr-1e-5_seed-0_old")
+    assert len(main([*argv, "--collect"])) == len(rows) - 1
+
+
 def test_a_search_set_that_is_not_there_stops_the_command_before_the_training(made, tmp_path):
     folder, asked = made
     with pytest.raises(BadInput, match=r"med/corpus\.jsonl"):
