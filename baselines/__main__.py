@@ -56,7 +56,6 @@ punctuation around it, then in lower case, as in sentence-transformers. The aver
 
 
 def parser() -> Parser:
-    """The command line of `python -m baselines`."""
     p = Parser(
         prog="python -m baselines",
         formatter_class=argparse.RawDescriptionHelpFormatter,

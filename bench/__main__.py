@@ -29,12 +29,7 @@ SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers, all at once against one after the other",
 }
-STUDIES = {
-    "methods": "papers.search",
-    "factorial": "papers.factorial",
-    "gap": "papers.gap",
-    "own_text": "papers.own_text",
-}  # not in this folder
+STUDIES = {"methods": "search", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # files of papers/
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 
@@ -48,7 +43,7 @@ def table(rows: list[dict]) -> str:
 
 
 def _module(subject: str) -> ModuleType:
-    return importlib.import_module(STUDIES.get(subject, f"bench.{subject}"))
+    return importlib.import_module(f"papers.{STUDIES[subject]}" if subject in STUDIES else f"bench.{subject}")
 
 
 def main(argv: list[str] | None = None) -> list[dict]:

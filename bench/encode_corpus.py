@@ -68,7 +68,6 @@ class Stub(HashedTexts):
         self._note = peaks / str(os.getpid())
 
     def __call__(self, sentences: list[str]) -> np.ndarray:
-        """N texts -> (N, 64) float32."""
         made = super().__call__(sentences)
         self._note.write_text(str(peak_rss_mib()))
         return made
@@ -114,5 +113,4 @@ def _run(args: argparse.Namespace, folder: Path, kill: int) -> int:
 
 
 def _done(folder: Path) -> dict[str, int]:
-    """The shards that are done, and when each was written."""
     return {path.name: path.stat().st_mtime_ns for path in (folder / "vectors").glob("*.done.json")}

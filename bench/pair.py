@@ -41,7 +41,6 @@ _FIRST_WORD = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the subjects that measure a training step."""
     parser.add_argument("--model", choices=MODELS, default="bert-base", help="sizes; the weights are random")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides")
     parser.add_argument("--batch", type=positive, default=64, help="sentences, of which each side computes two views")
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def config_of(model: str, dropout: float = 0.1) -> BertConfig:
-    """The configuration of a model by name."""
     return BertConfig(**MODELS[model], hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
 
 

@@ -87,6 +87,5 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
 
 
 def digests(batches: Iterator[dict]) -> Iterator[str]:
-    """One digest a batch."""
     for batch in batches:
         yield hashlib.sha256(b"".join(batch[name].numpy().tobytes() for name in sorted(batch))).hexdigest()

@@ -235,7 +235,6 @@ def read_stsb(split: str, data_dir: Path) -> dict[str, Pairs]:
 
 
 def read_sick(file: str, data_dir: Path) -> dict[str, Pairs]:
-    """A file of SICK, as one subset."""
     names = ("relatedness_score", "sentence_A", "sentence_B")
     return {WHOLE: read_columns(data_dir / DOWNSTREAM / "SICK" / file, *names)}
 

@@ -89,7 +89,6 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
 
 
 def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> dict[Task, Result]:
-    """Every task's result, in order."""
     return {task: task.score(encode, data_dir) for task in tasks}
 
 

@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
-    """The command line of `python -m export`."""
     p = Parser(
         prog="python -m export",
         formatter_class=argparse.RawDescriptionHelpFormatter,

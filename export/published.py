@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
+from common.files import read_yaml
 from eval.compare.intervals import COLUMNS, compare
 from eval.compare.sides import Side, backbone_of, from_files, records
 from eval.scores import markdown
@@ -25,8 +24,7 @@ class Citation(NamedTuple):
 
 def citations() -> dict[str, Citation]:
     """The citation of every method."""
-    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return {method: Citation(**entry) for method, entry in content.items()}
+    return {method: Citation(**entry) for method, entry in read_yaml(FILE).items()}
 
 
 def comparison(facts: Facts, citation: Citation | None, config) -> str:

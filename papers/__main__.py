@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
-    """The command line of `python -m papers`."""
     p = Parser(
         prog="python -m papers",
         formatter_class=argparse.RawDescriptionHelpFormatter,

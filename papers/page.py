@@ -50,25 +50,18 @@ def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
         ordered = [found[column.name] for column in table.columns]
         runs = max(one["ours_runs"] for one in ordered)
         theirs = max(one["published_runs"] for one in ordered)
-        body.append([_escaped(row.label), "paper", *map(_paper, ordered), str(theirs or "-"), ""])
-        body.append(["", "ours", *map(_ours, ordered), str(runs), _escaped(ordered[-1]["verdict"])])
+        printed, made = ([_number(one, *which) for one in ordered] for which in (("published", "-"), ("ours", MISSING)))
+        body.append([_escaped(row.label), "paper", *printed, str(theirs or "-"), ""])
+        body.append(["", "ours", *made, str(runs), _escaped(ordered[-1]["verdict"])])
     return body
 
 
-def _paper(one: dict[str, Any]) -> str:
-    if one["published"] is None:
-        return "-"
-    text = _number(one, "published")
-    return text if one["misprint"] is None else f"{text} (the table prints {one['misprint']:.2f})"
-
-
-def _ours(one: dict[str, Any]) -> str:
-    return MISSING if one["ours"] is None else _number(one, "ours")
-
-
-def _number(one: dict[str, Any], name: str) -> str:
-    std = one[f"{name}_std"]
-    return f"{one[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+def _number(one: dict[str, Any], name: str, missing: str) -> str:
+    if one[name] is None:
+        return missing
+    std, printed = one[f"{name}_std"], one["misprint"] if name == "published" else None
+    text = f"{one[name]:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+    return text if printed is None else f"{text} (the table prints {printed:.2f})"
 
 
 def mean_and_std(values: Sequence[float], missing: str) -> str:

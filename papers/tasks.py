@@ -103,7 +103,6 @@ class FrequentTokens:
     split: str = "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
-        """The pairs of each set."""
         return {task.name: merged(task.load(data_dir)) for task in STS_TEST}
 
     def score(self, encode: Encode, data_dir: str | Path) -> Result:

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
-    """The command line of `python -m report`."""
     p = Parser(
         prog="python -m report",
         formatter_class=argparse.RawDescriptionHelpFormatter,

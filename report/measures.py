@@ -58,11 +58,9 @@ class Packed:
 
     @property
     def bits(self) -> int:
-        """Bits per component."""
         return 8 * self.rows.itemsize
 
     def content(self) -> dict[str, Any]:
-        """What the page's script reads."""
         text = base64.b64encode(self.rows.tobytes()).decode("ascii")
         width = self.rows.shape[1]
         return {"label": self.label, "run": self.number, "dimensions": width, "bits": self.bits, "vectors": text}

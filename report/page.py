@@ -65,7 +65,6 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
 
 
 def facts_of(runs: Sequence[RunFolder]) -> dict[str, list[str]]:
-    """Name of a fact -> what it is in every run."""
     columns = [facts(run.record) for run in runs]
     return {name: [column[name] for column in columns] for name in columns[0]}
 

@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
-    """The command line of `python -m eval.analyse`."""
     p = Parser(
         prog="python -m eval.analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -114,7 +113,6 @@ def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str
 
 
 def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
-    """`analyses.json` and a picture of each analysis."""
     with writing(folder / "analyses.json") as part:
         part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in names:

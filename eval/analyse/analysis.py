@@ -39,7 +39,6 @@ class Material:
 
     @property
     def paired(self) -> list[str]:
-        """The distinct sentences of the pairs."""
         return distinct(self.pairs.left + self.pairs.right)
 
     def read_by(self, analysis: Analysis) -> str:
@@ -85,7 +84,6 @@ class CachedEncoder:
         self._vectors: dict[str, np.ndarray] = {}
 
     def __call__(self, sentences: list[str]) -> np.ndarray:
-        """The vectors, (N, D)."""
         new = [sentence for sentence in distinct(sentences) if sentence not in self._vectors]
         if new:
             self._vectors.update(zip(new, self._encode(new), strict=True))

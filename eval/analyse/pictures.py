@@ -146,7 +146,6 @@ def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> N
 
 
 def looks(labels: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour and marker of every label."""
     signs = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
     return {label: {"color": colour, "marker": marker} for label, colour, marker in signs}
 

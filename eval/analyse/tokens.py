@@ -70,7 +70,6 @@ class TokenAverages:
         return self._encode.tokenizer(sentences, truncation=True, max_length=self._encode.max_length)["input_ids"]
 
     def names(self, ids: Sequence[int]) -> list[str]:
-        """How the tokens are written."""
         return self._encode.tokenizer.convert_ids_to_tokens(list(ids))
 
     def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:

@@ -21,7 +21,6 @@ MEANING = {
 
 
 def parser() -> Parser:
-    """The command line of `python -m eval.compare`."""
     p = Parser(
         prog="python -m eval.compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -69,7 +68,6 @@ def side(text: str) -> Side:
 
 
 def listing() -> str:
-    """A line for each published record."""
     body = [["published:", "backbone", "runs", "STS Avg.", "source"]]
     for name, record in records().items():
         first = next(iter(record.scores.values()))

@@ -51,7 +51,6 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """A - B."""
         return self.a.mean - self.b.mean if self.a and self.b else None
 
     @property
@@ -68,7 +67,6 @@ class Line:
         return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
 
     def row(self) -> dict:
-        """The row of the output file."""
         interval = {"low": None, "high": None, "method": None} if isinstance(self.found, str) else asdict(self.found)
         sides = {}
         for name, score in (("a", self.a), ("b", self.b)):
@@ -189,7 +187,6 @@ def mean_of_tasks(found: Mapping[Key, np.ndarray | str], side: Side, key: Key) -
 
 
 def draws_of(key: Key, seed: int) -> np.random.Generator:
-    """The generator of one task's draws."""
     return np.random.default_rng([seed, zlib.crc32("|".join(key).encode())])
 
 

@@ -21,7 +21,6 @@ from models.pooling import PLAIN
 
 
 def parser() -> Parser:
-    """The command line of `python -m eval.encode_corpus`."""
     p = Parser(
         prog="python -m eval.encode_corpus",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,7 +49,6 @@ def parser() -> Parser:
 
 
 def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: bool, device: str) -> Encode:
-    """The encoder of a worker process."""
     encoder, tokenizer = load_encoder(model, pooling, max_length)
     return Encode(encoder.to(device), tokenizer, encoder.max_length, bf16=bf16)
 

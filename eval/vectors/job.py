@@ -40,7 +40,6 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder of the vectors and records."""
         return self.store.folder
 
     def outputs(self, path: Path) -> list[Path]:
