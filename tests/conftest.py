@@ -94,6 +94,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_flushes():
+    """What tests write need not survive a power cut; a run flushes 80 files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
     """The tests in tests/data that ask for `hub` talk to a server on this machine, which offline mode forbids too."""

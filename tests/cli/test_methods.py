@@ -1,6 +1,5 @@
 """What every method must do; the folder is the list of them."""
 
-import json
 import shutil
 from dataclasses import fields
 from functools import partial
@@ -18,14 +17,14 @@ from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_backbone, load_tokenizer, without_pooler
 from models.objectives.moco import MomentumEncoder
-from tests.folders import rewind, same_weights
+from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
 from training import assembly
 from training.registry import argument_groups, load_method, method_names
 
 UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED
-SHORT = {"max_steps": 4, "save_steps": 2, "eval_steps": 2}
+SHORT = {"max_steps": 2, "save_steps": 1, "eval_steps": 1}
 CASES = [*((method, {}) for method in METHODS), ("s_simcse", {"per_operation": "true", "per_sentence": "true"})]
 CASES += [("simcse", {"train_last_layers": 2, "bow_weight": 0.5})]
 CASES += [("rankcse", {"teacher": "self"}), ("dclr", {"complement": "self"}), ("promptbert", {"pooling": "mask"})]
@@ -66,7 +65,7 @@ def train(argv, method):
     params=CASES, ids=lambda case: " ".join([case[0], *(f"{name}={value}" for name, value in case[1].items())])
 )
 def whole(request, unsup, stage_one_folder, tiny, tmp_path):
-    """A finished run of four steps, its method and start, and a function that gives the arguments of such a run."""
+    """A finished run of two steps, its method and start, and a function that gives the arguments of such a run."""
     method, flags = request.param[0], dict(request.param[1])
     start = tiny(flags.pop("family")) if "family" in flags else stage_one_folder
     torch.manual_seed(0)
@@ -77,38 +76,34 @@ def whole(request, unsup, stage_one_folder, tiny, tmp_path):
 
 def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
     method, start, folder, arguments = whole
-    before, after = (load_file(folder / f"checkpoint-{n}" / "model.safetensors") for n in (2, 4))
+    before, after = (load_file(folder / f"checkpoint-{n}" / "model.safetensors") for n in (1, 2))
     model, _ = model_of(arguments("whole"), method)
     learns = {name: p.requires_grad for name, p in model.named_parameters()}
     assert learns.keys() <= before.keys()
     for name, trained in learns.items():
         moved = not torch.equal(before[name], after[name])
         assert moved == (trained or name.startswith(followers(model))), name
-    state = torch.load(folder / "checkpoint-4" / "optimizer.pt", weights_only=True)["state"]
+    state = torch.load(folder / "checkpoint-2" / "optimizer.pt", weights_only=True)["state"]
     assert len(state) == sum(learns.values()), "what is frozen has none"
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    assert all(line["contrastive"] > 0 for line in lines if "contrastive" in line)
+    assert all(line["contrastive"] > 0 for line in history(folder) if "contrastive" in line)
     bare = without_pooler(type(model.encoder.backbone))
     _, info = AutoModel.from_pretrained(folder, output_loading_info=True, **bare)
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    record = json.loads((folder / "run.json").read_text())
+    found = record(folder)
     exported, start = load_file(folder / "model.safetensors"), load_backbone(str(start)).state_dict()
-    trained = load_file(folder / f"checkpoint-{record['best']['step']}" / "model.safetensors")
+    trained = load_file(folder / f"checkpoint-{found['best']['step']}" / "model.safetensors")
     assert len(exported) == len(model.encoder.backbone.state_dict())
     assert all(torch.equal(value, trained[f"encoder.backbone.{name}"]) for name, value in exported.items())
     frozen = {name for name in exported if not learns.get(f"encoder.backbone.{name}", True)}
     assert {name for name, value in exported.items() if torch.equal(value, start[name])} == frozen
 
-    shutil.copytree(folder, tmp_path / "cut")
-    shutil.rmtree(tmp_path / "cut" / "checkpoint-4")
-    (tmp_path / "cut" / "run.json").write_text(json.dumps(record | {"status": "running"}))
-    if record["best"]["step"] > 2:
-        (tmp_path / "cut" / "best" / "model.safetensors").write_bytes(b"to be written again")
+    cut = shutil.copytree(folder, tmp_path / "cut")
+    rewind(cut, 1)
+    if found["best"]["step"] > 1:
+        (cut / "best" / "model.safetensors").write_bytes(b"to be written again")
     torch.manual_seed(99)
     train(arguments("cut"), method)
-    again = load_file(tmp_path / "cut" / "checkpoint-4" / "model.safetensors")
-    assert after.keys() == again.keys()
-    assert all(torch.equal(after[name], again[name]) for name in after)
+    assert same_weights(folder / "checkpoint-2", cut / "checkpoint-2")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -156,28 +151,28 @@ def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage
     flags = {"lora_r": 3, "lora_alpha": 6, "lora_dropout": 0.1, "lora_keep": "true", "activation_checkpointing": "true"}
     arguments = partial(unsup, method="simcse", **SHORT, **flags)
     run_unsup.main(arguments("whole"))
-    before, after = (load_file(tmp_path / "whole" / f"checkpoint-{n}" / "model.safetensors") for n in (2, 4))
+    before, after = (load_file(tmp_path / "whole" / f"checkpoint-{n}" / "model.safetensors") for n in (1, 2))
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     assert all(".lora_" in name or name.startswith("projection.") for name in moved)
     assert sum(".lora_" in name for name in moved) == 4 * 2 * 2
 
-    record = json.loads((tmp_path / "whole" / "run.json").read_text())
-    best = load_file(tmp_path / "whole" / f"checkpoint-{record['best']['step']}" / "model.safetensors")
+    found = record(tmp_path / "whole")
+    best = load_file(tmp_path / "whole" / f"checkpoint-{found['best']['step']}" / "model.safetensors")
     start = load_file(stage_one_folder / "model.safetensors")
-    for name, found in load_file(tmp_path / "whole" / "model.safetensors").items():
+    for name, value in load_file(tmp_path / "whole" / "model.safetensors").items():
         expected, layer = start[f"bert.{name}"], f"encoder.backbone.{name.removesuffix('.weight')}"
         if name.endswith(("query.weight", "value.weight")):
             a, b = (best[f"{layer}.lora_{letter}.default.weight"] for letter in "AB")
             expected = expected + 2 * b @ a
-            assert not torch.equal(found, start[f"bert.{name}"])
-        assert torch.allclose(found, expected, rtol=0, atol=1e-6), name
+            assert not torch.equal(value, start[f"bert.{name}"])
+        assert torch.allclose(value, expected, rtol=0, atol=1e-6), name
     assert {path.name for path in (tmp_path / "whole" / "adapter").iterdir()} > {"adapter_model.safetensors"}
 
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    rewind(tmp_path / "cut", 2)
+    rewind(tmp_path / "cut", 1)
     torch.manual_seed(99)
     run_unsup.main(arguments("cut"))
-    assert same_weights(tmp_path / "whole" / "checkpoint-4", tmp_path / "cut" / "checkpoint-4")
+    assert same_weights(tmp_path / "whole" / "checkpoint-2", tmp_path / "cut" / "checkpoint-2")
 
 
 @pytest.mark.parametrize(("count", "message"), [(5, "5: from 1 to 4, which the backbone has"), (0, "0: must be 1")])

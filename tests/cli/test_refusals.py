@@ -53,6 +53,10 @@ _OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
         ({"report_to": "clearml"}, "--report_to clearml: not installed here"),
         ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers, which knows .*wandb"),
         ({"dev": "none", "patience": 3}, "--dev none --patience: no dev score"),
+        ({"method": "simcse", "dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
+        ({"method": "simcse", "dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),
+        ({"method": "simcse", "dev_beir": "somewhere"}, "one of them chooses"),
+        ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
         ({"method": "simcse", "matryoshka_dims": 8}, "--matryoshka_dims: the loss sees what --projection batch_norm"),
         ({"method": "ct", "matryoshka_dims": 8}, "--matryoshka_dims: --method ct compares no vectors"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 32}, "--matryoshka_dims 32: .* below 32"),
@@ -266,15 +270,3 @@ def test_a_length_that_cuts_few_texts_is_named(caplog):
     assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
     assert cut_in_words(lengths, 32, 2, 64).endswith("64 would cut fewer")
     assert "cuts 70 % of the texts" in caplog.text
-
-
-@pytest.mark.parametrize(("flags", "said"), [
-    ({"dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
-    ({"dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),
-    ({"dev_beir": "somewhere"}, "one of them chooses"),
-    ({"pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
-])  # fmt: skip
-def test_flags_that_exclude_each_other_are_refused(unsup, flags, said):
-    given = unsup(method="simcse", **flags)
-    with pytest.raises(BadInput, match=said):
-        run_unsup.main([word for word in given if flags.get("dev") != "none" or not word.startswith("--dev_file")])

@@ -257,7 +257,7 @@ _BYTES = st.binary(max_size=80) | (_YAML | st.text(max_size=80)).map(lambda text
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_BYTES)
-def test_any_file_is_read_or_refusal(config, content):
+def test_any_file_is_read_or_refused(config, content):
     try:
         found = read_config(config(content))
     except BadInput:
@@ -308,7 +308,7 @@ def test_the_ends_of_the_ranges(kind, refused, taken):
         parse([f"--value={refused}"], (arguments,), "")
 
 
-def test_a_flag_given_twice_is_refusal(config):
+def test_a_flag_given_twice_is_refused(config):
     assert "--max_length: is given twice" in refusal("seed: 1", "--max_length=3", "--max-length", "4", config=config)
     assert "--config: is given twice" in refusal("seed: 1", "--config", "other.yaml", config=config)
 

@@ -89,14 +89,11 @@ def test_a_word_that_only_begins_like_a_token_is_none(monkeypatch):
     run_command(lambda: None)
 
 
-def test_a_name_on_the_disk_that_is_not_utf_8_is_an_error_of_one_line(capsys):
+def test_a_name_that_is_not_utf_8_or_too_long_is_an_error_of_one_line(capsys):
     said = "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename that file or folder\n"
     assert failed(lambda: "folder/caf\udce9/model.safetensors".encode(), capsys) == (2, said)
     with pytest.raises(UnicodeEncodeError):
         run_command(lambda: "é".encode("ascii"))
-
-
-def test_a_name_that_is_too_long_is_an_error_of_one_line(capsys):
     code, said = failed(lambda: Path("x" * 5000).exists(), capsys)
     assert code == 2 and said.startswith("error: [Errno 36] File name too long: 'xxx")
 

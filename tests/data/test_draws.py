@@ -5,26 +5,12 @@ from torch.utils.data import DataLoader
 from data import draws
 from data.draws import KeyedSampler, Keys
 
-MASK = 2**64 - 1
 GOLDEN_KEYS = [3780415983200060025, 18004600069463683812, 3363579625585985403]
-GOLDEN_UNIFORMS = [
-    0.389154868091132,
-    0.15123046842856935,
-    0.3400423584125668,
-    0.976226952211663,
-    0.8497987357906578,
-    0.1385133345137345,
-]
+GOLDEN_UNIFORMS = [0.389154868091132, 0.15123046842856935, 0.3400423584125668, 0.976226952211663, 0.8497987357906578,
+                   0.1385133345137345]  # fmt: skip
 GOLDEN_ORDER = [7, 6, 4, 2, 1, 3, 9, 5, 8, 0]
 GOLDEN_INTEGERS = [934, 54, 128, 348]
 GOLDEN_WALK = [940870481, 313221442, 921709308]
-
-
-def mixed(x):
-    """SplitMix64's finaliser with Python's integers."""
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
-    return x ^ (x >> 31)
 
 
 def keyed(purpose="test", seed=1, epoch=0, count=1000):
@@ -37,21 +23,10 @@ def table(count, width, **key):
 
 def test_uniforms_are_splitmix64():
     """The published generator, seeded with 1234567: its first five numbers (Vigna's reference, Rosetta Code)."""
-    expected = [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+                16408922859458223821]  # fmt: skip
     found = draws.uniforms(np.array([1234567], dtype=np.uint64), 5)[0]
     assert found.tolist() == [(number >> 11) / 2**53 for number in expected]
-
-
-def test_uniforms_equal_a_loop_over_python_integers():
-    some = keyed(count=7)
-    expected = [[(mixed((int(k) + i * 0x9E3779B97F4A7C15) & MASK) >> 11) / 2**53 for i in range(1, 10)] for k in some]
-    assert draws.uniforms(some, 9).tolist() == expected
 
 
 def test_golden_values():
@@ -62,6 +37,8 @@ def test_golden_values():
     assert draws.uniforms(some, 2).ravel().tolist() == GOLDEN_UNIFORMS
     assert draws.permutation(42, 0, 10).tolist() == GOLDEN_ORDER
     assert draws.generator(some[0]).integers(0, 1000, 4).tolist() == GOLDEN_INTEGERS
+    # As the other golden values: a change of these would break exact resume over versions of this repository
+    assert draws.walked(42, 0, 2**30, np.array([0, 1, 2**30 - 1])).tolist() == GOLDEN_WALK
 
 
 def test_uniforms_are_uniform():
@@ -123,12 +100,6 @@ def test_all_keys_of_a_long_run_differ():
     assert len(np.unique(draws.keys(42, epochs, indices, "mask 0"))) == 300_000
 
 
-def test_a_generator_depends_on_its_key_alone():
-    one, other = keyed(count=2)
-    numbers = [draws.generator(key).random(5).tolist() for key in (one, other, one)]
-    assert numbers[0] == numbers[2] != numbers[1]
-
-
 def test_drawing_leaves_the_global_generator_alone():
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -171,11 +142,6 @@ def test_walked_orders_are_fair_and_differ_by_epoch_and_seed():
         assert abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < bound
     firsts = np.bincount([draws.walked(9, epoch, 10, np.array([0]))[0] for epoch in range(2000)], minlength=10)
     assert ((firsts - 200) ** 2 / 200).sum() < 9 + 5 * np.sqrt(18)
-
-
-def test_golden_walk():
-    """As the other golden values: a change of these would break exact resume over versions of this repository."""
-    assert draws.walked(42, 0, 2**30, np.array([0, 1, 2**30 - 1])).tolist() == GOLDEN_WALK
 
 
 def test_an_order_is_the_table_and_beyond_the_largest_table_the_walk(monkeypatch):

@@ -89,7 +89,7 @@ def test_a_line_of_exactly_the_longest_length_is_read(tmp_path, end):
     assert lines(written(tmp_path, line + end)) == [line.decode()]
 
 
-def test_what_is_no_file_is_refused_with_a_message_of_its_own(tmp_path):
+def test_what_is_no_file_or_may_not_be_read_is_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     places = [tmp_path, tmp_path / "missing", tmp_path / "pipe", tmp_path / "loop", tmp_path / ("x" * 300)]
@@ -98,9 +98,6 @@ def test_what_is_no_file_is_refused_with_a_message_of_its_own(tmp_path):
     for path, message in zip(places, said, strict=True):
         assert refusal(path) == f"{path}: {message}"
         assert refused(content_hash, [path]) == f"{path}: {message}"
-
-
-def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
     path = written(tmp_path, TEXT)
 
     def denied(self, *args, **kwargs):

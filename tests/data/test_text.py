@@ -248,7 +248,7 @@ def test_prose_is_read(tmp_path, lines):
         "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_config_name None"),
     }.values(),
 )
-def test_flags_that_contradict_each_other_are_refusal(tmp_path, monkeypatch, flags, said):
+def test_flags_that_contradict_each_other_are_refused(tmp_path, monkeypatch, flags, said):
     monkeypatch.chdir(tmp_path)
     for name in ("t.txt", "t.csv"):
         written(tmp_path, "a\n", name)
@@ -265,7 +265,7 @@ def test_a_title_is_the_first_of_two_columns(tmp_path):
 
 @_FEW
 @given(st.binary(max_size=300), st.integers(1, 3))
-def test_any_bytes_are_read_or_refusal(tmp_path, content, columns):
+def test_any_bytes_are_read_or_refused(tmp_path, content, columns):
     try:
         found = rows(tmp_path, written(tmp_path, content), columns=columns)
     except BadInput:

@@ -294,15 +294,12 @@ def blocks_of(words, length):
     return [flat[a:b] for a, b in zip(ends, [*ends[1:], len(flat)], strict=True)]
 
 
-def test_random_words_are_packed_as_by_hand():
+def test_words_are_packed_as_by_hand_and_longer_ones_cut():
     rng = np.random.default_rng(3)
     for _ in range(300):
         words = [[*range(rng.choice([1, 1, 1, 2, 3, 6]))] for _ in range(rng.integers(1, 40))]
         length = int(rng.integers(6, 15))
         assert blocks_of(words, length) == by_hand(words, length)
-
-
-def test_a_word_longer_than_a_block_is_cut():
     made = blocks_of([[1], [2, *range(50, 62)], [3]], 5)
     assert made == [[1], [2, *range(50, 54)], [*range(54, 59)], [*range(59, 62), 3]]
     assert [*map(len, blocks_of([[*range(11)]], 4))] == [4, 4, 3]

@@ -38,19 +38,14 @@ def with_vocabulary(tokenizer, tokens):
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(rules)))
 
 
-def test_word_pieces_begin_words_unless_they_continue_one(bert_tokenizer):
+def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, roberta_tokenizer, xlm_tokenizer):
     tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
     found = word_starts(with_vocabulary(bert_tokenizer, tokens))
     assert found.tolist() == [True, True, False, False, True, True, True, False, True]
-
-
-def test_byte_level_tokens_begin_words_after_a_space(roberta_tokenizer):
     tokens = ["<unk>", "Ġriver", "bank", "Ġ", "s", ",", "Ġ,", "ĠĠx", "xĠ", "ĊĠ"]
     found = word_starts(with_vocabulary(roberta_tokenizer, tokens))
     assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
 
-
-def test_sentencepiece_tokens_begin_words_after_a_space(xlm_tokenizer):
     pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
     found = word_starts(xlm_tokenizer)
     assert found.tolist() == [piece.startswith("▁") for piece in pieces] and found.any()

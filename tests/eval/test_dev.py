@@ -25,6 +25,7 @@ def encode():
 def test_pairs_are_scored_as_the_sts_tasks_are(encode):
     pairs = Pairs(list("abcdef"), list("ghijkl"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     assert pairs_set("dev_spearman", pairs).score(encode) == spearman(encode, pairs)
+    assert score_of({"similarity": np.array([0.1, 0.3, 0.2]), "gold": np.array([1.0, 3.0, 2.0])}) == pytest.approx(100)
 
 
 @pytest.fixture
@@ -81,7 +82,3 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     low, high = found["interval"]
     error = 100 * (after - before).std() / np.sqrt(200)  # of the mean of paired differences, in closed form
     assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)
-
-
-def test_the_score_of_pairs_is_spearmans():
-    assert score_of({"similarity": np.array([0.1, 0.3, 0.2]), "gold": np.array([1.0, 3.0, 2.0])}) == pytest.approx(100)

@@ -56,16 +56,13 @@ def test_a_bad_subset_is_refused_with_its_file_and_line(tmp_path, texts, golds, 
     assert refused(year, tmp_path, texts, golds).startswith(f"{tmp_path}/{said}")
 
 
-def test_columns_are_found_by_name_in_any_order(tmp_path):
+def test_columns_are_found_by_name_in_any_order_or_by_number(tmp_path):
     plain = read_columns(own(tmp_path, HEADER + "a b\tc\t1\nd\te\t2.5\n"), *COLUMNS)
     assert plain == Pairs(["a b", "d"], ["c", "e"], [1.0, 2.5])
     other = own(tmp_path, "id\tscore\tsentence2\tsentence1\n7\t1\tc\ta  b\n8\t2.5\te\td\n")
     assert read_columns(other, *COLUMNS) == plain
     crlf = own(tmp_path, "\ufeff" + (HEADER + "a b\tc\t1\nd\te\t2.5").replace("\n", "\r\n"))
     assert read_columns(crlf, *COLUMNS) == plain
-
-
-def test_columns_are_found_by_number(tmp_path):
     rows = "main\tnews\t2015\t1\t3.2\ta\tb\tlicence\nmain\tnews\t2015\t2\t0\tc\td\n"
     assert read_columns(own(tmp_path, rows), 4, 5, 6) == Pairs(["a", "c"], ["b", "d"], [3.2, 0.0])
 

@@ -120,13 +120,10 @@ def test_own_pairs_have_a_name_and_any_size(dev_file):
     assert same == [5.0] * 5
 
 
-def test_own_pairs_of_one_score_are_refused(tmp_path):
+def test_own_pairs_of_one_score_or_compressed_are_refused(tmp_path):
     (tmp_path / "own.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t3\nc\td\t3.0\n")
     with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different ones"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
-
-
-def test_own_pairs_that_are_compressed_are_refused_with_what_to_do(tmp_path):
     (tmp_path / "own.tsv").write_bytes(gzip.compress(b"sentence1\tsentence2\tscore\n"))
     with pytest.raises(BadInput, match="it is compressed, unpack it first"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
@@ -144,9 +141,6 @@ def test_tasks_are_chosen_by_group_or_name():
     names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
     assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
-
-
-def test_an_unknown_task_is_named_with_those_that_are_known():
     with pytest.raises(BadInput, match=r"'STS18' is unknown for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
         tasks_named(["sts", "STS18"], Options())
     with pytest.raises(BadInput, match=r"'STS12' is unknown for split 'dev'; choose from: sts, .*STS-B, SICK-R"):

@@ -121,7 +121,7 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"model_type": "vit"}, "reads no text|cannot read"),
     ],
 )
-def test_a_configuration_that_is_none_of_a_plain_model_is_refusal(folder, changes, said):
+def test_a_configuration_that_is_none_of_a_plain_model_is_refused(folder, changes, said):
     configure(folder, **changes)
     refusal(folder, said)
 
@@ -150,7 +150,7 @@ def test_an_index_names_files_of_its_own_folder(folder, tmp_path, outside):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"weight_map": []}', b"[" * 100_000])
-def test_an_index_that_is_none_is_refusal(folder, content):
+def test_an_index_that_is_none_is_refused(folder, content):
     (folder / SAFE_WEIGHTS_INDEX_NAME).write_bytes(content)
     refusal(folder, "is no index of weights")
 

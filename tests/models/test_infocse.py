@@ -94,24 +94,6 @@ def test_without_the_sentence_vector_the_encoder_gets_no_gradient_at_all(stage_o
     assert all(p.grad is None for p in model.encoder.parameters())
 
 
-def test_weight_zero_equals_simcse_with_the_same_head_bit_for_bit(stage_one):
-    batch = batch_of(stage_one)
-    plain = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    both = []
-    for case, flags in (("infocse", {"aux_weight": 0.0, "aux_init": "checkpoint"}), ("simcse", {})):
-        model = build_model(case, stage_one, dropout=0.1, head="batch_norm", **flags)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        torch.manual_seed(3)
-        for _ in range(3):
-            optimizer.zero_grad()
-            model(**plain).loss.backward()
-            optimizer.step()
-        both.append(model.state_dict())
-    assert infocse.METHOD.masking(infocse.Arguments(aux_weight=0.0)) == ()
-    assert both[0].keys() == both[1].keys()
-    assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
-
-
 def test_loss_is_the_weighted_sum_of_the_raw_terms(stage_one):
     out = build(stage_one, aux_weight=0.25)(**batch_of(stage_one))
     assert set(out.terms) == {"contrastive", "aux_mlm"}

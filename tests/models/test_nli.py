@@ -75,11 +75,14 @@ def test_the_classifier_is_equation_2(encoder, features):
     assert not made.reads_projection
 
 
-def test_sbert_nli_asks_for_no_copies():
+def test_only_the_contrastive_term_asks_for_copies():
     assert len(nli.METHOD.views(nli.Arguments(contrastive_weight=0.0))) == 2
     assert [view.perturb is None for view in nli.METHOD.views(nli.Arguments())] == [True, True, False, False]
     assert len(nli.METHOD.views(nli.Arguments(view_1="shuffle", view_2="dropout"))) == 6
     assert len(nli.METHOD.views(nli.Arguments(view_2="adversarial"))) == 2
+    args = nli.Arguments(view_1="none", view_2="none")
+    assert nli.METHOD.views(args) == [View()] * 4
+    assert nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
 
 
 def test_premises_are_compared_with_premises_and_hypotheses_with_hypotheses(encoder):
@@ -128,12 +131,6 @@ def test_the_adversarial_view_trains_the_encoder_but_not_through_its_direction(e
     made(encode(encoder, rows), rows)["contrastive"].value.backward()
     assert made.classifier.weight.grad is None  # the change is a number, no graph
     assert all(p.grad is not None for p in encoder.backbone.encoder.parameters())
-
-
-def test_two_plain_views_are_two_copies():
-    args = nli.Arguments(view_1="none", view_2="none")
-    assert nli.METHOD.views(args) == [View()] * 4
-    assert nli.METHOD.views(nli.Arguments(view_1="none", view_2="none", contrastive_weight=0.0)) == [View()] * 2
 
 
 def test_the_contrast_of_two_plain_views_is_between_the_copies(encoder):

@@ -26,13 +26,10 @@ def make_batch(views=2, rows=5, length=8):
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def test_loss_equals_info_nce_of_the_projected_views(tiny_bert):
+def test_loss_equals_info_nce_of_the_projected_views_the_third_as_hard_negatives(tiny_bert):
     model, batch = make_model(tiny_bert).eval(), make_batch()
     z = [model.projection(model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0]) for ids in batch["input_ids"]]
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05).item(), rel=1e-5)
-
-
-def test_a_third_column_adds_hard_negatives(tiny_bert):
     model, batch = make_model(tiny_bert, projection="none").eval(), make_batch(views=3)
     z = [model.encoder.backbone(input_ids=ids).last_hidden_state[:, 0] for ids in batch["input_ids"]]
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)

@@ -25,12 +25,10 @@ def test_sentences_become_one_file_named_by_their_content(kind, tmp_path):
     assert path.read_text(encoding="utf-8") == LINES
 
 
-def test_rows_of_sentences_are_columns(tmp_path):
+def test_rows_and_columns_of_a_dataset_are_columns(tmp_path):
     *_, file, columns = as_flags([("a", "b c"), ("d", "e")], {"cache_dir": tmp_path})
     assert columns == "--columns=2" and Path(file.split("=")[1]).read_text() == "a\tb c\nd\te\n"
 
-
-def test_a_column_of_a_dataset_is_named_where_there_are_several(tmp_path):
     both = Dataset.from_dict({"title": ["x"], "body": ["y"]})
     *_, file = as_flags(both, {"cache_dir": tmp_path, "text_column": "body"})
     assert Path(file.split("=")[1]).read_text() == "y\n"

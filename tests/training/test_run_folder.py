@@ -2,8 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
+import signal
+import time
 
 import pytest
 import torch
@@ -13,20 +13,11 @@ from common.errors import BadInput, CheckpointRefused
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
-from tests.sources import ROOT
 from training.checkpoint import checkpoint_problem
 from training.provenance import contents, provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
 from training.run_folder import Start, last_valid, locked, open_run
 
-HOLD = """
-import sys
-from training.run_folder import locked
-
-with locked(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
 
@@ -72,11 +63,8 @@ def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
     assert "not a run of this project" in refusal(BadInput, tmp_path / "other")
 
 
-def test_a_run_without_a_checkpoint_starts_again(run):
+def test_a_run_that_saved_nothing_starts_again_and_gives_way_to_other_settings(run):
     assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
-
-
-def test_a_run_that_ended_before_it_saved_anything_gives_way_to_other_settings(run):
     other = SETTINGS | {"seed": 43}
     assert open_run(str(run), other) == Start(False, None)
     checkpoint(run, 5)
@@ -234,23 +222,20 @@ def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
     assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
 
 
-def holder(folder):
-    """Another process that owns the folder."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "held\n"
-    return process
-
-
 def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
     folder = tmp_path / "run"
-    other = holder(folder)
-    with pytest.raises(CheckpointRefused, match=rf"pid {other.pid} on .*, started 20"), locked(folder):
+    read, write = os.pipe()
+    other = os.fork()
+    if not other:  # holds the folder until it is killed
+        with locked(folder):
+            os.write(write, b"held")
+            time.sleep(60)
+    assert os.read(read, 4) == b"held"
+    with pytest.raises(CheckpointRefused, match=rf"pid {other} on .*, started 20"), locked(folder):
         pass
-    other.kill()
-    other.wait()
-    assert json.loads((folder / ".lock").read_text())["pid"] == other.pid
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    assert json.loads((folder / ".lock").read_text())["pid"] == other
     with locked(folder):
         assert json.loads((folder / ".lock").read_text())["pid"] == os.getpid()
     assert list(folder.iterdir()) == []

@@ -258,7 +258,7 @@ def test_an_id_with_a_quotation_mark_is_quoted_in_judgements(tmp_path):
     assert read_qrels(tmp_path / "test.tsv", {"q0": "x"}, corpus) == {"q0": {0: 1}}
 
 
-def test_bad_headers_and_judgements_without_content_are_refusal(beir):
+def test_bad_headers_and_judgements_without_content_are_refused(beir):
     path = beir.folder / "qrels" / "test.tsv"
     content = path.read_text()
     for header in ("query-id\tcorpus-id\tgrade\n", "q0\td0\t1\n", "query-id corpus-id score\n"):
@@ -283,9 +283,6 @@ def test_sets_are_chosen_by_name_and_shorthand():
     assert cqa.parts == tuple(FORUMS) and len(FORUMS) == 12 and forum.parts == own.parts == ("",)
     assert {(task.split, task.embeddings) for task in (own, cqa)} == {("dev", "kept")}
     assert tasks_named(["Own"], Options(beir=("own",))) == [BeirTask("own")]
-
-
-def test_without_names_only_beir_itself_is_refused():
     assert tasks_named(["STS-B"], Options())
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):
         tasks_named(["beir"], Options())

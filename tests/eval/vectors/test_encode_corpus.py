@@ -264,10 +264,14 @@ def test_outputs_whose_record_lists_no_sha256_are_compared_by_shape(shards, tmp_
     assert second is None and fourth is None
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+def test_a_pipe_and_missing_or_empty_inputs_are_refused_and_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     said = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "pipe.txt")], 1)
     assert said == f"{tmp_path / 'pipe.txt'}: not a regular file"
+    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
+    (tmp_path / "empty").mkdir()
+    assert "the folder holds no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
+    assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
 
 
 def test_a_lost_output_is_made_again_and_a_damaged_record_refused(shards, tmp_path):
@@ -321,13 +325,6 @@ def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_
         )
         assert said.startswith(f"{tmp_path}/in/a.txt and {tmp_path}/other/{second}: both would be written to ")
     assert not (tmp_path / "out").exists()
-
-
-def test_missing_and_empty_inputs_are_named(tmp_path):
-    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
-    (tmp_path / "empty").mkdir()
-    assert "the folder holds no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
-    assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
 
 
 def test_the_folder_says_what_it_holds(shards, tmp_path):
