@@ -1,7 +1,7 @@
 """What a training step asks of a GPU: counted on a pretend one, or measured on the one that is here.
 
 python -m bench gpu --pretend --output FILE.json     # any machine with g++
-python -m bench gpu --output FILE.json               # a GPU: minutes; writes FILE.json and FILE.md
+python -m bench gpu --output FILE.json               # a GPU: minutes; writes FILE.json and FILE.md, row by row
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from bench.pair import MODELS
 from common.errors import BadInput
 from common.flags import positive
-from eval.scores import markdown
+from eval.scores import markdown, write_rows
 
 logger = logging.getLogger(__name__)
 _GUARD = Path(__file__).parent / "pretend" / "guard.cpp"
@@ -44,12 +44,18 @@ def rows(args) -> list[dict]:
     if args.pretend:
         return list(pretended(args.objectives, args.layers, args.batch, args.length))
     if not torch.cuda.is_available():
-        raise BadInput("no GPU is here: `--pretend` counts what a step would ask of one")
+        raise BadInput("no GPU is here that torch can use: `--pretend` counts what a step would ask of one")
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise BadInput("this GPU does not compute in bfloat16, in which everything is measured")
     from bench import gpu_measures
 
-    found = gpu_measures.rows(args, torch.device("cuda:0"))
-    if args.output:
-        Path(args.output).with_suffix(".md").write_text(gpu_measures.page(found), encoding="utf-8")
+    found = []
+    for row in gpu_measures.rows(args, torch.device("cuda:0")):
+        logger.info("%s", row)
+        found.append(row)
+        if args.output:  # now: who stops it keeps what it has measured
+            write_rows(args.output, found)
+            Path(args.output).with_suffix(".md").write_text(gpu_measures.page(found), encoding="utf-8")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -9,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 PATHS = ("plain", "padded", "packed", "packed, compiled")
+LIMIT = 480  # seconds for all parts together, of which the compiled steps come last
 ROOT = Path(__file__).parents[1]
 BATCHES, WARM, TIMED = 8, 6, 24  # different batches; steps before and within a measurement
 STSB_DEV = 3000  # sentences of STS-B dev, 16 tokens on average
@@ -51,23 +54,54 @@ class PlainSimCSE(nn.Module):
         return F.cross_entropy(cosines / pair.TEMPERATURE, torch.arange(len(first), device=ids.device))
 
 
-def rows(args, device: torch.device) -> list[dict]:
-    """Steps, an evaluation, a training run with its resume, and two processes where there are two GPUs."""
-    where = {"device": device_name(device), "model": args.model, "precision": "bf16"}
+def rows(args, device: torch.device) -> Iterator[dict]:
+    """Steps, an evaluation, training runs, and what has to be compiled first: a row each as soon as it is known."""
+    where, end = {"device": device_name(device), "model": args.model, "precision": "bf16"}, time.monotonic() + LIMIT
     peak = product_rate(device)
-    found = [step(kind, path, args, device, peak) for kind in ("infocse", "simcse") for path in PATHS]
-    found.append(evaluation(args.model, device))
+    steps = [({"name": f"{kind} step", "path": path}, partial(step, kind, path, args, device, peak))
+             for path in PATHS for kind in ("infocse", "simcse")]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        found += Runs(Path(folder), args, device).rows()
-    return [where | {"product_tflops": round(peak)} | row for row in found]
+        runs = Runs(Path(folder), args, device)
+        others = [
+            ({"name": "encoding"}, partial(evaluation, args.model, device)),
+            ({"name": f"run of {args.steps} steps"}, runs.whole),
+            ({"name": "resume after a kill"}, runs.resumed),
+        ]
+        if device.type == "cuda" and torch.cuda.device_count() > 1:
+            others.append(({"name": "the run with two processes"}, partial(runs.whole, 2)))
+        for row, work in (*steps[:-2], *others, *steps[-2:]):
+            yield where | {"product_tflops": round(peak)} | taken(row, work, end)
+
+
+def taken(row: dict, work: Callable[[], dict], end: float) -> dict:
+    """A row with what a part measures, or why it has no figures; `end` as `time.monotonic` counts."""
+
+    def late(*_) -> None:
+        raise TimeoutError(f"the {LIMIT} seconds were over")
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(end - time.monotonic(), 1e-3))
+        return row | work()
+    except Exception as error:  # one part that fails must not cost the other figures
+        return row | {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        torch.compiler.reset()
+        gc.collect()  # else the next part's peak memory would have this one's
 
 
 def device_name(device: torch.device) -> str:
-    """What nvidia-smi calls the GPU; `cpu` for a CPU."""
+    """What torch calls the GPU, and the driver where nvidia-smi is there to say it; `cpu` for a CPU."""
     if device.type == "cpu":
         return "cpu"
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        said = []
+    return f"{torch.cuda.get_device_name(device)}, driver {said[0] if said else 'unknown'}"
 
 
 def _wait(device: torch.device) -> None:
@@ -95,22 +129,12 @@ def product_rate(device: torch.device) -> float:
 
 
 def step(kind: str, path: str, args, device: torch.device, peak: float) -> dict:
-    """Forward, backward, clipping and AdamW of one batch; a row that says why where the path does not run."""
-    row = {"name": f"{kind} step", "path": path}
-    try:
-        return row | _measured(kind, path, args, device, peak)
-    except Exception as error:  # one path that fails must not cost the other figures
-        return row | {"failed": f"{type(error).__name__}: {str(error)[:200]}"}
-    finally:
-        torch.compiler.reset()
-
-
-def _measured(kind: str, path: str, args, device: torch.device, peak: float) -> dict:
+    """Forward, backward, clipping and AdamW of one batch."""
     model = build(kind, path, args.model).to(device)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
     call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
-    made = [batch(kind, path, model, args, number + 1) for number in range(BATCHES)]
+    made = batches(kind, path, model, args)
     tokens = sum(int(each["attention_mask"].sum()) for each in made) / BATCHES
     made = [send_to_device(each, device) for each in made]
 
@@ -149,6 +173,17 @@ def build(kind: str, path: str, model: str) -> nn.Module:
     return EncoderForTraining(encoder, projection, [Contrastive(pair.TEMPERATURE)]).train()
 
 
+def batches(kind: str, path: str, model: nn.Module, args) -> list[dict]:
+    """Some different ones; of one shape for a compiled step, as each is compiled anew and that takes a minute."""
+    first, *others = (batch(kind, path, model, args, seed) for seed in range(1, 10 * BATCHES))
+    alike = [each for each in others if "compiled" not in path or _sizes(each) == _sizes(first)]
+    return [first, *alike][:BATCHES]
+
+
+def _sizes(made: dict) -> list[list[torch.Size]]:
+    return [[part.shape for part in layout.parts.values()] for layout in made["layouts"].values()]
+
+
 def batch(kind: str, path: str, model: nn.Module, args, seed: int) -> dict:
     """A batch of real lengths; with the layouts that our model reads."""
     made = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
@@ -170,7 +205,7 @@ def evaluation(model: str, device: torch.device) -> dict:
     texts = sentences(count, 24)
     encode(texts)
     seconds = _seconds(device, lambda _: encode(texts), 0, 3)
-    return {"name": f"encoding {count} sentences", "path": "packed", "ms": round(1000 * seconds, 1)}
+    return {"sentences": count, "path": "packed", "ms": round(1000 * seconds, 1)}
 
 
 def tokenizer(vocabulary: int) -> BertTokenizer:
@@ -196,57 +231,58 @@ class Runs:
         text = sentences((args.steps + 1) * args.batch, args.length)
         (folder / "text.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
 
-    def rows(self) -> list[dict]:
-        """The run, the same run killed and gone on with, and with two processes where there are two GPUs."""
+    def whole(self, processes: int = 1) -> dict:
+        """Seconds of a run, its start included."""
         started = time.perf_counter()
-        self._train("whole", self.args.steps)
-        seconds = time.perf_counter() - started
-        short = max(4, self.args.steps // 5)
-        one, other = self._train("one", short), self._killed("other", short)
-        found = [
-            {"name": f"run of {self.args.steps} steps", "path": "as the script chooses", "seconds": round(seconds, 1)},
-            {"name": f"resume after a kill, {short} steps", "bit_for_bit": sha256(one) == sha256(other)},
-        ]
-        if self.device.type == "cuda" and torch.cuda.device_count() > 1:
-            started = time.perf_counter()
-            self._train("two", self.args.steps, processes=2)
-            found.append({"name": "the run with two processes", "seconds": round(time.perf_counter() - started, 1)})
-        return found
+        self._run(f"with-{processes}", self.args.steps, processes)
+        return {"path": "as the script chooses", "seconds": round(time.perf_counter() - started, 1)}
+
+    def resumed(self) -> dict:
+        """Whether a run that was killed at its first checkpoint ends as one that was not."""
+        steps = max(4, self.args.steps // 5)
+        one = self._run("one", steps)
+        self._run("other", steps, until=self.folder / "other" / f"checkpoint-{_every(steps)}")
+        return {"steps": steps, "bit_for_bit": sha256(one) == sha256(self._run("other", steps))}
 
     def _command(self, name: str, steps: int, processes: int) -> list[str]:
         flags = {
             "method": "simcse", "model_name_or_path": self.folder / "start", "train_file": self.folder / "text.txt",
             "cache_dir": self.folder / "cache", "output_dir": self.folder / name, "max_steps": steps,
             "max_length": self.args.length, "per_device_train_batch_size": self.args.batch // processes,
-            "save_steps": max(1, steps // 3), "eval_steps": steps, "dev": "none", "test_tasks": "none",
-            "bf16": "true", "report_to": "none", "use_cpu": self.device.type == "cpu",
+            "save_steps": _every(steps), "save_total_limit": 1, "eval_steps": steps, "dev": "none",
+            "test_tasks": "none", "bf16": "true", "report_to": "none", "use_cpu": self.device.type == "cpu",
+            "dataloader_num_workers": 2 if self.device.type == "cuda" else 0,
         }  # fmt: skip
-        argv = [
-            str(ROOT / "run_unsup.py"),
-            *(part for key, value in flags.items() for part in (f"--{key}", str(value))),
-        ]
-        if self.device.type == "cpu":
+        argv = [str(ROOT / "run_unsup.py"), *(f"--{key}={value}" for key, value in flags.items())]
+        if processes == 1:
             return [sys.executable, *argv]
-        config = ROOT / "configs" / "accelerate" / ("two_gpus.yaml" if processes > 1 else "one_gpu.yaml")
-        return [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config), *argv]
+        config = str(ROOT / "configs" / "accelerate" / "two_gpus.yaml")
+        return [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, *argv]
 
-    def _train(self, name: str, steps: int, processes: int = 1) -> Path:
-        """The weights of a finished run."""
-        done = subprocess.run(self._command(name, steps, processes), cwd=ROOT, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr[-1000:])
+    def _run(self, name: str, steps: int, processes: int = 1, until: Path | None = None) -> Path:
+        """The weights of a run; where `until` is given, it is killed when that folder is there."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"  # a scheduler may have given us another than the first
+        environment = os.environ | ({"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if processes == 1 else {})
+        end = signal.SIGKILL if processes == 1 else signal.SIGTERM  # which a launcher passes on
+        log = self.folder / "log"
+        with log.open("w") as said, subprocess.Popen(
+            self._command(name, steps, processes), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=said,
+            start_new_session=True,
+        ) as child:  # fmt: skip
+            try:
+                while child.poll() is None and not (until and until.is_dir()):
+                    time.sleep(0.05)
+            finally:  # also when the time is over
+                if child.poll() is None:
+                    os.killpg(child.pid, end)
+        if child.returncode != (-signal.SIGKILL if until else 0):
+            raise RuntimeError(f"exit code {child.returncode}: {log.read_text()[-250:]}")
         return self.folder / name / "model.safetensors"
 
-    def _killed(self, name: str, steps: int) -> Path:
-        """The same, but killed when its first checkpoint is there."""
-        first = self.folder / name / f"checkpoint-{max(1, steps // 3)}"
-        command = self._command(name, steps, 1)
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-            while child.poll() is None and not first.is_dir():
-                time.sleep(0.05)
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)  # the launcher and the script
-        return self._train(name, steps)
+
+def _every(steps: int) -> int:
+    """After how many steps a run of so many writes a checkpoint."""
+    return max(1, steps // 3)
 
 
 def page(found: list[dict]) -> str:

@@ -1,7 +1,9 @@
 """A step on the pretend device: no error, no mixed device, no synchronisation; and the measurements' parts on a CPU."""
 
 import itertools
+import json
 import shutil
+import time
 from argparse import Namespace
 
 import pytest
@@ -98,14 +100,40 @@ def test_the_measured_steps_run(kind, path):
     """On a CPU; what a GPU says of them no test here can know."""
     args = Namespace(model="tiny", batch=6, length=16, steps=6)
     row = gpu_measures.step(kind, path, args, torch.device("cpu"), 1.0)
-    assert row["tokens_per_s"] > 0 and "failed" not in row
+    assert row["tokens_per_s"] > 0
+
+
+def test_a_compiled_step_meets_batches_of_one_shape():
+    args, model = Namespace(model="tiny", batch=6, length=16), gpu_measures.build("simcse", "packed", "tiny")
+    made = {path: gpu_measures.batches("simcse", path, model, args) for path in ("packed", "packed, compiled")}
+    counts = {path: {str(gpu_measures._sizes(each)) for each in found} for path, found in made.items()}
+    assert len(made["packed"]) == gpu_measures.BATCHES and len(counts["packed"]) > 1
+    assert len(made["packed, compiled"]) > 1 and len(counts["packed, compiled"]) == 1
+
+
+def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_keeps_its_rows(monkeypatch, tmp_path):
+    now, row = time.monotonic(), {"name": "a", "device": "GPU", "product_tflops": 1}
+    failed = gpu_measures.taken(row, lambda: 1 / 0, now + 60)
+    late = [gpu_measures.taken(row, lambda: time.sleep(30), end) for end in (now - 1, now + 0.2)]
+    assert failed == row | {"failed": "ZeroDivisionError: division by zero"}
+    assert late == [row | {"failed": "TimeoutError: the 480 seconds were over"}] * 2
+
+    def stopped(*_):
+        yield from (failed, row)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_measures, "rows", stopped)
+    for name in ("is_available", "is_bf16_supported"):
+        monkeypatch.setattr(torch.cuda, name, lambda **_: True)
+    with pytest.raises(KeyboardInterrupt):
+        main(["gpu", f"--output={tmp_path / 'gpu.json'}"])
+    assert json.loads((tmp_path / "gpu.json").read_text()) == [failed, row]
+    assert "division by zero" in (tmp_path / "gpu.md").read_text()
 
 
 @pytest.mark.slow
 def test_the_measured_runs_are_the_script_s_and_resume(tmp_path):
     args = Namespace(model="tiny", batch=6, length=16, steps=6)
-    run, resumed = gpu_measures.Runs(tmp_path, args, torch.device("cpu")).rows()
-    assert run["seconds"] > 0
-    assert resumed["bit_for_bit"]
-    found = [{"device": "cpu", "product_tflops": 1} | row for row in (run, resumed)]
-    assert "bit_for_bit" in gpu_measures.page(found)
+    runs = gpu_measures.Runs(tmp_path, args, torch.device("cpu"))
+    assert runs.whole()["seconds"] > 0
+    assert runs.resumed()["bit_for_bit"]
