@@ -25,7 +25,7 @@ from common.streams import show
 from data.lines import content_hash
 from data.source import Source
 from data.text import read_text
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
@@ -121,7 +121,7 @@ def fitted(args: argparse.Namespace) -> Fitted:
         raise BadInput(f"'{args.model}' ends in a flow already; start from the encoder it was made of")
     if encoder.head is not None:
         encoder.head.dense_layers()  # refuses what could not be saved before any work is done
-    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.to(device_here())
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
                 encoder.max_length, len(texts))  # fmt: skip
     vectors = Encode(encoder, tokenizer, encoder.max_length, progress=True)(texts)

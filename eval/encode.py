@@ -120,6 +120,11 @@ def _design(module) -> list:
     return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
 
 
+def device_here() -> str:
+    """A GPU where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so that its cosines are 0."""
     vectors = vectors.astype(np.float64)

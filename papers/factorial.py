@@ -65,13 +65,10 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
     folder = Path(args.folder) / name
     if runs.finished(folder) is None and args.collect:
         return None
-    bf16 = str(not args.float32).lower()
-    flags = {
-        "config": str(CONFIGS / "infocse-mini.yaml"), "model_name_or_path": _start(args, start), "aux_weight": weight,
-        "data_dir": args.data_dir, "projection": HEADS[head], "learning_rate": args.learning_rate, "seed": str(seed),
-        "max_steps": args.steps, "save_steps": args.steps, "eval_steps": "50", "bf16": bf16, **STARTS[start],
-    }  # fmt: skip
-    record = runs.trained(folder, flags)
+    record = runs.trained(folder, runs.run_flags(
+        args, seed, args.steps, config=str(CONFIGS / "infocse-mini.yaml"), model_name_or_path=_start(args, start),
+        aux_weight=weight, projection=HEADS[head], learning_rate=args.learning_rate, eval_steps="50", **STARTS[start],
+    ))  # fmt: skip
     looked = gap.looks(folder)
     return {
         "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
@@ -102,11 +99,7 @@ def _start(args: argparse.Namespace, start: str) -> str:
     folder = Path(args.folder) / f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}"
     if args.collect and runs.finished(folder) is None:
         return str(folder)
-    gap.pre_trained(folder, {
-        "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
-        "seed": "0", "max_steps": args.stage_one_steps, "save_steps": "100", "eval_steps": "50",
-        "bf16": str(not args.float32).lower(), **STAGE_ONE[start],
-    })  # fmt: skip
+    gap.pre_trained(args, folder, "0", args.stage_one_steps, eval_steps="50", save_steps="100", **STAGE_ONE[start])
     return str(folder)
 
 

@@ -7,7 +7,6 @@ text. It is 0 where the network ignores [CLS]. Finished runs are kept: the comma
 import argparse
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -61,11 +60,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     for name in args.settings:
         words = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
         folder = Path(args.folder) / f"{words}_steps-{args.steps}_seed-{args.seed}"
-        record = pre_trained(folder, {
-            "config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "data_dir": args.data_dir,
-            "seed": args.seed, "max_steps": args.steps, "save_steps": args.steps, "eval_steps": args.every,
-            "bf16": str(not args.float32).lower(), **SETTINGS[name],
-        })  # fmt: skip
+        record = pre_trained(args, folder, args.seed, args.steps, eval_steps=args.every, **SETTINGS[name])
         facts = {key: record[key] for key in ("commit", "versions", "hardware")}
         found += [{"name": name, "seed": args.seed, **look, **facts} for look in looks(folder)]
     if args.figure:
@@ -73,19 +68,19 @@ def rows(args: argparse.Namespace) -> list[dict]:
     return found
 
 
-def pre_trained(folder: Path, flags: Mapping[str, str]) -> dict:
-    """The record of a run of stage 1 with these flags, which is trained if missing.
+def pre_trained(args: argparse.Namespace, folder: Path, seed: str, steps: str, **flags: str) -> dict:
+    """The record of a run of stage 1 from `--model` with these flags, which is trained if missing.
 
     Raises:
         CheckpointRefused: the folder holds a finished run from another model.
     """
     if (record := finished(folder)) is None:
-        given = {**flags, "output_dir": str(folder), "use_cpu": "true", "disable_tqdm": "true"}
-        runs.launch("run_pretrain_aux.py", as_words(given))
+        own = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "output_dir": str(folder),
+               "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
+        runs.launch("run_pretrain_aux.py", as_words(runs.run_flags(args, seed, steps, **own, **flags)))
         return finished(folder)
-    start, asked = record["settings"]["model_name_or_path"], flags["model_name_or_path"]
-    if start != asked:
-        raise CheckpointRefused(f"{folder} holds a finished stage 1 from {start}, not from {asked}; move it away")
+    if (start := record["settings"]["model_name_or_path"]) != args.model:
+        raise CheckpointRefused(f"{folder} holds a finished stage 1 from {start}, not from {args.model}; move it away")
     return record
 
 

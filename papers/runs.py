@@ -9,13 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from common.command_line import parse, peek, read_config
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
 from data.lines import content_hash
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, headline, rows_of, write_scores
 from eval.tasks import Options, Task, score_all, tasks_named
 from models.encoder import load_encoder
@@ -83,7 +81,7 @@ def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
         **flags,
         "output_dir": str(folder),
         "test_tasks": "none",  # scored afterwards, so that a task can be added to a finished run
-        "use_cpu": str(not torch.cuda.is_available()).lower(),
+        "use_cpu": str(device_here() == "cpu").lower(),
         "disable_tqdm": "true",
     }
 
@@ -133,7 +131,7 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     if path.is_file():
         return
     encoder, tokenizer = load_encoder(model or str(folder), how.get("pooling"), how.get("max_length"))
-    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.to(device_here())
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name))
@@ -157,6 +155,12 @@ def add_flags(parser: argparse.ArgumentParser, folder: str, *names: str) -> None
     parser.add_argument("--folder", default=folder, help="where the runs go")
     for name in names:
         parser.add_argument(f"--{name}", **_STUDY[name])
+
+
+def run_flags(args: argparse.Namespace, seed: int | str, steps: int | str, **more: str) -> dict[str, str]:
+    """The flags of a study's run: `more`, and those that all have; it is saved once, at its end."""
+    return {"data_dir": args.data_dir, "seed": str(seed), "max_steps": str(steps), "save_steps": str(steps),
+            "bf16": str(not args.float32).lower(), **more}  # fmt: skip
 
 
 def known_rows(args: argparse.Namespace) -> dict[str, dict]:

@@ -93,16 +93,8 @@ def _folder(args: argparse.Namespace, method: str, rate: str, seed: int) -> Path
 def _trained(args: argparse.Namespace, method: str, rate: str, seed: int) -> dict:
     """The record of a finished run, which is trained if missing."""
     config = CONFIGS / f"{method}.yaml"
-    flags = {
-        "config": str(config),
-        **start_flags(config, {}, args.model, args.stage_one),
-        "data_dir": args.data_dir,
-        "learning_rate": rate,
-        "seed": str(seed),
-        "max_steps": str(args.steps),
-        "save_steps": str(args.steps),
-        "bf16": str(not args.float32).lower(),
-    }
+    start = start_flags(config, {}, args.model, args.stage_one)
+    flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
     return runs.trained(_folder(args, method, rate, seed), flags)
 
 
@@ -117,18 +109,9 @@ def _found(args: argparse.Namespace, method: str) -> list[dict]:
         if args.search and scores and method in args.methods:
             runs.score_search(path.parent, args.search, args.data_dir, bf16)
         rate, seed = named.groups()
-        made.append(
-            {
-                "name": f"{method} {rate} {seed}",
-                "method": method,
-                "learning_rate": rate,
-                "seed": int(seed),
-                "dev": record["best"]["value"],
-                "best_step": record["best"]["step"],
-                "sts_average": scores.get(AVERAGE),
-                "search": figures_in(path.parent, "search"),
-                "precision": "bf16" if bf16 else "float32",
-                **facts_of(record),
-            }
-        )
+        made.append({
+            "name": f"{method} {rate} {seed}", "method": method, "learning_rate": rate, "seed": int(seed),
+            "dev": record["best"]["value"], "best_step": record["best"]["step"], "sts_average": scores.get(AVERAGE),
+            "search": figures_in(path.parent, "search"), "precision": "bf16" if bf16 else "float32", **facts_of(record),
+        })  # fmt: skip
     return made

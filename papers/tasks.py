@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from common.errors import BadInput
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.compare.sides import from_files, records
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, Result, average, row
 from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
@@ -30,8 +29,7 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
     Each BEIR set has a file of its own. Sets that are not below DATA_DIR/beir are left out, because few have all
     fourteen; their figures are shown as missing.
     """
-    keys = [column.key for column in columns]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    keys, device = [column.key for column in columns], device_here()
     found: dict[str, list[Task]] = {}
     for family in dict.fromkeys(map(_family, keys)):
         if family == "dev":

@@ -6,15 +6,10 @@ import sys
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-
-# isort: split
-
-import torch
-
 from common.files import writing
 from common.flags import Parser, check_output
 from eval.analyse.analysis import labelled
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import load_encoder
@@ -85,7 +80,7 @@ def _encoder(path: str, bf16: bool) -> Encode | None:
     if not (Path(path) / "model.safetensors").is_file() or read_modules(path, load_config(path)) is None:
         return None
     encoder, tokenizer = load_encoder(path)
-    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.to(device_here())
     return Encode(encoder, tokenizer, encoder.max_length, bf16=bf16, progress=sys.stderr.isatty())
 
 

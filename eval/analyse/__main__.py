@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import run_command, unwritable
-
-# isort: split
-
-import torch
-
 from common.files import writing
 from common.flags import Parser
 from common.streams import show
@@ -21,7 +16,7 @@ from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labe
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.pictures import draw_analysis
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from eval.scores import markdown
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
@@ -133,7 +128,7 @@ def _folder(path: str) -> Path:
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:
     plain = read_modules(path, load_config(path)) is None
     encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
-    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder.to(device_here())
     logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
     return encoder, tokenizer
 

@@ -16,7 +16,7 @@ import torch
 from common import errors
 from common.errors import BadInput, ProjectError
 from common.files import files_of
-from eval.encode import Encoder
+from eval.encode import Encoder, device_here
 from eval.vectors.job import Job
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when imported, and would report the run
@@ -76,7 +76,7 @@ class Worker:
 
     def __init__(self, job: Job, device: str | None = None) -> None:
         self._job = job
-        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._device = device or (device_here())
         self._encode: Encoder | None = None
 
     def __call__(self, path: Path) -> dict:
