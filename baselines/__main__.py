@@ -19,6 +19,7 @@ from torch import nn
 from baselines.flow import Settings, fit
 from baselines.whitening import kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
+from common.declared import add_pooling
 from common.files import write_json
 from common.flags import Parser
 from common.streams import show
@@ -29,7 +30,6 @@ from eval.encode import Encode, device_here
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
-from models.pooling import PLAIN
 from models.word_vectors import SPECIAL
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def parser() -> Parser:
 def _add_encoder(parser: argparse.ArgumentParser) -> None:
     """The flags that choose encoder, text and result."""
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
-    parser.add_argument("--pooling", choices=PLAIN, help="for plain encoders; models that state theirs need none")
+    add_pooling(parser)
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
                         help="text to fit on: UTF-8, one sentence a line, plain, .gz, .xz or .zst")  # fmt: skip
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,

@@ -2,14 +2,10 @@
 
 import importlib
 import platform
+import sys
 from types import ModuleType
 
 from common.errors import run_command
-
-# isort: split
-
-import torch
-
 from common.flags import Parser, positive
 from common.streams import show
 from eval.scores import markdown, write_rows
@@ -48,6 +44,7 @@ def _module(subject: str) -> ModuleType:
 
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run one subject, print its table, write its rows."""
+    argv = sys.argv[1:] if argv is None else argv
     parser = Parser(prog="python -m bench", description=__doc__)
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in sorted(SUBJECTS.items()):
@@ -55,8 +52,11 @@ def main(argv: list[str] | None = None) -> list[dict]:
         sub.add_argument("--runs", type=positive, default=1, help="repetitions; medians are shown")
         sub.add_argument("--threads", type=positive, default=1, help="of torch; one makes CPU times comparable")
         sub.add_argument("--output", help="write the rows to this JSON file")
-        _module(name).add_arguments(sub)
+        if name in argv:  # the others import for seconds what is not needed
+            _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
+    import torch  # here: the flags are looked over first
+
     torch.set_num_threads(args.threads)
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
                "threads": args.threads}  # fmt: skip

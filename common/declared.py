@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 from functools import cache
 from pathlib import Path
@@ -52,6 +53,22 @@ def called(path: Path, name: str) -> str:
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and ast.unparse(one.targets[0]) == name:
             return ast.unparse(one.value.func)
     raise LookupError(f"{path}: has no {name}")
+
+
+def keys_of(path: Path, name: str) -> list[str]:
+    """The keys of the dictionary that a module calls `name`, as they are written there."""
+    for one in _tree(path).body:
+        if ast.unparse(getattr(one, "target", None) or getattr(one, "targets", [one])[0]) == name:
+            return [ast.literal_eval(key) for key in one.value.keys]
+    raise LookupError(f"{path}: has no {name}")
+
+
+def add_pooling(parser: argparse.ArgumentParser) -> None:
+    """The flag `--pooling` of commands that read any encoder."""
+    names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
+    parser.add_argument(
+        "--pooling", choices=names, help="for plain encoders; a model that states its pooling needs none"
+    )
 
 
 def _flag(statement: ast.AnnAssign) -> Flag | None:

@@ -6,30 +6,26 @@ import argparse
 import logging
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from common.declared import ROOT, add_pooling, keys_of
 from common.errors import BadInput, run_command
-
-# isort: split
-
-import torch
-
 from common.flags import Parser, check_output
+from common.labels import labelled
+from common.model_place import check_place
 from common.streams import show
-from eval.analyse.analysis import labelled
-from eval.encode import Encode
 from eval.scores import details, row, rows_of, tables, write_scores
-from eval.sts import own_pairs
-from eval.tasks import GROUPS, Options, Task, score_all, tasks_named
-from eval.transfer.validation import MODES
-from models.encoder import load_encoder
-from models.loading import load_config
-from models.pooling import PLAIN
+
+if TYPE_CHECKING:  # the functions import what needs torch, so that flags are looked over first
+    from eval.encode import Encode
+    from eval.tasks import Options, Task
 
 logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
     """The command line of `python -m eval`."""
+    groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
     p = Parser(
         prog="python -m eval",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -44,12 +40,12 @@ def parser() -> Parser:
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder, "
                    "sentence-transformers; several make one table")  # fmt: skip
-    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
+    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
     p.add_argument("--dev_file", help="own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
-    p.add_argument("--mode", choices=list(MODES), default="test",
+    p.add_argument("--mode", choices=modes, default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
-    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
+    add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip
@@ -64,12 +60,16 @@ def parser() -> Parser:
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it; several "
-                   "models write DIR/NAME.json")  # fmt: skip
+                   "models write DIR/NAME.json, with - for / in a NAME")  # fmt: skip
     return p
 
 
 def options_of(args: argparse.Namespace, name: str) -> Options:
     """The flags that concern the tasks of one model."""
+    import torch
+
+    from eval.tasks import Options
+
     split = args.split or ("dev" if args.mode == "dev" else "test")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return Options(split, args.mode, tuple(args.beir), _place(args, args.embeddings, name), args.directions,
@@ -83,6 +83,9 @@ def _place(args: argparse.Namespace, given: str | None, name: str) -> str | None
 
 def tasks_of(args: argparse.Namespace, options: Options) -> list[Task]:
     """What is scored."""
+    from eval.sts import own_pairs
+    from eval.tasks import tasks_named
+
     tasks = tasks_named(args.tasks or ([] if args.dev_file else ["sts"]), options)
     return [*tasks, *([own_pairs(args.dev_file)] if args.dev_file else [])]
 
@@ -97,6 +100,10 @@ def unknown_tokens(encode: Encode, options: Options) -> dict:
 
 def scored(args: argparse.Namespace, name: str, model: str, output: str | None) -> list[dict]:
     """The rows of one model, written where there is an output."""
+    from eval.encode import Encode
+    from eval.tasks import score_all
+    from models.encoder import load_encoder
+
     options = options_of(args, name)
     encoder, tokenizer = load_encoder(model, args.pooling, args.max_length)
     encoder.to(options.device)
@@ -113,6 +120,15 @@ def scored(args: argparse.Namespace, name: str, model: str, output: str | None) 
     return rows
 
 
+def _check(model: str, pooling: str | None) -> None:
+    """BadInput for a model whose configuration, pooling, head or tokenizer cannot be read; its weights are not."""
+    from models.encoder import described
+    from models.loading import load_config, load_tokenizer
+
+    described(model, load_config(model), pooling)
+    load_tokenizer(model)
+
+
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
@@ -126,10 +142,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
     outputs = {name: _place(args, args.output, f"{name}{several}") for name in models}
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
+    for model in models.values():
+        check_place(model)
     for task in tasks_of(args, options_of(args, ""))[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
     for model in models.values() if several else ():
-        load_config(model)  # nor after the first model is
+        _check(model, args.pooling)  # nor after the first model is
     rows = {name: scored(args, name, model, outputs[name]) for name, model in models.items()}
     listed = [one for found in rows.values() for one in found]
     show(details(listed) if args.details else tables(rows), args.output)

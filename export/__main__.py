@@ -4,18 +4,11 @@ import argparse
 import logging
 from pathlib import Path
 
+from common.declared import add_pooling
 from common.errors import BadInput, run_command
 from common.files import files_in
 from common.flags import Parser
-from export.card import card
-from export.facts import read_facts
-from export.folder import check_repo, new_folder, push
-from export.model import Model
-from export.onnx_file import PLACE, require_onnx, write_onnx
-from models.encoder import load_encoder
-from models.loading import load_config
-from models.pooling import PLAIN
-from models.saved_format import read_modules
+from common.model_place import check_place
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +26,7 @@ def parser() -> Parser:
     )
     p.add_argument("run", metavar="RUN", help="a finished run, or any folder with a model (the card then says less)")
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
-    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
+    add_pooling(p)
     p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
     p.add_argument("--private", action="store_true", help="with --push_to_hub: a new repository is private")
     p.add_argument("--onnx", action="store_true", help="also write onnx/model.onnx (needs requirements-extra.txt)")
@@ -41,10 +34,23 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Check everything that can be known first, write the folder, push it."""
+    """Look over the flags, then export."""
     args = parser().parse_args(argv)
     if args.private and not args.push_to_hub:
         raise BadInput("--private is for --push_to_hub, which is not given")
+    check_place(args.run)
+    export(args)
+
+
+def export(args: argparse.Namespace) -> None:
+    """Check everything that can be known first, write the folder, push it."""
+    from export.card import card  # here, as the others: it imports torch, and the flags are looked over first
+    from export.facts import read_facts
+    from export.folder import check_repo, new_folder, push
+    from export.model import Model
+    from export.onnx_file import PLACE, require_onnx, write_onnx
+    from models.encoder import load_encoder
+
     if args.push_to_hub:
         check_repo(args.push_to_hub)
     if args.onnx:
@@ -72,6 +78,9 @@ def main(argv: list[str] | None = None) -> None:
 
 def _check_plain(path: str, pooling: str) -> None:
     """Refuse another pooling than the model's own: the recorded facts and scores hold for that one."""
+    from models.loading import load_config
+    from models.saved_format import read_modules
+
     own = read_modules(path, load_config(path))
     if own is not None and (own.pooling != pooling or own.head):
         raise BadInput(f"--pooling {pooling}: '{path}' says itself how it is pooled ({own.pooling}); leave it out")

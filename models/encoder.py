@@ -227,8 +227,20 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         BadInput: no such model, missing tensors, or a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
-    described = read_modules(path, config, needed=pooling is None)
-    if described is None and pooling is None:
+    said = described(path, config, pooling)
+    least = tokenizer.num_special_tokens_to_add() + 1
+    if max_length is not None and max_length < least:
+        raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
+    length = min(max_length or said.max_length or NO_LIMIT, usable_length(config, tokenizer))
+    head = Head(*said.head) if said.head else None
+    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": said.prompts}
+    return SentenceEncoder(backbone, said.pooling, head, length, packed=True, **own), tokenizer
+
+
+def described(path: str, config, pooling: str | None = None) -> Described:
+    """How a model's tokens become a vector, as it says itself or `pooling` does; BadInput as in `load_encoder`."""
+    said = read_modules(path, config, needed=pooling is None)
+    if said is None and pooling is None:
         raise BadInput(
             f"'{path}' does not say how its token vectors become a sentence vector; give --pooling "
             "(cls_before_pooler for the SimCSE family, avg for most others)"
@@ -236,11 +248,5 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
     if pooling is not None:
         if pooling_named(pooling).keeps_head:
             raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
-        described = (described or Described(pooling, [], None))._replace(pooling=pooling, head=[])
-    least = tokenizer.num_special_tokens_to_add() + 1
-    if max_length is not None and max_length < least:
-        raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
-    length = min(max_length or described.max_length or NO_LIMIT, usable_length(config, tokenizer))
-    head = Head(*described.head) if described.head else None
-    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": described.prompts}
-    return SentenceEncoder(backbone, described.pooling, head, length, packed=True, **own), tokenizer
+        said = (said or Described(pooling, [], None))._replace(pooling=pooling, head=[])
+    return said

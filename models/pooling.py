@@ -74,7 +74,6 @@ POOLINGS = {
     "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
     "mask": Pooling(_masked, at_mask=True, module="mean"),  # of the tokens, all but the mask weighed 0
 }
-PLAIN = [name for name, pooling in POOLINGS.items() if not pooling.keeps_head]  # for an encoder without a trained head
 
 
 def pooling_named(name: str) -> Pooling:

@@ -8,7 +8,7 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, check_output
-from eval.analyse.analysis import labelled
+from common.labels import labelled
 from eval.encode import Encode, device_here
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named

@@ -38,7 +38,7 @@ class Pace(TrainerCallback):
         self._ended = now
         if len(self._seconds) == _TIMED and state.is_world_process_zero:
             with tqdm.external_write_mode():
-                logger.info("%s; %s so far", _outlook(args, state, median(self._seconds)), peak_memory(args.device))
+                logger.info("%s; so far %s", _outlook(args, state, median(self._seconds)), peak_memory(args.device))
 
 
 def _outlook(args, state, seconds: float) -> str:
@@ -46,8 +46,8 @@ def _outlook(args, state, seconds: float) -> str:
     done, last = state.global_step, state.max_steps
     first = state.eval_steps * math.ceil(max(done + 1, args.eval_delay) / state.eval_steps)
     told = [("the next evaluation", first)] if first < last else []
-    told += [("the last step" if told else "the last step and its evaluation", last)]
-    said = ", ".join(f"{what} ({step:,}) in about {in_words((step - done) * seconds)}" for what, step in told)
+    told += [("the end" if told else "the last evaluation and the end", last)]
+    said = ", ".join(f"{what} (step {step:,}) in about {in_words((step - done) * seconds)}" for what, step in told)
     return f"{seconds:.2g} s a step: {said}, time for evaluations not counted"
 
 

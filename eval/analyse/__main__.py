@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import run_command, unwritable
+from common.declared import add_pooling
 from common.files import writing
 from common.flags import Parser
+from common.labels import labelled
 from common.streams import show
-from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather, labelled
+from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.pictures import draw_analysis
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
@@ -22,7 +24,7 @@ from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config
-from models.pooling import PLAIN, pooling_named
+from models.pooling import pooling_named
 from models.saved_format import read_modules
 
 ANALYSES = {
@@ -64,7 +66,7 @@ def parser() -> Parser:
                    "pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
                    help="queries of neighbours, one per line (default: the first five sentences)")  # fmt: skip
-    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling keeps it")
+    add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
     return p

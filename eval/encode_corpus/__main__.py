@@ -10,6 +10,7 @@ from common.errors import run_command
 
 import torch
 
+from common.declared import add_pooling
 from common.flags import Parser
 from data.lines import numbered_lines
 from eval.encode import Encode
@@ -17,7 +18,6 @@ from eval.vectors.job import Job
 from eval.vectors.store import DTYPES, WRITERS, VectorStore
 from eval.vectors.workers import encode_corpus
 from models.encoder import load_encoder
-from models.pooling import PLAIN
 
 
 def parser() -> Parser:
@@ -39,7 +39,7 @@ def parser() -> Parser:
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
     p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
-    p.add_argument("--pooling", choices=PLAIN, help="for plain encoders; a model that states its pooling needs none")
+    add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,

@@ -461,5 +461,5 @@ def test_every_start_says_how_long_it_takes(unsup, tmp_path, caplog):
     run_unsup.main(unsup(**flags))
     rewind(tmp_path / "run", 4)
     run_unsup.main(unsup(**flags))
-    assert sum(" s a step: the last step and its evaluation (12) in about" in line for line in caplog.messages) == 2
+    assert sum(" s a step: the last evaluation and the end (step 12) in about" in line for line in caplog.messages) == 2
     assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text

@@ -11,6 +11,7 @@ import pytest
 import eval.__main__ as command
 from common.errors import BadInput
 from common.flags import check_output
+from models.encoder import load_encoder
 
 
 @pytest.fixture
@@ -59,9 +60,17 @@ def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data
 
 
 def test_a_mistyped_model_is_said_before_the_first_is_scored(tiny_bert, dev_file, monkeypatch):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match="not-there"):
         command.main([str(tiny_bert), "./not-there", f"--dev_file={dev_file}"])
+
+
+def test_a_model_without_a_pooling_is_said_before_the_first_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save(str(tmp_path / "good"), tokenizer)
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
+    with pytest.raises(BadInput, match=f"'{tiny_bert}' does not say how"):
+        command.main([str(tmp_path / "good"), str(tiny_bert), f"--dev_file={dev_file}"])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +91,7 @@ def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said, monkeypatch):
 
 
 def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, data_dir, monkeypatch):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     argv = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "MR", "--beir=small", f"--data_dir={data_dir}"]
     with pytest.raises(BadInput, match=r"rt-polarity\.pos"):
         command.main(argv)
@@ -94,7 +103,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_bert, dev_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
     (tmp_path / "secret.json").write_text("[]")

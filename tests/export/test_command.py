@@ -40,7 +40,7 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_
     (tmp_path / ".out.partial").mkdir()
     (tmp_path / ".out.partial" / "old").write_text("of a command that was killed")
     with monkeypatch.context() as patched:
-        patched.setattr("export.__main__.card", lambda *_: 1 / 0)
+        patched.setattr("export.card.card", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             main([str(run), "--output", str(target)])
     assert not target.exists()

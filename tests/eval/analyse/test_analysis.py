@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.analyse.analysis import CachedEncoder, labelled
+from common.labels import labelled
+from eval.analyse.analysis import CachedEncoder
 from tests.eval.toys import Letters
 
 
