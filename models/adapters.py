@@ -25,16 +25,9 @@ _BASE = ".base_layer"  # where peft keeps the layer that it adapts
 def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: float, targets: Sequence[str]) -> None:
     """Freeze a backbone and give some of its linear layers adapters, which alone are trained.
 
-    Args:
-        backbone: changed in place.
-        rank: r.
-        alpha: the adapters' outputs are multiplied by alpha / r.
-        dropout: of what the adapters read.
-        targets: the ends of the layers' names, or `all-linear`; empty: peft's choice for the architecture, queries and
-            values in most.
-
-    Raises:
-        BadInput: no layer of such a name, or one that is not linear.
+    The adapters' outputs are multiplied by alpha / rank; `dropout` is that of what they read. `targets` are the ends of
+    the layers' names, or `all-linear`; empty, they are peft's choice for the architecture, queries and values in most.
+    BadInput for a name of no layer, or of one that is not linear.
     """
     from peft import LoraConfig
 

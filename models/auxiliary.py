@@ -1,8 +1,7 @@
-"""The auxiliary network, made of the pieces of a backbone.
+"""The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1), made of the pieces of a backbone.
 
-The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1) is Condenser's head (Gao and Callan 2021, arXiv
-2104.08253): a few transformer layers over [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that
-predict masked tokens.
+It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transformer layers over
+[[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that predict masked tokens.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Words(NamedTuple):
     bias: Tensor
 
     def __call__(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.weight, self.bias)
+        return F.linear(states, *self)
 
 
 class TiedHead(nn.Module):
@@ -128,12 +127,9 @@ def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 def read_head(path: str) -> dict[str, Tensor] | None:
     """The auxiliary layers beside a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
-    ours, condenser = Path(path) / HEAD_FILE, Path(path) / CONDENSER_FILE
-    if ours.is_file():
-        tensors = read_tensors(ours)
-    elif condenser.is_file():
-        tensors = _read_condenser(condenser)
-    else:
+    readers = ((Path(path) / HEAD_FILE, read_tensors), (Path(path) / CONDENSER_FILE, _read_condenser))
+    tensors = next((read(file) for file, read in readers if file.is_file()), None)
+    if tensors is None:
         return None
     stray = [name for name in tensors if not name.startswith(PREFIX)]
     if stray:

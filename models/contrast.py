@@ -34,17 +34,12 @@ def info_nce(
 
     Source: SimCSE (arXiv 2104.08821) equation 1, and equation 5 with hard negatives; one direction, as there.
     """
-    with torch.autocast(query.device.type, enabled=False):
-        candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
-        if len(candidates) < 2:
-            raise BadInput(NO_NEGATIVES)
-        query, candidates = (
-            F.normalize(at_least_float32(query), dim=-1),
-            F.normalize(at_least_float32(candidates), dim=-1),
-        )
-        logits = query @ candidates.T / temperature  # (N, N + M)
-        if negative_bias:
-            logits[:, len(key) :].diagonal().add_(negative_bias)
+    candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
+    if len(candidates) < 2:
+        raise BadInput(NO_NEGATIVES)
+    logits = cosines(query, candidates) / temperature  # (N, N + M)
+    if negative_bias:
+        logits[:, len(key) :].diagonal().add_(negative_bias)
     return F.cross_entropy(logits, torch.arange(len(query), device=query.device))
 
 
@@ -54,37 +49,36 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     loss = mean_i -log( exp(s(z_i, z_i')) / sum_{c != z_i} exp(s(z_i, c)) ) over all 2N vectors z of both views, where
     z' is the same sentence in the other view and s(a, b) = cos(a, b) / temperature: one positive and 2N - 2 negatives.
 
-    Args:
-        first: one view of the batch, (N, D).
-        second: the other view, row i is the same sentence, (N, D).
-        temperature: tau.
-
-    Computed in float32, as `info_nce`.
+    Both views are (N, D). Computed in float32, as `info_nce`.
 
     Source: SimCLR (Chen et al. 2020, arXiv 2002.05709) equation 1; ConSERT (arXiv 2105.11741) equation 1; Mirror-BERT
     (arXiv 2104.08027) equation 1.
     """
     if len(first) < 2:
         raise BadInput(NO_NEGATIVES)
+    both = unit(torch.cat([first, second]))  # (2N, D)
     with torch.autocast(first.device.type, enabled=False):
-        both = F.normalize(at_least_float32(torch.cat([first, second])), dim=-1)  # (2N, D)
         logits = both @ both.T / temperature
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     partner = torch.arange(len(both), device=both.device).roll(len(first))
     return F.cross_entropy(logits.masked_fill(itself, float("-inf")), partner)
 
 
+def unit(vectors: Tensor) -> Tensor:
+    """Rows of length 1, (..., D); float32."""
+    return F.normalize(at_least_float32(vectors), dim=-1)
+
+
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """Of every row with every row, (N, D) and (M, D) -> (N, M); float32."""
     with torch.autocast(first.device.type, enabled=False):
-        return F.normalize(at_least_float32(first), dim=-1) @ F.normalize(at_least_float32(second), dim=-1).T
+        return unit(first) @ unit(second).T
 
 
 def mean_cosine(vectors: Tensor) -> Tensor:
     """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
-    unit = F.normalize(at_least_float32(vectors), dim=-1)
-    count = len(unit)
-    return (unit.sum(0).square().sum() - count) / (count * (count - 1))
+    count = len(vectors)
+    return (unit(vectors).sum(0).square().sum() - count) / (count * (count - 1))
 
 
 def uniformity(vectors: Tensor) -> Tensor:
@@ -92,5 +86,4 @@ def uniformity(vectors: Tensor) -> Tensor:
 
     Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE equation 3.
     """
-    unit = F.normalize(at_least_float32(vectors), dim=-1)
-    return torch.pdist(unit).square().mul(-2).exp().mean().log()
+    return torch.pdist(unit(vectors)).square().mul(-2).exp().mean().log()

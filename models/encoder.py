@@ -218,13 +218,10 @@ class SentenceEncoder(PreTrainedModel):
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
-    """Read a run, an export, a sentence-transformers folder or any Hugging Face encoder.
+    """The SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
 
-    Returns (SentenceEncoder, tokenizer). A model that says how it is pooled is pooled so; `pooling` replaces it,
-    without its head, only when given by name.
-
-    Raises:
-        BadInput: no such model, missing tensors, or a plain encoder without `pooling`.
+    A model that says how it is pooled is pooled so; `pooling` replaces it, without its head, only when given by name.
+    BadInput for no such model, missing tensors, or a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
     said = described(path, config, pooling)

@@ -57,14 +57,8 @@ class Step(nn.Module):
 class Flow(nn.Module):
     """Sentence vectors to latent vectors whose distribution is near a standard Gaussian.
 
-    Args:
-        width: entries of a vector, at least 2.
-        steps: how many act-norm, permutation, coupling blocks.
-        hidden: width of the couplings' networks (two hidden layers).
-        coupling: `additive` (BERT-flow's) or `affine` (Glow's).
-
-    Raises:
-        BadInput: a size that makes no flow.
+    `steps` blocks, whose couplings' networks have two hidden layers of width `hidden`, and are `additive` (BERT-flow's)
+    or `affine` (Glow's). BadInput for sizes that make no flow.
     """
 
     def __init__(self, width: int, steps: int, hidden: int, coupling: str = "additive") -> None:
@@ -98,8 +92,7 @@ class Flow(nn.Module):
     def initialise(self, vectors: Tensor) -> None:
         """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1 (Glow, 3.1).
 
-        Raises:
-            BadInput: an entry is the same in all vectors; no density of it is finite.
+        BadInput where an entry is the same in all vectors: no density of it is finite.
         """
         for step in self.steps:
             deviation = vectors.std(0, correction=0)

@@ -16,13 +16,7 @@ from common.errors import BadInput
 from models.flow import Flow
 
 WIDE = 4096  # of SG-OPT's head, whatever the encoder
-ACTIVATIONS = {
-    "Tanh": nn.Tanh,
-    "ReLU": nn.ReLU,
-    "Identity": nn.Identity,
-    "GELU": nn.GELU,
-    "Sigmoid": nn.Sigmoid,
-}
+ACTIVATIONS = ("Tanh", "ReLU", "Identity", "GELU", "Sigmoid")  # of torch.nn
 
 
 class Dense(nn.Sequential):
@@ -31,7 +25,7 @@ class Dense(nn.Sequential):
     def __init__(self, linear: nn.Linear, activation: str) -> None:
         if activation not in ACTIVATIONS:
             raise BadInput(f"activation '{activation}' of a Dense module is unknown: {', '.join(ACTIVATIONS)}")
-        super().__init__(linear, ACTIVATIONS[activation]())
+        super().__init__(linear, getattr(nn, activation)())
         self.activation = activation
 
 
@@ -70,10 +64,8 @@ class BatchNormMLP(nn.Module):
         return self.outer_norm(self.outer(torch.relu(self.inner_norm(self.inner(pooled)))))
 
     def dense_layers(self) -> list[Dense]:
-        return [
-            Dense(_folded(self.inner, self.inner_norm), "ReLU"),
-            Dense(_folded(self.outer, self.outer_norm), "Identity"),
-        ]
+        folded = _folded(self.inner, self.inner_norm), _folded(self.outer, self.outer_norm)
+        return [Dense(folded[0], "ReLU"), Dense(folded[1], "Identity")]
 
 
 class Head(nn.Sequential):

@@ -53,7 +53,10 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
     except BadInput:
         raise
     except Exception as error:  # on unexpected files the libraries raise all kinds of errors
-        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}{_advice(path, error)}") from error
+        pickled = not Path(path).is_dir() and "cannot be loaded with `safetensors`" in str(error)
+        download = f"hf download {path} --local-dir DIR, {conversion('DIR')}"
+        advice = f" Only safetensors are read; of a pytorch_model.bin: {download}" if pickled else ""
+        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}{advice}") from error
     if info["missing_keys"]:
         raise BadInput(
             f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "
@@ -61,14 +64,6 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
         )
     check_finite(path, dict(model.named_parameters()))
     return model
-
-
-def _advice(path: str, error: Exception) -> str:
-    if Path(path).is_dir() or "cannot be loaded with `safetensors`" not in str(error):
-        return ""
-    return (
-        f" Only safetensors are read; of a pytorch_model.bin: hf download {path} --local-dir DIR, {conversion('DIR')}"
-    )
 
 
 def load_backbone(path: str, config=None) -> PreTrainedModel:

@@ -62,7 +62,6 @@ class Packed(Runner):
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None) -> Packed:
-        """From the mask of the padded batch, (B, L), each sentence's dropout rates, (B, O), and the mask's layout."""
         layout = Layout.of(attention_mask) if layout is None else layout
         keys = None
         if not layout.full:
@@ -73,7 +72,7 @@ class Packed(Runner):
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """A model's padded call stays as it was; one that cannot run packed logs a notice."""
+        """As `Runner.prepare`; a model's padded call stays as it was."""
         if not packs(model.config):
             logger.info("%s: runs padded; packing knows %s", model.config.model_type, PACKED)
             return Runner

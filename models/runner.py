@@ -47,15 +47,12 @@ class Runner:
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Runner:
-        """For a batch with this mask, (B, L), and dropout rates of its sentences, (B, O); see `kernels.dropout`.
-
-        The mask's layout is made from it where it did not travel with the batch.
-        """
+        """For a batch with this mask, (B, L), its sentences' dropout rates, (B, O), and the mask's layout, if known."""
         return cls(attention_mask, rates, layout)
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """Make a model run so; gives what it runs by: this, or the padded runner for a model that cannot."""
+        """Make a model run so; returns this, or the padded runner for a model that cannot."""
         return cls
 
     def causal(self) -> Runner:

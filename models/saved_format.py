@@ -85,9 +85,7 @@ def _read(path: str, config) -> Described | None:
             head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
         return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
-    if modules is None:
-        return None
-    return _read_sentence_transformers(path, modules)
+    return None if modules is None else _read_sentence_transformers(path, modules)
 
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
@@ -135,8 +133,7 @@ def _pooling_name(path: str, settings: dict | None) -> str:
 
 def _read_dense(path: str, name: str) -> Dense:
     place = f"{name}/config.json"
-    settings = _read_json(path, place)
-    weights = _fetch(path, f"{name}/model.safetensors")
+    settings, weights = _read_json(path, place), _fetch(path, f"{name}/model.safetensors")
     if settings is None or weights is None:
         raise BadInput(f"'{path}' lacks {place} or {name}/model.safetensors of its head")
     kinds = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
@@ -207,7 +204,7 @@ def _fetch(path: str, name: str) -> Path | None:
 
 
 def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
-    """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
+    """The weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
     for i, layer in enumerate(dense, start=2):
         _write_dense(Path(folder) / f"{i}_Dense", layer)
     if flow is not None:
@@ -238,20 +235,20 @@ def write_modules(
         words = {number: word for word, number in masking.get_vocab().items()}
         vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
         weights = {"vocab": vocabulary, "word_weights": {masking.mask_token: 1.0}, "unknown_word_weight": 0.0}
-        _write_json(root / "1_WordWeights" / "config.json", weights)
+        write_json(root / "1_WordWeights" / "config.json", weights)
     place = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
-    _write_json(
+    write_json(
         root / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
     )
     described = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": bare} if bare else {})
-    _write_json(root / "sentence_bert_config.json", described)
-    _write_json(
+    write_json(root / "sentence_bert_config.json", described)
+    write_json(
         root / "config_sentence_transformers.json",
         {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
     )
-    _write_json(
+    write_json(
         root / place / "config.json",
         {
             "word_embedding_dimension": width,  # the old name alone: with the new one beside it, a warning is printed
@@ -267,24 +264,15 @@ def write_modules(
 
 
 def _write_dense(folder: Path, layer: Dense) -> None:
-    linear = layer[0]
-    _write_json(
+    linear, home = layer[0], "linear" if layer.activation == "Identity" else "activation"
+    write_json(
         folder / "config.json",
         {
             "in_features": linear.in_features,
             "out_features": linear.out_features,
             "bias": linear.bias is not None,
-            "activation_function": f"torch.nn.modules.{_home(layer)}.{layer.activation}",
+            "activation_function": f"torch.nn.modules.{home}.{layer.activation}",
         },
     )
     tensors = {f"linear.{name}": value.detach().contiguous() for name, value in linear.named_parameters()}
     save_file(tensors, folder / "model.safetensors")
-
-
-def _home(layer: Dense) -> str:
-    return "linear" if layer.activation == "Identity" else "activation"
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, content)

@@ -19,8 +19,7 @@ ITSELF = "self"  # what a flag calls the encoder that is trained
 class Teacher(nn.Module):
     """Gives cosines in evaluation mode, without gradient, from the vectors as they are used after training.
 
-    Args:
-        encoder: a frozen one; None is the encoder that is trained, as it is at each step.
+    Without an encoder of its own it is the one that is trained, as it is at each step.
     """
 
     def __init__(self, encoder: SentenceEncoder | None) -> None:
@@ -45,16 +44,10 @@ class Teacher(nn.Module):
 
 
 def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, source: str) -> Teacher:
-    """A teacher from a run, an export or any model folder; `self` is the student.
+    """A teacher from a run, an export or any model folder; `self` is the student, which came from `source`.
 
-    Args:
-        path: the folder or hub id.
-        pooling: instead of the one that the folder says; needed where it says none.
-        student: what is trained.
-        source: where the student came from.
-
-    Raises:
-        BadInput: the teacher cannot be loaded, or cannot read the student's token ids.
+    Its pooling is what its folder says, or `pooling`. BadInput where it cannot be loaded, or cannot read the student's
+    token ids.
     """
     if path == ITSELF:
         return Teacher(None)

@@ -195,7 +195,7 @@ class Objective(nn.Module):
         return {}
 
     def cast_frozen(self, dtype: torch.dtype) -> None:
-        """Cast what never learns; called once after building, before training under autocast to `dtype`."""
+        """Cast what never learns; called once, before training under autocast to `dtype`."""
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""
@@ -287,8 +287,7 @@ class Method:
     def views_of_rows(self, args: Any, columns: int) -> list[View]:
         """The views of rows of `columns` sentences: the method's own, or every sentence of a row as it is.
 
-        Raises:
-            BadInput: the loss does not read so many.
+        BadInput where the loss does not read so many.
         """
         views = self.views(args)
         changed = self.masking(args) or any(view.edit or view.perturb for view in views)
@@ -300,13 +299,7 @@ class Method:
     def build(self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:
         """The objectives, with the networks, frozen copies and queues they own.
 
-        Args:
-            args: of type `arguments`.
-            encoder: what is trained.
-            projection: its head, None without one.
-            source: the checkpoint that the encoder came from.
-
-        Raises:
-            BadInput: the checkpoint or the flags do not fit the method.
+        They are built for an encoder, its projection head, if there is one, and the checkpoint that both came from.
+        BadInput where the checkpoint or the flags do not fit the method.
         """
         raise NotImplementedError

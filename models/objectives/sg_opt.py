@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.ranges import Positive, Weight
 from models.collectives import gather_with_gradient
-from models.contrast import NO_NEGATIVES
+from models.contrast import NO_NEGATIVES, unit
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
@@ -57,8 +57,7 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     if len(query) < 2:
         raise BadInput(NO_NEGATIVES)
     with torch.autocast(query.device.type, enabled=False):
-        query, guides = F.normalize(at_least_float32(query), dim=-1), F.normalize(at_least_float32(guides), dim=-1)
-        logits = torch.einsum("nd,kmd->nkm", query, guides) / temperature  # (N, K, N)
+        logits = torch.einsum("nd,kmd->nkm", unit(query), unit(guides)) / temperature  # (N, K, N)
     own = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
     itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
     others = logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)  # (N, 1)
