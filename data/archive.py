@@ -56,19 +56,13 @@ class _Limited:
 
 
 def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> tuple[list[str], int]:
-    """Write the members that `keep` wants below `target`.
+    """Write the members of a tar file, plain or gzip, that `keep` wants below `target`, an existing folder.
 
-    Args:
-        archive: a tar file, plain or gzip.
-        target: an existing folder; files in it are not replaced.
-        keep: gets the cleaned name of a member (`a/b`, never absolute, without `.` and `..`) and returns the path to
-            write, relative to `target`, or None to skip the member.
+    `keep` gets the cleaned name of a member (`a/b`, never absolute, without `.` and `..`) and returns the path to
+    write, relative to `target`, or None to skip the member. Files in `target` are not replaced.
 
-    Returns:
-        The written paths, relative to `target`, and the number of skipped files.
-
-    Raises:
-        BadInput: the archive is damaged or too large, or has a member that no honest archive of text files has.
+    Returns the written paths, relative to `target`, and the number of skipped files. BadInput where the archive is
+    damaged or too large, or has a member that no honest archive of text files has.
     """
     try:
         with archive.open("rb") as raw:

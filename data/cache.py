@@ -27,11 +27,7 @@ _PARTIAL = ".partial-"
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, filled by `make` unless it is there and intact.
-
-    Raises:
-        BadInput, StorageError: the place, or the disk, cannot be written.
-    """
+    """`folder`, filled by `make` unless it is there and intact; BadInput, StorageError where it cannot be written."""
     with _in_use(folder.parent):
         if (problem := _problem(folder)) is not None:
             if folder.exists():

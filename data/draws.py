@@ -49,12 +49,10 @@ def generator(key: np.uint64) -> np.random.Generator:
 
 def order(seed: int, epoch: int, count: int) -> Iterator[int]:
     """The order of an epoch's examples: from a table, or above `LARGEST_TABLE` computed piece by piece."""
-    for start in range(0, count, _PLACES_AT_ONCE) if count > LARGEST_TABLE else ():
+    table = permutation(seed, epoch, count) if count <= LARGEST_TABLE else None
+    for start in range(0, count, _PLACES_AT_ONCE):
         places = np.arange(start, min(start + _PLACES_AT_ONCE, count))
-        yield from walked(seed, epoch, count, places).tolist()
-    if count <= LARGEST_TABLE:
-        for part in np.array_split(permutation(seed, epoch, count), -(-count // _PLACES_AT_ONCE)):
-            yield from part.tolist()
+        yield from (walked(seed, epoch, count, places) if table is None else table[places]).tolist()
 
 
 def permutation(seed: int, epoch: int, count: int, purpose: str = "order") -> np.ndarray:

@@ -23,7 +23,6 @@ from common.files import read_json, sha256, write_json
 logger = logging.getLogger(__name__)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
-_REASON_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,10 @@ class Source:
 
 
 def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
-    """Download `source` into `folder`, or find it there complete from an earlier run.
+    """Download `source` into `folder`, or find it there complete from an earlier run; the library's cache is not used.
 
-    Args:
-        source: what to download.
-        folder: where the download goes; the library's cache is not used.
-        by_hand: where a user without a connection can put the files, for the message.
-
-    Returns:
-        The file, and the commit that the revision stands for.
-
-    Raises:
-        BadInput: the download fails, or is not what the hub announced.
+    Returns the file, and the commit that the revision stands for. BadInput where the download fails, with the place
+    `by_hand` for users without a connection, or is not what the hub announced.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only when it is imported
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
@@ -81,17 +72,13 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
         advice = "check the data folder and the free space there"
     else:
         advice = "run the same command again, which resumes, or set HF_ENDPOINT to a mirror"
-    reason = " ".join(str(error).split())[:_REASON_CHARS] or type(error).__name__
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
     return f"{what}: {reason}; {advice}; or put it there by hand: {by_hand}"
 
 
 def record(lock: Path, source: Source, path: Path, commit: str | None) -> None:
-    """Note the digest of a file that passed every other check, or compare it with the one noted before.
-
-    Raises:
-        BadInput: the content has changed since the first download; the lock file is damaged.
-    """
+    """Note the digest of a file that passed every other check; BadInput where another one was noted before."""
     entries, found = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
     if source.file not in entries:
         entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": found,

@@ -68,14 +68,10 @@ def unpacked(stream: BinaryIO, suffix: str) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """All streams of an xz file, or frames of a zstd file, unpacked one after the other.
+    """All streams of an xz file, or frames of a zstd file, unpacked one after the other; `new` makes a decompressor.
 
     The libraries' own readers silently end early: `lzma`'s at anything but a whole stream behind the first one,
     `zstandard`'s behind the first frame and where the file is cut off.
-
-    Args:
-        stream: the packed bytes.
-        new: makes a decompressor of one stream.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:

@@ -25,12 +25,8 @@ def choose_words(
     As in Condenser's data collator, max(1, round(rate n)) of n tokens of text are chosen. A word that would exceed
     that number is skipped. So is a special token in the text, such as the unknown word, though it counts among the n.
 
-    Args:
-        text: (R, L) bool, False for padding and for what the tokenizer adds to a sentence.
-        special: (R, L) bool, whether the token is a special one.
-        starts: (R, L) bool, whether the token begins a word.
-        rate: share of the tokens.
-        uniform: (R, L) numbers; that of its first token ranks a word.
+    Whether a token is text, not padding or added by the tokenizer, whether it is special, and whether it begins a word
+    are (R, L) bool; the uniform number of its first token, (R, L), ranks a word.
     """
     chosen = np.zeros_like(text)
     for row in np.flatnonzero(text.any(1)):
@@ -55,13 +51,8 @@ def corrupt(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The masked ids and the labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
 
-    Args:
-        ids: the original ids.
-        chosen: which positions to predict.
-        recipe: `bert` (80 % mask token, 10 % random token, 10 % unchanged) or `mask` (all).
-        mask_id: id of the mask token.
-        vocabulary: random tokens are drawn from all ids below it.
-        uniform: one number a position; below 0.8 mask, from 0.8 to 0.9 random (the remainder picks the token).
+    The recipe `mask` gives the mask token to all that are chosen; `bert` to those with a uniform number below 0.8, a
+    random token, of all below `vocabulary`, to those from 0.8 to 0.9 (the remainder picks it), and leaves the others.
     """
     masked, labels = ids.copy(), np.where(chosen, ids, IGNORED)
     if recipe == "mask":

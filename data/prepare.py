@@ -89,18 +89,10 @@ SETS = (
 
 
 def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | None = None) -> list[tuple]:
-    """Download every named part into `data_dir`.
+    """Download the parts with these `NAMES` into `data_dir`; returns the rows of the final table.
 
-    Args:
-        names: some of `NAMES`.
-        data_dir: the folder to fill, created if missing.
-        pinned: the expected digests; default: those of data/SHA256SUMS.
-
-    Returns:
-        The rows of the final table.
-
-    Raises:
-        BadInput: something cannot be downloaded or is not as expected; nothing of that part is in place.
+    `pinned` are the expected digests, those of data/SHA256SUMS by default. BadInput where something cannot be
+    downloaded or is not as expected; nothing of that part is in place then.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; the names are {', '.join(NAMES)}")
@@ -236,12 +228,11 @@ def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: st
 def _table(rows: list[tuple]) -> str:
     cells = [_HEADER, *(tuple(f"{c:,}" if isinstance(c, int) else c for c in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    aligned = [[f"{cell:{'>' if 1 <= column <= 3 else '<'}{widths[column]}}" for column, cell in enumerate(row)]
-               for row in cells]  # fmt: skip
-    return "\n".join("  ".join(row).rstrip() for row in aligned)
+    form = "  ".join(f"{{:{'>' if 1 <= column <= 3 else '<'}{width}}}" for column, width in enumerate(widths))
+    return "\n".join(form.format(*row).rstrip() for row in cells)
 
 
-def described(lock: str) -> str:
+def described() -> str:
     """Names, terms and places, for `--help`."""
     terms = [(one.name, one.terms) for one in SETS] + [(name, each) for name, (_, each) in FILES.items()]
     return "\n".join([
@@ -255,7 +246,7 @@ DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come fr
 repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
 HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
 again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
-of the downloads are recorded in DIR/{lock} the first time and must stay the same. Without a connection
+of the downloads are recorded in DIR/{LOCK} the first time and must stay the same. Without a connection
 put the files into the same places by hand and run the command, which verifies them.""",
     ])  # fmt: skip
 
@@ -265,7 +256,7 @@ def main(argv: list[str] | None = None) -> None:
         prog="python -m data.prepare",
         description="Download, verify and lay out training text and evaluation sets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=described(LOCK),
+        epilog=described(),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(DEFAULT_NAMES)}")
     parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="default: corpora")

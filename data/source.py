@@ -80,15 +80,10 @@ class Source:
 
 
 def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> Source:
-    """The text that the flags name.
+    """The text that the flags, `common.arguments.DataArguments`, name; of labelled pairs with `labelled`.
 
-    Args:
-        args: a `common.arguments.DataArguments`.
-        labelled: whether the method trains on labelled pairs.
-        own: folders that the command itself writes.
-
-    Raises:
-        BadInput: the flags name no text or two, or contradict its kind; a file or data set is not there.
+    `own` are folders that the command itself writes. BadInput where the flags name no text or two, or contradict its
+    kind, or where a file or data set is not there.
     """
     columns = getattr(args, "columns", 1)
     if not 1 <= columns <= 3:
@@ -102,8 +97,8 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
         files, said = _from_hub(args), args.dataset_name
     else:
         files = find_files(args.train_file, args.data_dir, own)
-    texts = args.text_column or (["text"] if args.title_column else [])
-    names = (*([args.title_column] if args.title_column else []), *texts)
+    titles = [args.title_column] if args.title_column else []
+    names = (*titles, *(args.text_column or (["text"] if titles else [])))
     source = Source(tuple(files), columns, names, bool(args.title_column), labelled, said)
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: is for lines without names; name the columns by --text_column")

@@ -113,12 +113,8 @@ def load_tokenised(
 ) -> TokenisedText:
     """The token ids of a text, from the cache or made now.
 
-    Args:
-        source: the text.
-        tokenizer: a fast tokenizer.
-        cache_dir: holds a folder for every text.
-        sample: only these rows are tokenised; they come in the order of the draw.
-        block: the rows become blocks of at most so many ids (`_Cut`), for masked language modelling.
+    Of a `sample` only these rows are tokenised, in the order of the draw. With `block` the rows become blocks of at
+    most so many ids (`_Cut`), for masked language modelling.
 
     Raises:
         BadInput: as `data.text.read_text`; a sentence without a token; a sample larger than the text.
@@ -212,10 +208,7 @@ def cut(words: np.ndarray, total: int, length: int) -> list[int]:
 def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: int) -> tuple[int, int]:
     """How many of the first epoch's examples share their batch with an equal one, and how many were examined.
 
-    Args:
-        text: rows of sentences; only the first sentence of a row counts.
-        sampler: of the batches; a smaller last batch is not trained on.
-        longest: tokens of a sentence that are read.
+    Only the first `longest` tokens of a row's first sentence count. A smaller last batch is not trained on.
     """
     size = min(sampler.batch_size, sampler.count)
     count = min(sampler.count, EXAMINED) // size * size

@@ -20,11 +20,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabul
 
 
 def word_starts(tokenizer) -> np.ndarray:
-    """Whether each token begins a word, (vocabulary,) bool.
-
-    Raises:
-        BadInput: the tokenizer is neither WordPiece nor byte-level BPE nor sentencepiece.
-    """
+    """Whether each token begins a word, (vocabulary,) bool; BadInput for a tokenizer of another kind than these."""
     kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if kind == "WordPiece":
