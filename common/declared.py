@@ -73,6 +73,10 @@ def add_pooling(parser: argparse.ArgumentParser) -> None:
 
 def _flag(statement: ast.AnnAssign) -> Flag | None:
     """None for a field that is no flag."""
+    if isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) == "flag":
+        default, told = statement.value.args
+        written = ast.unparse(default)
+        return Flag(ast.unparse(statement.annotation), "" if written == "[]" else written, ast.literal_eval(told))
     given = {}
     default = ast.unparse(statement.value) if statement.value is not None else ""
     if isinstance(statement.value, ast.Call):

@@ -1,9 +1,18 @@
-"""Ranges of flags, written as types: `aux_weight: Weight = field(...)`. `command_line.parse` checks them."""
+"""Flags as fields of a dataclass: `aux_weight: Weight = flag(1e-5, "help")`. `command_line.parse` checks the ranges."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from typing import Annotated, Any, NamedTuple, get_args
+
+
+def flag(default: Any, help: str) -> Any:
+    """A field with this default and help."""
+    if isinstance(default, list):
+        return field(default_factory=lambda: copy.copy(default), metadata={"help": help})
+    return field(default=default, metadata={"help": help})
 
 
 class Range(NamedTuple):

@@ -5,13 +5,13 @@ python run_unsup.py --config configs/consert-bert-base.yaml
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
 
-from common.ranges import Positive, Rate, Weight
+from common.ranges import Positive, Rate, Weight, flag
 from common.views import Perturbed, View
 from models.contrast import nt_xent
 from models.families import check_apart
@@ -25,17 +25,15 @@ CHANGES = get_args(Change)
 class Arguments(MethodArguments):
     """ConSERT's options; defaults are those of the official script for bert-base without supervision."""
 
-    view_1: Change = field(default="feature_cutoff", metadata={"help": "change of the first copy (script, Figure 5)"})
-    view_2: Change = field(default="shuffle", metadata={"help": "change of the second copy (script, Figure 5)"})
-    token_cutoff: Rate = field(default=0.15, metadata={"help": "share of tokens that become zero (section 4.1)"})
-    feature_cutoff: Rate = field(default=0.2, metadata={"help": "share of features that become zero (section 4.1)"})
-    embedding_dropout: Rate = field(default=0.2, metadata={"help": "chance of a value to become zero (section 4.1)"})
-    temperature: Positive = field(default=0.1, metadata={"help": "tau: cosines are divided by it (section 4.1)"})
-    contrastive_weight: Weight = field(
-        default=0.15, metadata={"help": "alpha; the code applies it also where there is no other loss"}
-    )
-    directions: Literal["sum", "mean"] = field(
-        default="sum", metadata={"help": "of the losses of the two copies: sum as coded, mean as in section 3.1"}
+    view_1: Change = flag("feature_cutoff", "change of the first copy (script, Figure 5)")
+    view_2: Change = flag("shuffle", "change of the second copy (script, Figure 5)")
+    token_cutoff: Rate = flag(0.15, "share of tokens that become zero (section 4.1)")
+    feature_cutoff: Rate = flag(0.2, "share of features that become zero (section 4.1)")
+    embedding_dropout: Rate = flag(0.2, "chance of a value to become zero (section 4.1)")
+    temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
+    contrastive_weight: Weight = flag(0.15, "alpha; the code applies it also where there is no other loss")
+    directions: Literal["sum", "mean"] = flag(
+        "sum", "of the losses of the two copies: sum as coded, mean as in section 3.1"
     )
 
 
@@ -61,9 +59,9 @@ def perturb(
 
 def check_changes(args: Arguments, config) -> None:
     """BadInput, by its flag, for a change of embeddings that are not known."""
-    for flag in ("view_1", "view_2"):
-        if getattr(args, flag) != "none":
-            check_apart(config, f"--{flag} {getattr(args, flag)}")
+    for name in ("view_1", "view_2"):
+        if getattr(args, name) != "none":
+            check_apart(config, f"--{name} {getattr(args, name)}")
 
 
 def view(args: Arguments, change: Change) -> View:

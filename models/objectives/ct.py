@@ -17,14 +17,14 @@ With --chunk_size the second encoder's graph is held whole.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from common.errors import BadInput
-from common.ranges import Count
+from common.ranges import Count, flag
 from models.collectives import gather_with_gradient
 from models.encoder import SentenceEncoder
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
@@ -35,7 +35,7 @@ from models.precision import at_least_float32
 class Arguments(MethodArguments):
     """The one option of the loss."""
 
-    negatives: Count = field(default=7, metadata={"help": "K: pairs of different sentences for an equal one (paper)"})
+    negatives: Count = flag(7, "K: pairs of different sentences for an equal one (paper)")
 
 
 def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:

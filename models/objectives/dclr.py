@@ -9,14 +9,14 @@ threshold have weight 0. This model is a folder, or `self`: the trained encoder 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.ranges import CountOrZero, Positive, Share, Weight
+from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import cast_matrices
@@ -27,26 +27,19 @@ from models.teacher import ITSELF, Teacher, load_teacher
 class Arguments(MethodArguments):
     """DCLR's options; defaults are those of the official script for bert-base, but for the complementary model."""
 
-    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
-    complement: str = field(
-        default=ITSELF,
-        metadata={
-            "help": "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
-        },
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
+    complement: str = flag(
+        ITSELF, "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
     )
-    complement_pooling: str | None = field(
-        default=None, metadata={"help": "its pooling; default: what its folder says"}
+    complement_pooling: str | None = flag(None, "its pooling; default: what its folder says")
+    false_above: Share = flag(
+        0.9, "phi: negatives that the complementary model finds more alike have weight 0 (script)"
     )
-    false_above: Share = field(
-        default=0.9,
-        metadata={"help": "phi: negatives that the complementary model finds more alike have weight 0 (script)"},
-    )
-    noise_share: Weight = field(default=1.0, metadata={"help": "noise vectors for a sentence of the batch (script)"})
-    noise_steps: CountOrZero = field(default=4, metadata={"help": "of gradient ascent (code: pgd)"})
-    noise_rate: Positive = field(default=1e-3, metadata={"help": "beta: length of such a step (code)"})
-    weighted_loss: Literal["binary", "info_nce"] = field(
-        default="binary",
-        metadata={"help": "binary: as coded, weight 0 makes a logit 0; info_nce: weight 0 leaves the negative out"},
+    noise_share: Weight = flag(1.0, "noise vectors for a sentence of the batch (script)")
+    noise_steps: CountOrZero = flag(4, "of gradient ascent (code: pgd)")
+    noise_rate: Positive = flag(1e-3, "beta: length of such a step (code)")
+    weighted_loss: Literal["binary", "info_nce"] = flag(
+        "binary", "binary: as coded, weight 0 makes a logit 0; info_nce: weight 0 leaves the negative out"
     )
 
 

@@ -9,7 +9,7 @@ token's embedding, tells which tokens were replaced.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
-from common.ranges import Share, Weight
+from common.ranges import Share, Weight, flag
 from common.views import IGNORED, Masking
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
@@ -34,25 +34,22 @@ from models.runner import Runner
 class Arguments(simcse.Arguments):
     """DiffCSE's options; defaults are those of the official code for bert-base and STS."""
 
-    generator: str = field(
-        default="distilbert-base-uncased",
-        metadata={"help": "masked language model that rewrites; the same vocabulary as the encoder"},
+    generator: str = flag(
+        "distilbert-base-uncased", "masked language model that rewrites; the same vocabulary as the encoder"
     )
-    rtd_weight: Weight = field(default=0.005, metadata={"help": "lambda of the detection loss (run_diffcse.sh)"})
-    rtd_mask_rate: Share = field(default=0.30, metadata={"help": "share of masked tokens (run_diffcse.sh)"})
-    rtd_tokens: Literal["argmax", "sample"] = field(
-        default="argmax", metadata={"help": "the generator's likeliest token (code), or one drawn from it (paper)"}
+    rtd_weight: Weight = flag(0.005, "lambda of the detection loss (run_diffcse.sh)")
+    rtd_mask_rate: Share = flag(0.30, "share of masked tokens (run_diffcse.sh)")
+    rtd_tokens: Literal["argmax", "sample"] = flag(
+        "argmax", "the generator's likeliest token (code), or one drawn from it (paper)"
     )
-    rtd_positions: Literal["all", "masked"] = field(
-        default="all", metadata={"help": "rewritten: every token (code), or the masked ones only (paper)"}
+    rtd_positions: Literal["all", "masked"] = flag(
+        "all", "rewritten: every token (code), or the masked ones only (paper)"
     )
-    rtd_condition: Literal["projected", "pooled"] = field(
-        default="projected", metadata={"help": "what the detector sees of the sentence (code: behind the projection)"}
+    rtd_condition: Literal["projected", "pooled"] = flag(
+        "projected", "what the detector sees of the sentence (code: behind the projection)"
     )
-    generator_dropout: bool = field(default=True, metadata={"help": "dropout in the generator, as coded"})
-    pad_as_negative: bool = field(
-        default=False, metadata={"help": "count padding as unreplaced tokens, as the published code did (its issue 25)"}
-    )
+    generator_dropout: bool = flag(True, "dropout in the generator, as coded")
+    pad_as_negative: bool = flag(False, "count padding as unreplaced tokens, as the published code did (its issue 25)")
 
 
 class ReplacedTokens(Objective):

@@ -5,7 +5,7 @@ python run_unsup.py --config configs/esimcse-bert-base.yaml
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from common.errors import BadInput
-from common.ranges import Count, Rate
+from common.ranges import Count, Rate, flag
 from common.views import View
 from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective
@@ -23,20 +23,16 @@ from models.objectives.base import Batch, Encoded, Objective
 class Arguments(moco.Arguments):
     """ESimCSE's options; defaults are those of the official code for bert-base."""
 
-    queue_size: Count = field(default=160, metadata={"help": "2.5 batches of 64 (section 4.2 and the code)"})
-    momentum: Rate = field(default=0.995, metadata={"help": "of the key encoder (section 4.2)"})
-    momentum_mode: Literal["train", "eval"] = field(default="eval", metadata={"help": "eval: dropout off, as coded"})
-    queue_head: Literal["momentum", "online", "none"] = field(
-        default="online", metadata={"help": "online: keys pass the trained head, as coded"}
-    )
-    repeat_rate: Rate = field(default=0.32, metadata={"help": "dup_rate: at most this share is repeated (Table 8)"})
-    repeat_unit: Literal["subword", "word"] = field(default="subword", metadata={"help": "what is repeated"})
-    repeat_count: Literal["code", "paper"] = field(
-        default="code",
-        metadata={
-            "help": "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to "
-            "max(2, rate x length), section 3.1"
-        },
+    queue_size: Count = flag(160, "2.5 batches of 64 (section 4.2 and the code)")
+    momentum: Rate = flag(0.995, "of the key encoder (section 4.2)")
+    momentum_mode: Literal["train", "eval"] = flag("eval", "eval: dropout off, as coded")
+    queue_head: Literal["momentum", "online", "none"] = flag("online", "online: keys pass the trained head, as coded")
+    repeat_rate: Rate = flag(0.32, "dup_rate: at most this share is repeated (Table 8)")
+    repeat_unit: Literal["subword", "word"] = flag("subword", "what is repeated")
+    repeat_count: Literal["code", "paper"] = flag(
+        "code",
+        "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to max(2, rate x length), section "
+        "3.1",
     )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.ranges import Count, Share, Weight
+from common.ranges import Count, Share, Weight, flag
 from common.views import Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
@@ -31,33 +31,22 @@ from models.runner import Runner
 class Arguments(simcse.Arguments):
     """Options of the auxiliary objective; defaults are those of the official code for bert-base."""
 
-    aux_weight: Weight = field(
-        default=1e-5, metadata={"help": "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE"}
+    aux_weight: Weight = flag(1e-5, "lambda: weight of the auxiliary MLM loss (Table 8); 0 is SimCSE")
+    contrastive_weight: Weight = flag(1.0, "weight of the contrastive loss; 0 is the row without it in Table 5")
+    mask_rate: Share = flag(0.4, "share of masked tokens (Table 7)")
+    mask_recipe: Literal["bert", "mask"] = flag(
+        "bert", "bert: 80/10/10 as the official code; mask: all (section 2 of the paper)"
     )
-    contrastive_weight: Weight = field(
-        default=1.0, metadata={"help": "weight of the contrastive loss; 0 is the row without it in Table 5"}
+    aux_views: Literal["both", "first"] = flag(
+        "both", "copies that get a masked twin: both (official code) or one (section 3.2)"
     )
-    mask_rate: Share = field(default=0.4, metadata={"help": "share of masked tokens (Table 7)"})
-    mask_recipe: Literal["bert", "mask"] = field(
-        default="bert",
-        metadata={"help": "bert: 80/10/10 as the official code; mask: all (section 2 of the paper)"},
+    aux_init: Literal["checkpoint", "encoder_top", "random"] = flag(
+        "checkpoint", "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"
     )
-    aux_views: Literal["both", "first"] = field(
-        default="both",
-        metadata={"help": "copies that get a masked twin: both (official code) or one (section 3.2)"},
-    )
-    aux_init: Literal["checkpoint", "encoder_top", "random"] = field(
-        default="checkpoint",
-        metadata={"help": "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"},
-    )
-    skip_from: int = field(
-        default=6, metadata={"help": "frozen lower layers, as in stage 1; auto: what stage 1 says, else half of them"}
-    )
-    head_layers: Count = field(default=2, metadata={"help": "layers of the auxiliary head; the same as in stage 1"})
-    aux_detach: bool = field(default=True, metadata={"help": "freeze the lower layers (Table 6: --no_aux_detach)"})
-    aux_frozen_eval: bool = field(
-        default=True, metadata={"help": "no dropout in the frozen layers (official: on for base, off for large)"}
-    )
+    skip_from: int = flag(6, "frozen lower layers, as in stage 1; auto: what stage 1 says, else half of them")
+    head_layers: Count = flag(2, "layers of the auxiliary head; the same as in stage 1")
+    aux_detach: bool = flag(True, "freeze the lower layers (Table 6: --no_aux_detach)")
+    aux_frozen_eval: bool = flag(True, "no dropout in the frozen layers (official: on for base, off for large)")
 
 
 def twinned(args: Arguments) -> tuple[int, ...]:

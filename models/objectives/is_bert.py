@@ -13,7 +13,7 @@ the configurations. Published scores are not to be expected of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.ranges import Count
+from common.ranges import Count, flag
 from models.collectives import gather_with_gradient, local_rows
 from models.contrast import NO_NEGATIVES
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
@@ -35,10 +35,8 @@ WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 class Arguments(MethodArguments):
     """Options of the convolutions."""
 
-    filters: Count = field(default=256, metadata={"help": "of each width 1, 3, 5 (section 4.1 and the code)"})
-    activation: Literal["none", "relu"] = field(
-        default="none", metadata={"help": "behind the convolutions: none (code) or relu (section 3.2)"}
-    )
+    filters: Count = flag(256, "of each width 1, 3, 5 (section 4.1 and the code)")
+    activation: Literal["none", "relu"] = flag("none", "behind the convolutions: none (code) or relu (section 3.2)")
 
 
 class LocalFeatures(nn.Module):

@@ -9,12 +9,12 @@ Wikipedia touch one (41 %), two (51 %) or more (8 %). Drophead, a variant of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from common.ranges import CountOrZero, Positive
+from common.ranges import CountOrZero, Positive, flag
 from common.views import MASK, View
 from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
@@ -26,10 +26,8 @@ SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of 
 class Arguments(MethodArguments):
     """Mirror-BERT's options; defaults are those of the official script for sentences."""
 
-    temperature: Positive = field(default=0.04, metadata={"help": "tau (mirror_sentence_bert.sh)"})
-    span_tokens: CountOrZero = field(
-        default=2, metadata={"help": "tokens that one mask token replaces (ours; code: 5 characters); 0: none"}
-    )
+    temperature: Positive = flag(0.04, "tau (mirror_sentence_bert.sh)")
+    span_tokens: CountOrZero = flag(2, "tokens that one mask token replaces (ours; code: 5 characters); 0: none")
 
 
 def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generator, length: int) -> np.ndarray:

@@ -11,7 +11,7 @@ our head are those of all processes.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from common.errors import StorageError
 from common.packing import Grid
-from common.ranges import Count, Rate
+from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
@@ -34,19 +34,15 @@ from models.precision import at_least_float32
 class Arguments(simcse.Arguments):
     """Options of the momentum encoder and its queue."""
 
-    queue_size: Count = field(default=65536, metadata={"help": "keys that are kept as negatives (MoCo: 65536)"})
-    momentum: Rate = field(default=0.999, metadata={"help": "m of the key encoder's moving average (MoCo: 0.999)"})
-    momentum_mode: Literal["train", "eval"] = field(
-        default="train", metadata={"help": "key encoder with dropout (train) or without (eval)"}
+    queue_size: Count = flag(65536, "keys that are kept as negatives (MoCo: 65536)")
+    momentum: Rate = flag(0.999, "m of the key encoder's moving average (MoCo: 0.999)")
+    momentum_mode: Literal["train", "eval"] = flag("train", "key encoder with dropout (train) or without (eval)")
+    momentum_init: Literal["copy", "random"] = flag("copy", "key encoder starts as a copy, or from new weights")
+    queue_head: Literal["momentum", "online", "none"] = flag(
+        "momentum",
+        "head that projects the keys: its own moving average, the trained one, or none, when pooled vectors are "
+        "contrasted",
     )
-    momentum_init: Literal["copy", "random"] = field(
-        default="copy", metadata={"help": "key encoder starts as a copy, or from new weights"}
-    )
-    queue_head: Literal["momentum", "online", "none"] = field(
-        default="momentum",
-        metadata={"help": "head that projects the keys: its own moving average, the trained one, or none, when "
-                  "pooled vectors are contrasted"},
-    )  # fmt: skip
 
 
 class MomentumEncoder(nn.Module):

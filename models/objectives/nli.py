@@ -5,14 +5,14 @@ python run_sup.py --config configs/consert-joint-bert-base.yaml
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from common.ranges import Rate, Weight
+from common.ranges import Rate, Weight, flag
 from common.views import View
 from models.collectives import gather_with_gradient
 from models.heads import project
@@ -30,19 +30,15 @@ Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout",
 class Arguments(consert.Arguments):
     """Options of the classifier, and ConSERT's for the loss beside it; defaults are those of the joint script."""
 
-    view_1: Change = field(default="none", metadata={"help": "change of the first copy of each text"})
-    view_2: Change = field(default="token_cutoff", metadata={"help": "change of the second; adversarial: section 3.2"})
-    token_cutoff: Rate = field(default=0.1, metadata={"help": "share of tokens that become zero (joint script)"})
-    contrastive_weight: Weight = field(
-        default=0.15, metadata={"help": "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone"}
+    view_1: Change = flag("none", "change of the first copy of each text")
+    view_2: Change = flag("token_cutoff", "change of the second; adversarial: section 3.2")
+    token_cutoff: Rate = flag(0.1, "share of tokens that become zero (joint script)")
+    contrastive_weight: Weight = flag(0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone")
+    features: Literal["paper", "code"] = flag(
+        "paper", "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"
     )
-    features: Literal["paper", "code"] = field(
-        default="paper",
-        metadata={"help": "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"},
-    )
-    adversarial_size: Weight = field(
-        default=1.0,
-        metadata={"help": "length of the adversarial change of a text's embeddings (code: of each token's)"},
+    adversarial_size: Weight = flag(
+        1.0, "length of the adversarial change of a text's embeddings (code: of each token's)"
     )
 
 

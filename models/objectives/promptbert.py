@@ -11,13 +11,13 @@ saved tokenizer adds the first template to every text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from common.errors import BadInput
-from common.ranges import Positive
+from common.ranges import Positive, flag
 from common.template import MASK, Frame, framed, templated
 from common.views import View
 from models.encoder import SentenceEncoder
@@ -33,15 +33,13 @@ from models.precision import at_least_float32
 class Arguments(MethodArguments):
     """PromptBERT's options; defaults are those of the official script for bert-base."""
 
-    template: str = field(
-        default='This sentence of "{text}" means {mask}.',
-        metadata={"help": "stands around the first view, and around every text from then on (script)"},
+    template: str = flag(
+        'This sentence of "{text}" means {mask}.',
+        "stands around the first view, and around every text from then on (script)",
     )
-    template_2: str = field(
-        default='This sentence : "{text}" means {mask}.', metadata={"help": "stands around the second view (script)"}
-    )
-    denoise: bool = field(default=True, metadata={"help": "take off the vector of the template around nothing (code)"})
-    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
+    template_2: str = flag('This sentence : "{text}" means {mask}.', "stands around the second view (script)")
+    denoise: bool = flag(True, "take off the vector of the template around nothing (code)")
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
 
 
 def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> Tensor:

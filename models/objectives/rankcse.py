@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.ranges import Positive, Share, Weight
+from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
@@ -32,26 +32,19 @@ from models.teacher import ITSELF, Teacher, load_teacher
 class Arguments(MethodArguments):
     """RankCSE's options; defaults are those of the community code's script, but for the teacher."""
 
-    temperature: Positive = field(default=0.05, metadata={"help": "tau 1, of contrast and consistency (script)"})
-    teacher: list[str] = field(
-        default_factory=lambda: [ITSELF],
-        metadata={
-            "help": "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
-        },
+    temperature: Positive = flag(0.05, "tau 1, of contrast and consistency (script)")
+    teacher: list[str] = flag(
+        [ITSELF], "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
     )
-    teacher_pooling: str | None = field(
-        default=None, metadata={"help": "of the teachers; default: what their folders say"}
+    teacher_pooling: str | None = flag(None, "of the teachers; default: what their folders say")
+    teacher_share: Share = flag(0.33, "alpha: of two teachers, the first one's (script)")
+    rank_loss: Literal["listmle", "listnet"] = flag(
+        "listmle", "follow the teacher's order, or its distribution (script: listmle)"
     )
-    teacher_share: Share = field(default=0.33, metadata={"help": "alpha: of two teachers, the first one's (script)"})
-    rank_loss: Literal["listmle", "listnet"] = field(
-        default="listmle", metadata={"help": "follow the teacher's order, or its distribution (script: listmle)"}
-    )
-    consistency_weight: Weight = field(default=1.0, metadata={"help": "beta (script)"})
-    rank_weight: Weight = field(default=1.0, metadata={"help": "gamma (script)"})
-    rank_temperature: Positive = field(default=0.05, metadata={"help": "tau 2, of the student's ranking (script)"})
-    teacher_temperature: Positive = field(
-        default=0.025, metadata={"help": "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)"}
-    )
+    consistency_weight: Weight = flag(1.0, "beta (script)")
+    rank_weight: Weight = flag(1.0, "gamma (script)")
+    rank_temperature: Positive = flag(0.05, "tau 2, of the student's ranking (script)")
+    teacher_temperature: Positive = flag(0.025, "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)")
 
 
 def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import beta
 
 from common.errors import BadInput
-from common.ranges import Positive, Rate
+from common.ranges import Positive, Rate, flag
 from common.views import Rates, View
 from models.objectives import simcse
 from models.objectives.base import Objective
@@ -26,20 +26,16 @@ from models.objectives.base import Objective
 class Arguments(simcse.Arguments):
     """How rates are drawn. The paper names a distribution "e.g. uniform" and no bounds: the values are ours."""
 
-    rate_distribution: Literal["uniform", "beta", "list"] = field(
-        default="uniform", metadata={"help": "uniform and beta lie between rate_low and rate_high"}
+    rate_distribution: Literal["uniform", "beta", "list"] = flag(
+        "uniform", "uniform and beta lie between rate_low and rate_high"
     )
-    rate_low: Rate = field(default=0.0, metadata={"help": "lowest dropout rate (ours: the mean is BERT's 0.1)"})
-    rate_high: Rate = field(default=0.2, metadata={"help": "highest dropout rate (ours)"})
-    rate_a: Positive = field(default=2.0, metadata={"help": "beta: first shape parameter (ours)"})
-    rate_b: Positive = field(default=2.0, metadata={"help": "beta: second shape parameter (ours)"})
-    rate_values: list[Rate] = field(
-        default_factory=lambda: [0.05, 0.1, 0.15], metadata={"help": "list: one of these, each as likely (ours)"}
-    )
-    per_sentence: bool = field(default=False, metadata={"help": 'a rate a sentence ("w/ sd" in Table 1)'})
-    per_operation: bool = field(
-        default=False, metadata={"help": "a rate for each dropout operation (section 1, equation 4); else one for all"}
-    )
+    rate_low: Rate = flag(0.0, "lowest dropout rate (ours: the mean is BERT's 0.1)")
+    rate_high: Rate = flag(0.2, "highest dropout rate (ours)")
+    rate_a: Positive = flag(2.0, "beta: first shape parameter (ours)")
+    rate_b: Positive = flag(2.0, "beta: second shape parameter (ours)")
+    rate_values: list[Rate] = flag([0.05, 0.1, 0.15], "list: one of these, each as likely (ours)")
+    per_sentence: bool = flag(False, 'a rate a sentence ("w/ sd" in Table 1)')
+    per_operation: bool = flag(False, "a rate for each dropout operation (section 1, equation 4); else one for all")
 
 
 def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:

@@ -16,7 +16,7 @@ are ablations and not built.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.ranges import Positive, Weight
+from common.ranges import Positive, Weight, flag
 from models.collectives import gather_with_gradient
 from models.contrast import NO_NEGATIVES, unit
 from models.encoder import SentenceEncoder
@@ -37,11 +37,9 @@ from models.precision import at_least_float32
 class Arguments(MethodArguments):
     """SG-OPT's options; defaults are those of the paper and the official code."""
 
-    temperature: Positive = field(default=0.01, metadata={"help": "tau (section 4.1 and the code)"})
-    distance_weight: Weight = field(
-        default=0.1, metadata={"help": "lambda of the squared distance of the weights from the start (code)"}
-    )
-    freeze_embeddings: bool = field(default=True, metadata={"help": "the embeddings are not trained, as coded"})
+    temperature: Positive = flag(0.01, "tau (section 4.1 and the code)")
+    distance_weight: Weight = flag(0.1, "lambda of the squared distance of the weights from the start (code)")
+    freeze_embeddings: bool = flag(True, "the embeddings are not trained, as coded")
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:

@@ -5,12 +5,12 @@ python run_unsup.py --config configs/simcse-bert-base.yaml
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from common.errors import BadInput
-from common.ranges import Positive
+from common.ranges import Positive, flag
 from common.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
@@ -20,12 +20,9 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the contrastive loss."""
 
-    temperature: Positive = field(
-        default=0.05, metadata={"help": "tau: cosines are divided by it (SimCSE section 3 and Table D.1)"}
-    )
-    hard_negative_weight: float = field(
-        default=0.0,
-        metadata={"help": "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE B)"},
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (SimCSE section 3 and Table D.1)")
+    hard_negative_weight: float = flag(
+        0.0, "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE B)"
     )
 
 

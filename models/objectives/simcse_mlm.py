@@ -5,11 +5,11 @@ python run_unsup.py --config configs/simcse-mlm-mini.yaml
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from common.ranges import Share, Weight
+from common.ranges import Share, Weight, flag
 from common.views import Masking
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.objectives import simcse
@@ -20,10 +20,8 @@ from models.objectives.base import Batch, Encoded, Objective, Term
 class Arguments(simcse.Arguments):
     """Options of the language model term."""
 
-    mlm_weight: Weight = field(
-        default=0.1, metadata={"help": "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)"}
-    )
-    mask_rate: Share = field(default=0.15, metadata={"help": "share of masked tokens (SimCSE's code)"})
+    mlm_weight: Weight = flag(0.1, "weight of the MLM loss (SimCSE: 0.1; InfoCSE Table 1: 0.01 to 1)")
+    mask_rate: Share = flag(0.15, "share of masked tokens (SimCSE's code)")
 
 
 class MaskedTokens(Objective):

@@ -9,7 +9,7 @@ them say the same. In several processes both see the sentences of all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.ranges import Positive, Weight
+from common.ranges import Positive, Weight, flag
 from common.views import Rates, View
 from models.contrast import cosines
 from models.objectives import simcse
@@ -31,15 +31,13 @@ CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # at rate 0
 class Arguments(MethodArguments):
     """SimCSE++'s options; defaults are those of the official script for both parts together."""
 
-    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
-    off_dropout: bool = field(default=True, metadata={"help": "compare negatives without dropout; false: as SimCSE"})
-    positive_scale: Positive = field(
-        default=1.0, metadata={"help": "factor of the positive's cosine with --off_dropout (script; 0.9 for it alone)"}
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
+    off_dropout: bool = flag(True, "compare negatives without dropout; false: as SimCSE")
+    positive_scale: Positive = flag(
+        1.0, "factor of the positive's cosine with --off_dropout (script; 0.9 for it alone)"
     )
-    dimension_weight: Weight = field(default=0.1, metadata={"help": "weight of the contrast of dimensions (code)"})
-    dimension_temperature: Positive = field(
-        default=5.0, metadata={"help": "correlations are divided by it (code; 20 without --off_dropout)"}
-    )
+    dimension_weight: Weight = flag(0.1, "weight of the contrast of dimensions (code)")
+    dimension_temperature: Positive = flag(5.0, "correlations are divided by it (code; 20 without --off_dropout)")
 
 
 def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: float, scale: float) -> Tensor:

@@ -9,14 +9,14 @@ queue, as in arXiv 2508.03453 (crops against dropout).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from torch import Tensor
 
 from common.errors import BadInput
-from common.ranges import Count, Positive, Rate, Share
+from common.ranges import Count, Positive, Rate, Share, flag
 from common.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
@@ -26,15 +26,14 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
-    temperature: Positive = field(default=0.05, metadata={"help": "tau: cosines are divided by it (script)"})
-    span_least: Share = field(default=0.05, metadata={"help": "least share of a document's tokens (script)"})
-    span_most: Share = field(default=0.5, metadata={"help": "largest share; also cut off at max_length (script)"})
-    span_tokens: Count = field(default=4, metadata={"help": "least tokens of a span (ours)"})
-    span_overlap: bool = field(default=True, metadata={"help": "draw the spans independently; else they are disjoint"})
-    delete_rate: Rate = field(default=0.1, metadata={"help": "share of a span's tokens that is deleted (script)"})
-    title_share: Rate = field(
-        default=0.0,
-        metadata={"help": "share of the rows, of --columns 2 (title, body), whose first view is the title (ours)"},
+    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
+    span_least: Share = flag(0.05, "least share of a document's tokens (script)")
+    span_most: Share = flag(0.5, "largest share; also cut off at max_length (script)")
+    span_tokens: Count = flag(4, "least tokens of a span (ours)")
+    span_overlap: bool = flag(True, "draw the spans independently; else they are disjoint")
+    delete_rate: Rate = flag(0.1, "share of a span's tokens that is deleted (script)")
+    title_share: Rate = flag(
+        0.0, "share of the rows, of --columns 2 (title, body), whose first view is the title (ours)"
     )
 
 

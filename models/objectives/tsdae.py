@@ -11,7 +11,7 @@ Different from the paper: words are those of the tokenizer's pre-tokenisation, n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
-from common.ranges import Rate
+from common.ranges import Rate, flag
 from common.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
 from models.families import check_apart, family_of, layers_of
@@ -34,10 +34,9 @@ from models.runner import Runner
 class Arguments(MethodArguments):
     """Options of the damage and the decoder."""
 
-    delete_rate: Rate = field(default=0.6, metadata={"help": "share of the words that is deleted (paper and script)"})
-    output_init: Literal["checkpoint", "new"] = field(
-        default="checkpoint",
-        metadata={"help": "the decoder's way from states to words: the checkpoint's own, or new, for one without"},
+    delete_rate: Rate = flag(0.6, "share of the words that is deleted (paper and script)")
+    output_init: Literal["checkpoint", "new"] = flag(
+        "checkpoint", "the decoder's way from states to words: the checkpoint's own, or new, for one without"
     )
 
 
