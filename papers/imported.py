@@ -50,7 +50,10 @@ def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
     """
     imported: dict[str, ImportedRun] = {}
     for path in paths:
-        for row in _rows(path):
+        rows = read_json(path, "the rows of a table", _REMEDY, kind=list)
+        if not all(map(_is_row, rows)):
+            raise BadInput(f"{path}: is not the rows of a table; {_REMEDY}")
+        for row in rows:
             key = Key.of(row)
             for seed, value in row["by_seed"].items():
                 facts = row["provenance"][seed]
@@ -64,13 +67,6 @@ def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two files contradict each other on a run; files of older versions have fewer facts."""
     return any(one[name] is not None and other.get(name) not in (None, one[name]) for name in FACTS)
-
-
-def _rows(path: Path) -> list[dict]:
-    rows = read_json(path, "the rows of a table", _REMEDY, kind=list)
-    if not all(map(_is_row, rows)):
-        raise BadInput(f"{path}: is not the rows of a table; {_REMEDY}")
-    return rows
 
 
 def _is_row(row: Any) -> bool:

@@ -44,7 +44,10 @@ def _lines(table: Table, choice: Choice, commands: bool) -> list[str]:
             continue
         missing = _missing(plan, choice, table.columns)
         each, source = expected_hours(plan, choice)
-        body.append([row.label, _state(plan, missing, choice), _shown(each, len(missing), source)])
+        count = len(plan.folders(choice))
+        state = f"{count - len(missing)} of {count} finished" if plan.flags else "evaluated as it is"
+        needed = "unknown" if each is None else f"{each * len(missing):.1f}"
+        body.append([row.label, state, f"{needed} ({source})"])
         for one, seed, folder in _to_run(plan, choice, table.columns):
             hours[folder] = each if one is plan else expected_hours(one, choice)[0]
             asked += [_command(one, choice, seed)] if one.flags else []
@@ -100,15 +103,6 @@ def _to_run(plan: RunPlan, choice: Choice, columns: Sequence[Column]) -> list[tu
     starts = [(first, seed, first.folder(choice, seed)) for seed in missing] if first else []
     lacking = [one for one in starts if runs.finished(one[2]) is None]
     return [*lacking, *((plan, seed, folder) for seed, folder in missing.items())]
-
-
-def _state(plan: RunPlan, missing: dict[int, Path], choice: Choice) -> str:
-    count = len(plan.folders(choice))
-    return f"{count - len(missing)} of {count} finished" if plan.flags else "evaluated as it is"
-
-
-def _shown(each: float | None, count: int, source: str) -> str:
-    return f"unknown ({source})" if each is None else f"{each * count:.1f} ({source})"
 
 
 def _command(plan: RunPlan, choice: Choice, seed: int) -> str:

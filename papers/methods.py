@@ -28,12 +28,9 @@ def table() -> str:
         if path.stem not in ("__init__", "base"):
             configs = sorted(name for name, method in trains.items() if method == path.stem)
             named = ", ".join(f"`{name}`" for name in configs)
-            rows.append([_title(path), f"`{path.relative_to(ROOT)}`", named, _published(configs)])
+            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+            rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", named, _published(configs)])
     return markdown(rows)
-
-
-def _title(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0].split(":")[0].split(" (")[0]
 
 
 def _published(configs: list[str]) -> str:

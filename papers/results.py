@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
 from eval.compare.sides import Score, Side, published, records
 from eval.scores import Key
@@ -87,12 +85,9 @@ def is_imported(folder: Path, choice: Choice, columns: Sequence[Column]) -> bool
 
 
 def _summary(figures: dict[int, dict[Key, float]], column: Column) -> Score | None:
-    """Mean and standard deviation (n - 1) over the runs that have the figure."""
+    """Over the runs that have the figure."""
     found = [one[column.key] for one in figures.values() if column.key in one]
-    if not found:
-        return None
-    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
-    return Score(float(np.mean(found)), len(found), std, min(found), max(found))
+    return Score.over(found, low=min(found), high=max(found)) if found else None
 
 
 def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:

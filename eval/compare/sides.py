@@ -49,6 +49,12 @@ class Score:
     source: str = ""
     protocol: str | None = None
 
+    @classmethod
+    def over(cls, values: Sequence[float], **more: Any):
+        """The score of several runs from the figure of each."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), len(values), std, **more)
+
     def __str__(self) -> str:
         if self.std is None:
             return f"{self.mean:.2f}"
@@ -103,11 +109,9 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
 
 
 def _over_runs(rows: list[dict]) -> Score:
-    values = [row["value"] for row in rows]
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     protocols = {row.get("aggregation") for row in rows}
     protocol = protocols.pop() if len(protocols) == 1 else " and ".join(sorted(map(str, protocols)))
-    return Score(float(np.mean(values)), len(values), std, examples=rows[0]["n"], protocol=protocol)
+    return Score.over([row["value"] for row in rows], examples=rows[0]["n"], protocol=protocol)
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
