@@ -61,13 +61,7 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
     "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
 }
-NEEDS = {
-    "sts17": "--split test",
-    "sts22": "--split test",
-    "retrieval": "--split test",
-    "beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)",
-    "nanobeir": "--split test",
-}
+NEEDS = {"beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}  # the others: --split test
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
@@ -78,7 +72,7 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
         if name.lower() in GROUPS:
             found = GROUPS[name.lower()](options)
             if not found:
-                raise BadInput(f"--tasks {name} needs {NEEDS[name.lower()]}")
+                raise BadInput(f"--tasks {name} needs {NEEDS.get(name.lower(), '--split test')}")
             chosen += found
         elif name.lower() in known:
             chosen.append(known[name.lower()])

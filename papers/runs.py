@@ -30,12 +30,7 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # what a row of results says of its run
-
-
-@cache
-def read_once(config: str) -> Mapping[str, Any]:
-    """A configuration; tables ask for the same ones over and over."""
-    return read_config(config)
+read_once = cache(read_config)  # tables ask for the same configurations over and over
 
 
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
@@ -246,9 +241,7 @@ def _refuse(folder: Path, changed: list[str]) -> None:
         raise CheckpointRefused(f"{folder} holds a finished run of other settings ({'; '.join(changed)}); move it away")
 
 
-@cache
-def _text_hash(files: tuple[Path, ...]) -> str:
-    return content_hash(files)
+_text_hash = cache(content_hash)
 
 
 @cache
