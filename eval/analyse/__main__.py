@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import run_command, unwritable
 from common.declared import add_pooling
+from common.errors import run_command, unwritable
 from common.files import writing
 from common.flags import Parser
 from common.labels import labelled
