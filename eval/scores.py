@@ -109,7 +109,7 @@ def table(rows_by_model: dict[str, list[dict]]) -> str:
     body = [["model", *(_name(place, [other for other in places if other[0] == place[0]]) for place in places)]]
     for model, rows in rows_by_model.items():
         values = {_place(row): f"{row['value']:.2f}" for row in rows}
-        body.append([model.replace("|", "\\|"), *(values.get(place, "missing") for place in places)])
+        body.append([model, *(values.get(place, "missing") for place in places)])
     return markdown(body)
 
 
@@ -132,6 +132,7 @@ def details(rows: list[dict]) -> str:
 
 def markdown(body: list[list[str]]) -> str:
     """An aligned Markdown table from a header and lines of cells."""
+    body = [[cell.replace("|", "\\|") for cell in line] for line in body]
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
     lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in body]
     rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"

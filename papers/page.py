@@ -44,15 +44,15 @@ def _command(table: Table, choice: Choice) -> str:
 
 
 def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
-    body = [["", "", *(_escaped(column.name) for column in table.columns), "n", "verdict"]]
+    body = [["", "", *(column.name for column in table.columns), "n", "verdict"]]
     for row in table.rows:
         found = {one["column"]: one for one in rows if one["label"] == row.label}
         ordered = [found[column.name] for column in table.columns]
         runs = max(one["ours_runs"] for one in ordered)
         theirs = max(one["published_runs"] for one in ordered)
         printed, made = ([_number(one, *which) for one in ordered] for which in (("published", "-"), ("ours", MISSING)))
-        body.append([_escaped(row.label), "paper", *printed, str(theirs or "-"), ""])
-        body.append(["", "ours", *made, str(runs), _escaped(ordered[-1]["verdict"])])
+        body.append([row.label, "paper", *printed, str(theirs or "-"), ""])
+        body.append(["", "ours", *made, str(runs), ordered[-1]["verdict"]])
     return body
 
 
@@ -85,10 +85,6 @@ def _sources(rows: list[dict[str, Any]]) -> str:
 
 def _plain(value: Any) -> str:
     return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:

@@ -83,12 +83,8 @@ def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:
 
 def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
     """The main numbers of every analysis: title, and a cell for each run."""
-    rows = []
-    for name, found in measured.results.items():
-        for key, (title, form) in ANALYSES[name].headlines.items():
-            values = [found[run][key] if run in found else None for run in range(runs)]
-            rows.append((title, ["none" if value is None else format(value, form) for value in values]))
-    return rows
+    found = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
+    return [line for name, results in found.items() for line in ANALYSES[name].lines(results)]
 
 
 def _collection(measured: Measured) -> dict[str, Any] | None:

@@ -101,11 +101,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
     """A Markdown table of the headline numbers: a line for each number, a column for each model."""
-    body = [["", *(label.replace("|", "\\|") for label in found)]]
+    body = [["", *found]]
     for name, analysis in chosen.items():
-        for key, (title, form) in analysis.headlines.items():
-            values = [results[name][key] for results in found.values()]
-            body.append([title, *("none" if value is None else format(value, form) for value in values)])
+        body += [[title, *cells] for title, cells in analysis.lines([results[name] for results in found.values()])]
     return markdown(body)
 
 

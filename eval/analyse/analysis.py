@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,12 @@ class Analysis:
     measure: Callable[[Subject, Material], dict[str, Any]]
     headlines: dict[str, tuple[str, str]]
     needs_pairs: bool = False
+
+    def lines(self, results: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
+        """The title of each headline, and a cell for each result."""
+        for key, (title, form) in self.headlines.items():
+            values = [found and found[key] for found in results]
+            yield title, ["none" if value is None else format(value, form) for value in values]
 
 
 def distinct(sentences: Sequence[str]) -> list[str]:
