@@ -3,8 +3,6 @@
 import argparse
 import hashlib
 import json
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bench.timing import peak_mib
 from common.flags import positive
 from eval.retrieval.beir import BeirTask
 
@@ -62,7 +61,7 @@ def run(documents: int, folder: Path) -> dict:
         "name": "corpus",
         "documents": documents,
         "seconds": round(time.perf_counter() - start, 1),
-        "peak_rss_mib": peak_rss_mib(),
+        "peak_rss_mib": round(peak_mib()),
         "ndcg@10": result.rows[0]["value"],
     }
 
@@ -74,12 +73,6 @@ def generate(folder: Path, documents: int) -> None:
     _write(folder / "corpus.jsonl", (_line(f"d{i}", text_of(i)) for i in range(documents)))
     _write(folder / "queries.jsonl", (_line(f"q{i}", text_of(i)) for i in places))
     _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in places)])
-
-
-def peak_rss_mib() -> int:
-    """The largest resident memory of this process so far; Linux counts KiB, macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def text_of(number: int) -> str:

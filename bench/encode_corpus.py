@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.corpus import HashedTexts, peak_rss_mib, text_of
+from bench.corpus import HashedTexts, text_of
+from bench.timing import peak_mib
 from common.errors import ProjectError
 from common.flags import positive
 from data.lines import numbered_lines
@@ -69,7 +70,7 @@ class Stub(HashedTexts):
 
     def __call__(self, sentences: list[str]) -> np.ndarray:
         made = super().__call__(sentences)
-        self._note.write_text(str(peak_rss_mib()))
+        self._note.write_text(str(round(peak_mib())))
         return made
 
 
@@ -79,7 +80,7 @@ def drive(folder: str, processes: str, ray: str) -> None:
     peaks.mkdir(exist_ok=True)
     job = Job(partial(Stub, peaks), numbered_lines, VectorStore(Path(folder) / "vectors"))
     encode_corpus(job, [f"{folder}/text"], int(processes), ray == "True")
-    (peaks / "driver").write_text(str(peak_rss_mib()))
+    (peaks / "driver").write_text(str(round(peak_mib())))
 
 
 def compare(text: Path, vectors: Path) -> int:

@@ -1,10 +1,8 @@
 """Peak memory of a training step, as the kernel measures it for one process a side."""
 
-import resource
-
 from bench import pair
 from bench.pair import add_arguments, batch
-from bench.timing import apart
+from bench.timing import apart, peak_mib
 
 __all__ = ["add_arguments", "rows"]
 
@@ -26,4 +24,4 @@ def _measure(side: str, args) -> float:
     for seed in (1, 2):
         made = batch(lm.config, args.batch, args.length, seed)
         pair.take_step(model, lambda made=made: loss(**made), args.precision)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_mib()

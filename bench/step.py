@@ -3,7 +3,6 @@
 import copy
 import itertools
 import logging
-import resource
 import string
 import tempfile
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from transformers import BertModel, BertTokenizer
 
 from bench import pair
 from bench.pair import LENGTHS, add_arguments, batch, config_of
-from bench.timing import Timed, alternate, apart, bench_row
+from bench.timing import Timed, alternate, apart, bench_row, peak_mib
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
@@ -111,11 +110,11 @@ def _timed(args) -> Timed:
 
 def _peak(rank: int | None, args) -> float:
     """Peak resident memory of building the model and taking two steps, in MB above that of the process before."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mib()
     step = _trainer(rank, args)
     for number in range(2):
         step(number)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return peak_mib() - before
 
 
 def _trainer(rank: int | None, args) -> Callable[[int], int]:

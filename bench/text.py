@@ -13,8 +13,8 @@ import numpy as np
 from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 
-from bench.corpus import peak_rss_mib
 from bench.loop import FIRST_WORD, VOCABULARY, generated
+from bench.timing import peak_mib
 from common.errors import ProjectError
 from common.files import find_files
 from common.flags import positive
@@ -66,7 +66,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     tokenizer, _ = generated(1)
     clock = [time.perf_counter()]
     corpus = load_tokenised(Source(tuple(find_files([str(text)], ""))), tokenizer, cache)
-    after_tokenising = peak_rss_mib()
+    after_tokenising = round(peak_mib())
     clock.append(time.perf_counter())
     collator = Collator(corpus, tokenizer, [View(), View()], LENGTH, SEED, [Masking(0.15, whole_words=True)])
     sampler = KeyedSampler(SEED, len(corpus), BATCH)
@@ -83,7 +83,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     return {"name": "text", "sentences": sentences, "tokens": corpus.tokens, "tokenise_s": seconds[0],
             "batches": len(whole), "batches_s": seconds[1], "resume_s": seconds[2], "last_batches": len(last),
             "resume_at_the_end_s": seconds[3], "rss_tokenised_mib": after_tokenising,
-            "peak_rss_mib": peak_rss_mib()}  # fmt: skip
+            "peak_rss_mib": round(peak_mib())}  # fmt: skip
 
 
 def digests(batches: Iterator[dict]) -> Iterator[str]:
