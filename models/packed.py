@@ -132,7 +132,7 @@ class Packed(Runner):
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """Zeros where no token is."""
-        (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids)
+        (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids, UNCHANGED)
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
@@ -141,7 +141,7 @@ class Packed(Runner):
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
 
     def _every(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED, all_layers: bool = False
+        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
         """What `states` gives, each (1, N, H)."""
         config, masks = backbone.config, family_of(backbone.config).masks
@@ -155,7 +155,7 @@ class Packed(Runner):
     def _last(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, tokens: Tensor) -> Tensor:
         """The last states of some tokens, for which alone the last layer is computed where it runs by itself."""
         if family_of(backbone.config).whole:
-            return self.at(self._every(backbone, input_ids)[-1], tokens)
+            return self.at(self._every(backbone, input_ids, UNCHANGED)[-1], tokens)
         return self.run_at(layers_of(backbone), self._embedded(backbone, input_ids, change), tokens)
 
     def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:

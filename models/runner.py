@@ -104,8 +104,9 @@ class Runner:
         attention = layers[0].attention
         config = getattr(attention, "self", attention).config  # BERT has a module within
         mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
+        sampled = self.sampled()
         for layer in layers:
-            states = layer(states, mask, **self.sampled())
+            states = layer(states, mask, **sampled)
         return states
 
     def run_every(self, layers: Sequence[nn.Module], states: Tensor, all_layers: bool) -> list[Tensor]:
