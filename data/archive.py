@@ -6,8 +6,6 @@ archive of text files does not contain, in every member, extracted or not. The c
 throws it away when `extract` raises.
 """
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 import zlib

@@ -5,8 +5,6 @@ would be other training data. Whoever fills a folder holds a shared lock on the 
 alone may remove what killed ones left.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

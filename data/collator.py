@@ -1,7 +1,5 @@
 """From keys to a batch. Every discrete random draw of training happens here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -5,8 +5,6 @@ key is folded with the finaliser of SplitMix64 (Steele, Lea and Flood 2014), whi
 both work on whole arrays. The sampler yields the keys of the examples.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -4,8 +4,6 @@
 as usual, and a broken transfer resumes.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

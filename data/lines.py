@@ -5,8 +5,6 @@ Tables that are named as lines are refused: a model would train on braces and fi
 quotation marks and commas alone do not make a table.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib

@@ -5,8 +5,6 @@ batch; Condenser's pre-training masks whole words, a fixed number of tokens a bl
 word boundaries by mistake; here each family has its own.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.views import IGNORED

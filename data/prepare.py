@@ -1,7 +1,5 @@
 """Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import logging

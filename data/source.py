@@ -1,7 +1,5 @@
 """Where a training text comes from: files of one kind, or a data set of the hub; and which of its columns are read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ all pairs in SentEval's files, with the unscored ones of STS15 and STS16 and the
 has seen its test texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Whitespace around a cell is dropped, and so are empty rows, which are counted. W
 wrong, the file is read again line by line to say where.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from codecs import BOM_UTF8

@@ -5,8 +5,6 @@ A cache folder holds `ids.arrow` (columns "0", "1", "2" of lists of int32, and `
 stored without special tokens and without a length limit; the collator applies both.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Where a tokenizer's words begin; and a vocabulary learned from a text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ reads a layer's weights must know of it; methods that do say so (`Method.not_ada
 `peft` is imported only for a run that asks for it: that takes seconds.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

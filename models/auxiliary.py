@@ -4,8 +4,6 @@ It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transforme
 [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that predict masked tokens.
 """
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import NamedTuple

@@ -8,8 +8,6 @@ approximated: it is the gradient of the same forward, in the same chunks, with a
 numbers for chunks than for a whole batch, of the same distribution. Source: arXiv 2101.06983, section 3.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace

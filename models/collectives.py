@@ -5,8 +5,6 @@ every process computes whole, over vectors gathered with gradient, therefore com
 tokens has to be multiplied by W.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Contrastive losses and measures of a set of vectors; pure functions in float32."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -5,8 +5,6 @@ key stands in the saved config.json, so whoever loads the folder by transformers
 (BehnamGhader et al. 2024, arXiv 2404.05961, section 2) does so before it trains SimCSE on a decoder.
 """
 
-from __future__ import annotations
-
 import torch
 from transformers import PreTrainedModel
 

@@ -4,8 +4,6 @@ A family whose layers run by themselves is taken apart: packed, perturbed, cut i
 whole, which is all that purely contrastive methods need.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ a coupling. As BERT-flow, the permutation is fixed and random instead of a learn
 adds by default. Glow's levels, which set a part of the channels aside after some steps, are left out.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ config.json comes from outside, and transformers follows some of its keys to cod
 experts to compiled kernels on the hub, adapters to another model, a weight index to any file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

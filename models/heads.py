@@ -6,8 +6,6 @@ without affine parameters at the end), which the InfoCSE paper does not mention;
 SG-OPT (Kim et al. 2021, arXiv 2106.07345, and its code).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Load a checkpoint (configuration, tokenizer, backbone) completely, or refuse it."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Stage 1 of InfoCSE: a masked language model and its auxiliary network, trained together."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing random happens here: what is changed was drawn in the collator, or is a gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ under one name: SimCSE's table averaged the embedding layer with the last layer 
 corrected code the first transformer layer with the last one (60.73). They have two names here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

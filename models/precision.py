@@ -1,7 +1,5 @@
 """Where float32 matters, and where weights become less: similarities and sums of losses are never in half precision."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

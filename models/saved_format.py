@@ -7,8 +7,6 @@ Writing: the pooling file is written in both schemas, because text-embeddings-in
 current sentence-transformers the new name; type strings in the old form, which every version imports.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath

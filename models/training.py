@@ -1,7 +1,5 @@
 """Encoder, projection head and objectives as one trainable model; composition only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ With --chunk_size the second encoder's graph is held whole.
     python run_unsup.py --config configs/ct-bert-base.yaml
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ threshold have weight 0. This model is a folder, or `self`: the trained encoder 
     python run_unsup.py --config configs/dclr-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

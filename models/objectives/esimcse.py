@@ -3,8 +3,6 @@
 python run_unsup.py --config configs/esimcse-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

@@ -5,8 +5,6 @@ The paper gives no values for the combination; ours are InfoCSE's and DiffCSE's 
     python run_unsup.py --config configs/infocse-rtd-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from common.views import Masking

@@ -10,8 +10,6 @@ the configurations. Published scores are not to be expected of it.
     python run_unsup.py --config configs/is-bert-base.yaml
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

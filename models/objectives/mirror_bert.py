@@ -7,8 +7,6 @@ Wikipedia touch one (41 %), two (51 %) or more (8 %). Drophead, a variant of the
     python run_unsup.py --config configs/mirror-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

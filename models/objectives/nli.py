@@ -3,8 +3,6 @@
 python run_sup.py --config configs/consert-joint-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

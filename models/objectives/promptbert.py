@@ -8,8 +8,6 @@ saved tokenizer adds the first template to every text.
     python run_unsup.py --config configs/promptbert-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

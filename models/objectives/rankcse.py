@@ -7,8 +7,6 @@ teacher is a folder, or `self`: the trained encoder without dropout (ours), so t
     python run_unsup.py --config configs/rankcse-bert-base.yaml
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a
     python run_unsup.py --config configs/s-simcse-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

@@ -3,8 +3,6 @@
 python run_unsup.py --config configs/simcse-mlm-mini.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

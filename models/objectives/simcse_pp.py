@@ -7,8 +7,6 @@ them say the same. In several processes both see the sentences of all.
     python run_unsup.py --config configs/simcse-pp-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -7,8 +7,6 @@ queue, as in arXiv 2508.03453 (crops against dropout).
     python run_unsup.py --config configs/spans-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

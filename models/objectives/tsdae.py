@@ -9,8 +9,6 @@ Different from the paper: words are those of the tokenizer's pre-tokenisation, n
     python run_unsup.py --config configs/tsdae-bert-base.yaml
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
