@@ -213,18 +213,11 @@ def write_modules(
     folder: str, pooling: str, dense: int, max_length: int, width: int, bare: Mapping[str, bool],
     prompts: Mapping[str, str], masking: Any = None,
 ) -> None:  # fmt: skip
-    """Write modules.json and what it names besides the head.
+    """Write modules.json and what it names besides the head, which has `dense` layers behind vectors of `width`.
 
-    Args:
-        folder: the model's.
-        pooling: sentence-transformers' name.
-        dense: layers of the head.
-        max_length: tokens of a text.
-        width: entries of a pooled vector.
-        bare: how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
-        prompts: what users may put in front of a text, by its name.
-        masking: the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
-            pooling's folder has another name then: servers that look for the usual one do not know the weights.
+    `bare` is how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
+    `masking` is the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
+    pooling's folder has another name then: servers that look for the usual one do not know the weights.
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]

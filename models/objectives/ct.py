@@ -40,10 +40,7 @@ def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
     """Whom row i of the first encoder meets: the second encoder's row (count,), and whether it is row i, (count,).
 
     Groups of 1 + `negatives` rows: the first of each meets itself, the others meet the next of them, the last the
-    first. Nothing is drawn, since the batch is a random one.
-
-    Raises:
-        BadInput: fewer than two rows are left to meet each other.
+    first. Nothing is drawn, since the batch is a random one. BadInput where fewer than two are left to meet each other.
     """
     same = [row % (negatives + 1) == 0 for row in range(count)]
     others = [row for row in range(count) if not same[row]]
@@ -61,10 +58,7 @@ def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
 
     loss = mean_i -[ y_i log sigma(a_i . b_i) + (1 - y_i) log(1 - sigma(a_i . b_i)) ]
 
-    Args:
-        first: one side of the pairs, by the first encoder, (N, H).
-        second: the other side, by the second encoder, (N, H).
-        same: y, (N,) bool.
+    Both sides of the pairs, a and b, are (N, H); `same` is y, (N,) bool.
 
     Source: Carlsson et al. 2021, section 3; the mean, not the sum, as the official code.
     """
@@ -87,8 +81,7 @@ class ContrastiveTension(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        pooled = self.second(ids, mask, layout=batch.layout()).pooled
-        pooled = pooled.view_as(encoded.pooled)
+        pooled = self.second(ids, mask, layout=batch.layout()).pooled.view_as(encoded.pooled)
         first, second = (
             gather_with_gradient(at_least_float32(side)).flatten(0, 1) for side in (encoded.pooled, pooled)
         )

@@ -83,9 +83,7 @@ def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, step
 def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over the rows i of -log( exp(l_ii) / (exp(l_ii) + sum over negatives j of exp(l_ij)) ).
 
-    Args:
-        logits: l, of a sentence's own partner on the diagonal, (N, K).
-        negative: which of the others count, (N, K) bool.
+    The logits l, (N, K), have a sentence's own partner on the diagonal; `negative` says which of the others count.
     """
     own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     kept = logits.masked_fill(~(negative | own), float("-inf"))

@@ -43,11 +43,7 @@ class Arguments(MethodArguments):
 def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> Tensor:
     """The vectors of a template around nothing, (longest + 1, H); in row n with the positions it has around n tokens.
 
-    Args:
-        encoder: makes them.
-        ids: of the template, (T,).
-        prefix: how many of them stand in front of a text.
-        longest: tokens of a text.
+    Of the template's ids, (T,), `prefix` stand in front of a text.
 
     Source: PromptBERT's template denoising, as coded; there RoBERTa's positions begin at 0 in these rows alone.
     """

@@ -48,9 +48,7 @@ class Arguments(MethodArguments):
 def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
     """Mean over the rows of JS(P, Q) = KL(P, M) / 2 + KL(Q, M) / 2, M = (P + Q) / 2, of the rows' softmax, in nats.
 
-    Args:
-        logits: of P, (N, K).
-        others: of Q, (N, K).
+    P and Q are given by logits, (N, K).
     """
     p, q = logits.log_softmax(1), others.log_softmax(1)
     mean = torch.logaddexp(p, q) - math.log(2)
@@ -62,9 +60,7 @@ def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
 
     -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et al. 2008.
 
-    Args:
-        scores: the student's, (N, K).
-        ranked: the teacher's, whose descending order counts; of equal ones the first comes first, (N, K).
+    Of the teacher's scores, `ranked`, (N, K), the descending order counts; of equal ones the first comes first.
     """
     order = ranked.argsort(dim=1, descending=True, stable=True)
     backwards = scores.gather(1, order).flip(1)
@@ -74,9 +70,7 @@ def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
 def list_net(scores: Tensor, targets: Tensor) -> Tensor:
     """Mean cross entropy of the rows' softmax: of each sentence to the others, after Cao et al. 2007.
 
-    Args:
-        scores: the student's logits, (N, N); a sentence with itself is left out.
-        targets: the teacher's, (N, N).
+    Of the student's and the teacher's logits, (N, N), those of a sentence with itself are left out.
     """
     return F.cross_entropy(without_diagonal(scores), without_diagonal(targets).softmax(1))
 

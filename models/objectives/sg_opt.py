@@ -45,10 +45,7 @@ class Arguments(MethodArguments):
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     """Cross entropy of each of a sentence's guides against all guides of the other sentences; float32.
 
-    Args:
-        query: the sentences' vectors, (N, D).
-        guides: those of the frozen copy's K layers, (K, N, D).
-        temperature: tau.
+    The sentences' vectors are (N, D), those of the frozen copy's K layers (K, N, D).
 
     Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
     """

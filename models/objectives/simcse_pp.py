@@ -43,12 +43,8 @@ def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: f
 
     loss = mean_i -log( exp(m s(a_i, b_i)) / (exp(m s(a_i, b_i)) + sum_{j != i} exp(s(c_i, c_j))) )
 
-    Args:
-        first: a, a view with dropout, (N, D).
-        second: b, the same sentences under another mask, (N, D).
-        clean: c, the view without, (N, D).
-        temperature: tau, s(x, y) = cos(x, y) / tau.
-        scale: m.
+    of a, a view with dropout, b, the same sentences under another mask, and c, the view without, (N, D) each;
+    m is `scale`, and s(x, y) = cos(x, y) / temperature.
 
     Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code.
     """
@@ -64,10 +60,7 @@ def dimension_wise(first: Tensor, second: Tensor, temperature: float) -> Tensor:
 
     loss = mean_d -log( exp(C_dd / tau) / sum_e exp(C_de / tau) ),  C the (D, D) correlations over the batch
 
-    Args:
-        first: one view, (N, D).
-        second: the other, (N, D).
-        temperature: tau.
+    The views are (N, D).
 
     Source: SimCSE++ (arXiv 2305.13192), as coded: each view goes through a batch norm without affine.
     """
