@@ -130,33 +130,31 @@ class DocumentVectors:
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """(index of the first document, memory-mapped vectors), one shard mapped at a time."""
         for start in range(0, self.documents, self.size):
-            self._check(start)
-            yield start, np.load(self._path(start), mmap_mode="r")
+            yield start, np.load(self._checked(start), mmap_mode="r")
 
     def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
         """Encode the missing shards, after checking the others; BadInput for one of another shape."""
         starts = range(0, self.documents, self.size)
-        there = [start for start in starts if self._path(start).is_file()]
+        there = [start for start in starts if self._shard(start)[2].is_file()]
         for start in there:
-            self._check(start)
+            self._checked(start)
         if there:
             logger.info("%s: %d of %d shards exist already", self.store.folder, len(there), len(starts))
         for start in sorted({*starts} - {*there}):
-            vectors = encode(corpus.texts(start, start + self._rows(start)))
-            self.store.write(self._stem(start), [vectors], "choose another --embeddings, or TMPDIR without it")
+            stem, rows, _ = self._shard(start)
+            vectors = encode(corpus.texts(start, start + rows))
+            self.store.write(stem, [vectors], "choose another --embeddings, or TMPDIR without it")
 
-    def _stem(self, start: int) -> str:
-        return f"shard-{start // self.size:05}"
+    def _shard(self, start: int) -> tuple[str, int, Path]:
+        """Stem, number of documents and file of the shard that begins with a document."""
+        stem = f"shard-{start // self.size:05}"
+        return stem, min(self.size, self.documents - start), self.store.files(stem)[0]
 
-    def _rows(self, start: int) -> int:
-        return min(self.size, self.documents - start)
-
-    def _path(self, start: int) -> Path:
-        return self.store.files(self._stem(start))[0]
-
-    def _check(self, start: int) -> None:
-        if damage := self.store.damage(self._stem(start), self._rows(start), self.width):
+    def _checked(self, start: int) -> Path:
+        stem, rows, path = self._shard(start)
+        if damage := self.store.damage(stem, rows, self.width):
             raise BadInput(f"{damage}; remove it, and it is computed again")
+        return path
 
 
 @contextmanager
