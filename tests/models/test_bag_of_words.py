@@ -11,7 +11,6 @@ from common.views import IGNORED, View
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
-from data.tokenizer import SpecialTokens
 from models.bag_of_words import BagOfWords, bag_of_words
 from models.families import output_of
 from models.loading import load_config, load_tokenizer
@@ -38,7 +37,7 @@ def batch(folder, text_file, tmp_path):
 
 def test_the_words_are_those_of_the_text_before_its_edit(folder, batch, sentences):
     tokenizer = load_tokenizer(folder)
-    special = set(SpecialTokens.of(tokenizer).ids)
+    special = set(tokenizer.all_special_ids)
     for view in batch["words"]:
         for row, words in enumerate(view):
             found = words[words != IGNORED].tolist()
@@ -59,9 +58,8 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
     model.objectives.append(BagOfWords.of(str(tmp_path / "lm"), 0.7))
     output = model(**batch)
     (transform, decoder), total, count = output_of(lm), 0.0, 0
-    for ids, mask, words in zip(
-        *(batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words")), strict=True
-    ):
+    parts = (batch[n].flatten(0, 1) for n in ("input_ids", "attention_mask", "words"))
+    for ids, mask, words in zip(*parts, strict=True):
         states = lm(input_ids=ids[mask == 1][None], output_hidden_states=True).hidden_states[-1][0]
         vector = states.mean(0) if pooling == "avg" else states[0]
         log_p = F.log_softmax(decoder(transform(vector)), dim=-1)
