@@ -12,22 +12,17 @@ from eval.dev import search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.saved_format import Normalize
-from tests.folders import record, same_weights
+from tests.eval.toys import write_beir
+from tests.folders import normalise, record, same_weights
 
 
 @pytest.fixture
 def corpus(sentences, tmp_path):
     """A BEIR set of 100 documents whose titles are parts of their bodies; every title is a query."""
-    folder = tmp_path / "mine"
-    (folder / "qrels").mkdir(parents=True)
     documents = [{"_id": f"d{i}", "title": sentences[3 * i][:-1], "text": " ".join(sentences[3 * i : 3 * i + 3])}
                  for i in range(100)]  # fmt: skip
-    queries = [{"_id": f"q{i}", "text": sentences[3 * i + 1]} for i in range(20)]
-    for name, records in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
-    lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in range(20)), ""]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
-    return folder
+    queries = {f"q{i}": sentences[3 * i + 1] for i in range(20)}
+    return write_beir(tmp_path / "mine", documents, queries, test=[(f"q{i}", f"d{i}", 1) for i in range(20)])
 
 
 @pytest.fixture
@@ -96,12 +91,7 @@ def start(tiny_bert, tmp_path):
     """A folder of sentence-transformers that normalises its vectors."""
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save(str(tmp_path / "start"), tokenizer)
-    config = json.loads((tmp_path / "start" / "config.json").read_text())
-    del config["sentence_embedding"]
-    (tmp_path / "start" / "config.json").write_text(json.dumps(config))
-    modules = json.loads((tmp_path / "start" / "modules.json").read_text())
-    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
-    (tmp_path / "start" / "modules.json").write_text(json.dumps(modules))
+    normalise(tmp_path / "start")
     return tmp_path / "start"
 
 

@@ -15,7 +15,7 @@ from eval.scores import rows_of
 from eval.sts import cosines, crosslingual
 from eval.tasks import Options, score_all, tasks_named
 from tests.data.conftest import hub  # noqa: F401 - a fixture
-from tests.eval.toys import Letters
+from tests.eval.letters import Letters
 from tests.refusals import refused
 
 STS17, STS22 = SETS

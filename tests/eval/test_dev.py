@@ -1,7 +1,5 @@
 """Dev sets: what they score, and the verdict of a result against its start."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from common.errors import BadInput
 from eval.dev import halves_set, pairs_set, score_of, search_set, verdict
 from eval.retrieval.beir import BeirTask
 from eval.sts import Pairs
-from tests.eval.toys import spearman
+from tests.eval.toys import spearman, write_beir
 
 
 @pytest.fixture
@@ -30,15 +28,9 @@ def test_pairs_are_scored_as_the_sts_tasks_are(encode):
 
 @pytest.fixture
 def search_folder(tmp_path):
-    folder = tmp_path / "beir" / "mine"
-    (folder / "qrels").mkdir(parents=True)
     documents = [{"_id": f"d{i}", "title": "", "text": f"text {i}"} for i in range(12)]
-    queries = [{"_id": f"q{i}", "text": f"query {i}"} for i in range(4)]
-    for name, records in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
-    lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in range(4)), ""]
-    (folder / "qrels" / "dev.tsv").write_text("\n".join(lines), encoding="utf-8")
-    return folder
+    queries = {f"q{i}": f"query {i}" for i in range(4)}
+    return write_beir(tmp_path / "beir" / "mine", documents, queries, dev=[(f"q{i}", f"d{i}", 1) for i in range(4)])
 
 
 def test_a_search_set_is_scored_as_the_beir_task_is(encode, search_folder):

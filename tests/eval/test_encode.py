@@ -150,16 +150,9 @@ def test_the_identity_names_all_that_decides_a_vector(tiny_bert, tiny_roberta):
             encode(["some words", "others"])
         return encode.identity
 
-    others = [
-        identity(tiny_roberta),
-        identity(head=Head(Normalize())),
-        identity(side="left"),
-        identity(pooling="cls_before_pooler"),
-        identity(bf16=True),
-        identity(change=1),
-        identity(hidden_act="relu"),
-        identity(num_attention_heads=1),
-    ]
+    changes = [{"head": Head(Normalize())}, {"side": "left"}, {"pooling": "cls_before_pooler"}, {"bf16": True},
+               {"change": 1}, {"hidden_act": "relu"}, {"num_attention_heads": 1}]  # fmt: skip
+    others = [identity(tiny_roberta), *(identity(**one) for one in changes)]
     assert identity() == identity(use=True)
     assert len({identity(), *others}) == 9
 

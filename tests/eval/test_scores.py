@@ -18,9 +18,8 @@ def row(task, value, split="test"):
 
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
-    found = table(
-        {"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": [row("STS12", 100.0), row("SICK-R", -1)]}
-    )
+    longer = [row("STS12", 100.0), row("SICK-R", -1)]
+    found = table({"first": [row("STS12", 70.126), row("Avg.", 7.5)], "a longer name": longer})
     assert found.splitlines() == [
         "| model         | STS12  | Avg.    | SICK-R  |",
         "|---------------|--------|---------|---------|",

@@ -1,7 +1,6 @@
-"""A toy encoder and small data sets."""
+"""Small data sets, and the score of pairs."""
 
 import json
-import time
 
 import numpy as np
 
@@ -13,22 +12,6 @@ def spearman(encode, pairs):
     return correlation(similarities(encode, pairs), np.array(pairs.gold))
 
 
-class Letters:
-    """Counts letters: a vector that only the text decides. Remembers the texts, and can pause or stop."""
-
-    max_length = 32
-
-    def __init__(self, device="cpu", identity="letters", pause=0.0, stop_after=10**9):
-        self.identity, self.pause, self.stop_after, self.asked = identity, pause, stop_after, []
-
-    def __call__(self, texts):
-        time.sleep(self.pause)
-        if len(self.asked) + len(texts) > self.stop_after:
-            raise KeyboardInterrupt
-        self.asked += texts
-        return np.array([[text.count(letter) for letter in "aeiost"] for text in texts], dtype=np.float32)
-
-
 def write_stsb(root, rows, split="test"):
     """STS-B in SentEval's layout from (score, left, right); returns `root`."""
     folder = root / "senteval" / "downstream" / "STS" / "STSBenchmark"
@@ -36,6 +19,18 @@ def write_stsb(root, rows, split="test"):
     lines = [f"main\tnews\t2015\t{i}\t{score}\t{left}\t{right}\n" for i, (score, left, right) in enumerate(rows)]
     (folder / f"sts-{split}.csv").write_text("".join(lines), encoding="utf-8")
     return root
+
+
+def write_beir(folder, corpus, queries, **judged):
+    """A set in BEIR's format: records of documents, texts of queries by name, judgements by split."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for file, records in (("corpus", corpus), ("queries", [{"_id": n, "text": text} for n, text in queries.items()])):
+        lines = [json.dumps(record) + "\n" for record in records]
+        (folder / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
+    for split, rows in judged.items():
+        lines = ["\t".join(map(str, row)) + "\n" for row in [("query-id", "corpus-id", "score"), *rows]]
+        (folder / "qrels" / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
 
 
 class BeirFolder:
@@ -49,7 +44,6 @@ class BeirFolder:
     def __init__(self, root, name="small"):
         self.root, self.name = root, name
         self.folder = root / "beir" / name
-        (self.folder / "qrels").mkdir(parents=True)
         self.documents = {f"d{i}": self._text(i) if i != 3 else "" for i in range(40)}
         self.titles = {f"d{i}": f"title {i}" for i in range(0, 40, 4)}
         self.queries = {f"q{i}": self._text(6 * i + 1) for i in range(6)}
@@ -65,14 +59,8 @@ class BeirFolder:
             {"_id": name, "text": text, "metadata": {}} | ({"title": self.titles[name]} if name in self.titles else {})
             for name, text in self.documents.items()
         ]
-        queries = [{"_id": name, "text": text} for name, text in self.queries.items()]
-        for file, records in (("corpus", corpus), ("queries", queries)):
-            lines = [json.dumps(record) + "\n" for record in records]
-            (self.folder / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
-        lines = [
-            f"{query}\t{name}\t{grade}\n" for query, grades in self.grades.items() for name, grade in grades.items()
-        ]
-        (self.folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+        judged = [(query, name, grade) for query, grades in self.grades.items() for name, grade in grades.items()]
+        write_beir(self.folder, corpus, self.queries, test=judged)
 
     def texts(self):
         """What is encoded for each document."""

@@ -12,7 +12,7 @@ from eval.analyse import geometry
 from eval.analyse.analysis import Material, Subject
 from eval.encode import unit
 from eval.sts import Pairs
-from tests.eval.toys import Letters
+from tests.eval.letters import Letters
 
 
 @pytest.fixture

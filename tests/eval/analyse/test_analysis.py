@@ -6,7 +6,7 @@ import pytest
 from common.errors import BadInput
 from common.labels import labelled
 from eval.analyse.analysis import CachedEncoder
-from tests.eval.toys import Letters
+from tests.eval.letters import Letters
 
 
 def test_a_sentence_is_encoded_once_for_all_analyses():
@@ -19,12 +19,7 @@ def test_a_sentence_is_encoded_once_for_all_analyses():
 
 def test_a_model_is_called_by_the_shortest_end_of_its_path_that_is_its_own(tmp_path):
     models = ["/runs/first/best", "/runs/second/best/", "/runs/third", "org/model"]
-    assert labelled(models) == {
-        "first/best": "/runs/first/best",
-        "second/best": "/runs/second/best/",
-        "third": "/runs/third",
-        "model": "org/model",
-    }
+    assert labelled(models) == dict(zip(("first/best", "second/best", "third", "model"), models, strict=True))
 
 
 def test_names_are_given_with_an_equals_sign(tmp_path, monkeypatch):

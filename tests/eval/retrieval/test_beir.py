@@ -99,9 +99,8 @@ def test_a_document_with_the_id_of_the_query_is_dropped_where_the_set_says_so(be
     beir.queries = {f"d{i}": beir.documents[f"d{i}"] for i in (1, 2, 5)}
     beir.grades = {"d1": {"d9": 1, "d1": 1}, "d2": {"d8": 2}, "d5": {"d30": 1}}
     beir.write()
-    plain, dropped = (
-        BeirTask("small", without_own_id=drop).score(encode, beir.root).items["value"] * 100 for drop in (False, True)
-    )
+    tasks = (BeirTask("small", without_own_id=drop) for drop in (False, True))
+    plain, dropped = (task.score(encode, beir.root).items["value"] * 100 for task in tasks)
     assert plain == pytest.approx(expected(beir)[:, 0], abs=1e-9)
     assert dropped == pytest.approx(expected(beir, without_own_id=True)[:, 0], abs=1e-9)
     assert dropped[0] < plain[0] and (dropped[1:] >= plain[1:]).all()

@@ -124,9 +124,7 @@ def test_pairs_are_judged_by_difference_and_product_with_f1_beside(tmp_path):
     texts = splits["train"].texts + splits["test"].texts
     u, v = (by_hash([pair[side] for pair in texts]).astype(np.float32) for side in (0, 1))
     labels = np.array(splits["train"].labels + splits["test"].labels)
-    features = np.hstack(
-        [abs(u.astype(np.float32) - v.astype(np.float32)), u.astype(np.float32) * v.astype(np.float32)]
-    )
+    features = np.hstack([abs(u - v), u * v])
     expected = Judge(features, labels, "fasttest").crossed(np.arange(60), np.arange(60, 90))
     accuracy, dev, f1 = result.rows
     assert (accuracy["value"], dev["value"], f1["metric"]) == (expected.test, expected.dev, "f1")

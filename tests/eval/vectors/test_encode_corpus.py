@@ -22,7 +22,8 @@ from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
 from eval.vectors.workers import encode_corpus
 from tests.encoders import encode_of
-from tests.eval.toys import Letters
+from tests.eval.letters import Letters
+from tests.folders import change_json
 from tests.refusals import refused
 from tests.sources import ROOT
 
@@ -104,7 +105,7 @@ from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore
 from eval.vectors.workers import encode_corpus
-from tests.eval.toys import Letters
+from tests.eval.letters import Letters
 job = Job(partial(Letters, pause=float(sys.argv[4])), numbered_lines, VectorStore(Path(sys.argv[2])), "body")
 run_command(lambda: encode_corpus(job, [sys.argv[1]], int(sys.argv[3])))
 """
@@ -252,9 +253,7 @@ def test_outputs_whose_record_lists_no_sha256_are_compared_by_shape(shards, tmp_
     made = job(out, format=layout)
     encode_corpus(made, given, 1)
     for path in out.glob("*.done.json"):
-        older = json.loads(path.read_text())
-        del older["files"]
-        path.write_text(json.dumps(older))
+        change_json(path, files=...)
     whole = (out / f"a.{layout}").read_bytes()
     (out / f"a.{layout}").write_bytes(whole[:-30])
     (out / f"c.{layout}").write_bytes(whole)
@@ -320,9 +319,8 @@ def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_
     (tmp_path / "other").mkdir()
     for second in ("a.parquet", "a.txt.zst", "a"):
         (tmp_path / "other" / second).write_text("text")
-        said = refused(
-            encode_corpus, job(tmp_path / "out"), [str(tmp_path / "in"), str(tmp_path / "other" / second)], 1
-        )
+        given = [str(tmp_path / "in"), str(tmp_path / "other" / second)]
+        said = refused(encode_corpus, job(tmp_path / "out"), given, 1)
         assert said.startswith(f"{tmp_path}/in/a.txt and {tmp_path}/other/{second}: both would be written to ")
     assert not (tmp_path / "out").exists()
 
