@@ -109,7 +109,10 @@ def parse(words):
             raise Parsed
         return found, unknown
 
-    with mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args):
+    with (
+        mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
+        mock.patch("training.flags.check_place"),  # a run that the page's reader has made
+    ):
         try:
             call(words)
         except Parsed:
