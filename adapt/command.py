@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput
+from common.files import digest, read_json
 from common.flags import Parser, positive
 from common.model_place import check_place
+from common.streams import show
+from training.finished import finished, inputs_of
 from training.flags import look_over_sentences
 from training.given import as_flags
+from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Better search in your own documents, or the start as it was.
 
@@ -51,23 +55,42 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write; returns what adapt.json holds."""
-    given = checked(argv)
+    args, *words, inputs = checked(argv)
+    if found := finished_before(args.output, inputs):
+        show(found["said"], args.output)
+        return found
     from adapt.run import run  # here: it imports torch, and the flags are looked over first
 
-    return run(*given)
+    return run(args, *words, inputs)
 
 
-def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], list[str]]:
-    """Flags of adapt, `--config FILE` unless it is given, and flags for run_unsup.py; BadInput for a wrong one."""
+def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
+    """What adapt.json holds, where this command has finished and nothing that it reads or wrote has changed."""
+    place = Path(output) / "adapt.json"
+    if inputs is None or not place.is_file() or not (Path(output) / RUN_FILE).is_file():
+        return None
+    found, run = read_json(place, "the verdict of adapt"), read_run(Path(output))
+    same = found.get("inputs") == inputs and finished(output, run.get("inputs")) and run["run_id"] == found["run_id"]
+    return found if same else None
+
+
+def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], list[str], str | None]:
+    """Flags of adapt, `--config FILE` unless it is given, flags for run_unsup.py, and a hash of all that is read.
+
+    Raises:
+        BadInput: a wrong flag, or no model of that name.
+    """
     args, others = parser().parse_known_args(argv)
     if args.seed < 0:
         raise BadInput(f"--seed {args.seed}: must be 0 or more")
     if taken := _OWN & {word[2:].split("=")[0] for word in others if word.startswith("--")}:
         raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
     config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
-    look_over_sentences([*config, *others], DESCRIPTION, labels=False)
+    known = look_over_sentences([*config, *others], DESCRIPTION, labels=False).inputs
     check_place(args.model)
-    return args, config, others
+    settings = vars(args) | {"output": None, "output_dir": args.output}  # by the name of a folder that is written
+    own = inputs_of(as_flags(None, settings), {})
+    return args, config, others, digest([known, own]) if known and own else None
 
 
 def adapt(

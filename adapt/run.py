@@ -33,13 +33,16 @@ logger = logging.getLogger(__name__)
 _VERSION = 3  # of the prepared text: raise it when the same documents would give another split
 
 
-def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+def run(
+    args: argparse.Namespace, config: Sequence[str], others: Sequence[str], inputs: str | None = None
+) -> dict[str, Any]:
     """Hold out, train, mix, judge, write.
 
     Args:
         args: the flags of `python -m adapt`.
         config: `--config FILE`, as words; empty where `others` names one.
         others: flags for run_unsup.py.
+        inputs: what the command is known by when it is given again.
 
     Returns:
         What adapt.json holds.
@@ -58,8 +61,10 @@ def run(args: argparse.Namespace, config: Sequence[str], others: Sequence[str]) 
         found = before
     if args.labels:
         found["labels"] = on_labels(args)
+    said = "\n".join([f"{args.output}: {in_words(record['verdict'])}", *_said(found)])
+    found |= {"inputs": inputs, "run_id": record["run_id"], "said": said}
     write_json(place, found)
-    show("\n".join([f"{args.output}: {in_words(record['verdict'])}", *_said(found)]), args.output)
+    show(said, args.output)
     return found
 
 

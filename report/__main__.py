@@ -9,16 +9,8 @@ from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, check_output
 from common.labels import labelled
-from eval.encode import Encode, device_here
-from eval.sts import own_pairs
-from eval.tasks import Options, tasks_named
-from models.encoder import load_encoder
-from models.loading import load_config
-from models.saved_format import read_modules
-from report.measures import LIMIT, measure, read_texts
-from report.page import page
+from report import LIMIT
 from report.runs import read_run_folder
-from report.score_table import score_rows
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +52,12 @@ def main(argv: list[str] | None = None) -> Path:
     if not output.parent.is_dir():
         raise BadInput(f"--output {output}: its folder does not exist")
     check_output(args.output, [args.sentences, args.dev_file], b"<!doctype html>")
+    from eval.sts import own_pairs  # here, as the others: it imports torch, and the flags are looked over first
+    from eval.tasks import Options, tasks_named
+    from report.measures import measure, read_texts
+    from report.page import page
+    from report.score_table import score_rows
+
     own = [own_pairs(args.dev_file)] if args.dev_file else []
     stsb = [tasks_named(["STS-B"], Options(split))[0] for split in ("test", "dev")]
     texts = read_texts(own or stsb, args.data_dir, args.sentences)
@@ -75,8 +73,13 @@ def main(argv: list[str] | None = None) -> Path:
     return output
 
 
-def _encoder(path: str, bf16: bool) -> Encode | None:
-    """The run's encoder; None where it has none yet, or is a stage 1 that gives no sentence vectors."""
+def _encoder(path: str, bf16: bool):
+    """The run's `Encode`; None where it has none yet, or is a stage 1 that gives no sentence vectors."""
+    from eval.encode import Encode, device_here
+    from models.encoder import load_encoder
+    from models.loading import load_config
+    from models.saved_format import read_modules
+
     if not (Path(path) / "model.safetensors").is_file() or read_modules(path, load_config(path)) is None:
         return None
     encoder, tokenizer = load_encoder(path)

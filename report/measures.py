@@ -15,9 +15,9 @@ from eval.analyse.geometry import ANISOTROPY
 from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
 from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
+from report import LIMIT
 
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
-LIMIT = 3000  # sentences
 BUDGET = 8_000_000  # characters of all runs' vectors in base64, which keeps the page below 10 MB
 ABOVE = 4.0  # gold score above which a pair is a positive, as in SimCSE
 

@@ -1,19 +1,23 @@
 """`python -m adapt`: text in, verdict out, and a run that ships its start unless the result is better."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 
 from adapt import command
-from common.errors import BadInput
+from common.errors import BadInput, CheckpointRefused
 from eval.dev import search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.saved_format import Normalize
 from tests.eval.toys import write_beir
 from tests.folders import normalise, record, same_weights
+from tests.sources import ROOT
 
 
 @pytest.fixture
@@ -105,6 +109,18 @@ def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, star
     assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
 
 
+def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):
+    words = [*arguments("run", "--keep_start=false")[1:], "--start_shares=0.5"]
+    found = command.main([str(start), *words])
+    assert found["shipped"] == "result" and not same_weights(tmp_path / "run", start)
+    encoder, tokenizer = load_encoder(str(tmp_path / "run"))
+    texts = ["a dog", "the small river watches a teacher"]
+    vectors = Encode(encoder, tokenizer, encoder.max_length)(texts)
+    theirs = SentenceTransformer(str(tmp_path / "run"), device="cpu").encode(texts)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1) and np.abs(vectors - theirs).max() < 1e-6
+    assert "only its backbone is trained on" not in caplog.text
+
+
 def test_a_start_that_is_pooled_in_another_way_is_shipped_as_it_was_judged(arguments, start, tmp_path):
     found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9", "--pooling", "avg_top2")[1:]])
     assert found["shipped"] == "start" and same_weights(tmp_path / "run", start)
@@ -134,3 +150,21 @@ def test_what_adapt_decides_itself_is_refused(arguments, flag):
 def test_flags_of_the_training_are_checked_by_it(arguments):
     with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
         command.main(arguments("run", "--learning_rat", "1"))
+
+
+def test_a_finished_command_is_known_before_torch_is_imported(arguments, corpus, tmp_path, capsys):
+    words = arguments("run", "--max_rows=64")
+    found = command.main(words)
+    shown, before = capsys.readouterr().out.splitlines()[-2:], (tmp_path / "run" / "adapt.json").stat().st_mtime_ns
+    code = "import sys; from adapt import command; found = command.main(sys.argv[1:]); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [*shown, "False"]
+    assert (tmp_path / "run" / "adapt.json").stat().st_mtime_ns == before
+    known = command.checked(words)[-1]
+    assert command.finished_before(str(tmp_path / "run"), known) == found
+    (corpus / "qrels" / "test.tsv").touch()
+    for changed in (words, [*words, "--learning_rate=1e-9"], [*words, "--dry_run"]):
+        assert command.finished_before(str(tmp_path / "run"), command.checked(changed)[-1]) is None
+    (tmp_path / "run" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointRefused, match="has changed since"):
+        command.finished_before(str(tmp_path / "run"), known)

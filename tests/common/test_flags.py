@@ -2,12 +2,14 @@
 
 import argparse
 import importlib
+import subprocess
+import sys
 
 import pytest
 
 from common.errors import BadInput
 from common.flags import Parser, positive, underscored
-from tests.sources import COMMANDS, SOURCES, module
+from tests.sources import COMMANDS, ROOT, SOURCES, module
 
 NEEDED = {
     "adapt.__main__": "x --text=x --output=x",
@@ -38,6 +40,18 @@ def test_a_flag_that_no_command_has_is_one_error_without_a_usage(name, capsys):
     with pytest.raises(BadInput, match="--no_such_flag"):
         importlib.import_module(name).main([*NEEDED.get(name, "").split(), "--no_such_flag"])
     assert capsys.readouterr() == ("", "")
+
+
+LIGHT = ["adapt.__main__", "demo.__main__", "eval.__main__", "export.__main__", "report.__main__", "data.prepare"]
+
+
+def test_help_and_a_mistyped_flag_are_answered_without_the_large_libraries():
+    code = "import sys, importlib\nfrom common.errors import BadInput\n"
+    calls = [(name, f"{NEEDED.get(name, '')} {word}".split()) for name in LIGHT for word in ("--help", "--wrong")]
+    for name, argv in [*calls, ("bench.__main__", ["--help"]), ("bench.__main__", ["--wrong"])]:
+        code += f"try:\n    importlib.import_module({name!r}).main({argv})\nexcept (SystemExit, BadInput):\n    pass\n"
+        code += f"assert not {{'torch', 'transformers'}} & {{*sys.modules}}, {name!r}\n"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_dashes_in_the_name_of_a_flag_are_underscores_and_values_stay():
