@@ -119,6 +119,8 @@ def fitted(args: argparse.Namespace) -> Fitted:
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if getattr(encoder.head, "flow", None) is not None:
         raise BadInput(f"'{args.model}' ends in a flow already; start from the encoder it was made of")
+    if encoder.normalizes:
+        raise BadInput(f"'{args.model}' gives vectors of length one; name its --pooling to start before that")
     if encoder.head is not None:
         encoder.head.dense_layers()  # refuses what could not be saved before any work is done
     encoder.to(device_here())

@@ -83,6 +83,7 @@ class SentenceEncoder(PreTrainedModel):
         self.pooling, self.place = pooling, place
         self.keeps_adapters = False
         self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
+        self.normalized = False  # what is saved gives vectors of length one, as its start
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
                 "pooling mask reads the mask of a template, and this tokenizer adds none to a text: choose another "
@@ -195,7 +196,7 @@ class SentenceEncoder(PreTrainedModel):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-        } | ({"flow": flow.sizes} if flow is not None else {})
+        } | ({"flow": flow.sizes} if flow is not None else {"normalize": True} if self.normalizes else {})
         with quiet():
             backbone.save_pretrained(folder, state_dict=weights)
             if self.keeps_adapters:
@@ -207,8 +208,14 @@ class SentenceEncoder(PreTrainedModel):
         if self.has_modules:
             width, bare = self.config.hidden_size, without_pooler(type(self.backbone))
             only = tokenizer if self._pooling.at_mask else None
-            write_modules(folder, self._pooling.module, len(dense), self.max_length, width, bare, self.prompts, only)
+            parts = self._pooling.module, len(dense), self.max_length, width, bare, self.prompts, only, self.normalizes
+            write_modules(folder, *parts)
         share_weights(Path(folder))
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether vectors of the saved model have length one."""
+        return self.normalized or getattr(self.head, "normalizes", False)
 
     @property
     def has_modules(self) -> bool:

@@ -27,6 +27,13 @@ class Dense(nn.Sequential):
         self.activation = activation
 
 
+class Normalize(nn.Module):
+    """Unit length, as sentence-transformers' module of that name."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return F.normalize(vectors, dim=-1)
+
+
 class LinearTanh(nn.Module):
     """tanh(W x + b), (T, H) -> (T, H)."""
 
@@ -67,15 +74,19 @@ class BatchNormMLP(nn.Module):
 
 
 class Head(nn.Sequential):
-    """What a saved encoder has behind its pooling, (T, H) -> (T, D): Dense modules in a row, then maybe a flow."""
+    """What a saved encoder has behind its pooling, (T, H) -> (T, D): Dense modules, and a flow or Normalize or none."""
 
     @property
     def flow(self) -> Flow | None:
         return self[-1] if isinstance(self[-1], Flow) else None
 
+    @property
+    def normalizes(self) -> bool:
+        return isinstance(self[-1], Normalize)
+
     def dense_layers(self) -> list[Dense]:
-        """All but the flow; BadInput for a module that saved format 1 has no place for."""
-        dense = list(self)[: -1 if self.flow else None]
+        """All but what stands at the end; BadInput for a module that saved format 1 has no place for."""
+        dense = list(self)[: -1 if self.flow or self.normalizes else None]
         for module in dense:
             if not isinstance(module, Dense):
                 raise BadInput(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from common.errors import BadInput, newer_format
 from common.files import read_json, write_json
 from models.flow import Flow
-from models.heads import Dense
+from models.heads import Dense, Normalize
 from models.loading import read_tensors
 from models.pooling import POOLINGS
 
@@ -36,13 +36,6 @@ class _Unreachable(BadInput):
     """A file that may or may not be on the hub, which cannot be asked."""
 
 
-class Normalize(nn.Module):
-    """Unit length, as sentence-transformers' module of that name."""
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        return nn.functional.normalize(vectors, dim=-1)
-
-
 class Described(NamedTuple):
     """How a saved model turns tokens into a vector."""
 
@@ -50,6 +43,11 @@ class Described(NamedTuple):
     head: list[nn.Module]
     max_length: int | None
     prompts: Mapping[str, str] = {}  # by what they are for; nothing here puts them in front of a text
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether its vectors have length one."""
+        return bool(self.head) and isinstance(self.head[-1], Normalize)
 
 
 def read_modules(path: str, config, needed: bool = True) -> Described | None:
@@ -81,6 +79,8 @@ def _read(path: str, config) -> Described | None:
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
         if "flow" in ours:
             head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
+        if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
+            head.append(Normalize())
         return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
@@ -211,13 +211,14 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
 
 def write_modules(
     folder: str, pooling: str, dense: int, max_length: int, width: int, bare: Mapping[str, bool],
-    prompts: Mapping[str, str], masking: Any = None,
+    prompts: Mapping[str, str], masking: Any = None, normalizes: bool = False,
 ) -> None:  # fmt: skip
     """Write modules.json and what it names besides the head, which has `dense` layers behind vectors of `width`.
 
     `bare` is how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
     `masking` is the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
-    pooling's folder has another name then: servers that look for the usual one do not know the weights.
+    pooling's folder has another name then: servers that look for the usual one do not know the weights. `normalizes`
+    gives the vectors length one at the end.
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
@@ -229,6 +230,7 @@ def write_modules(
         write_json(root / "1_WordWeights" / "config.json", weights)
     place = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
+    names += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
     write_json(
         root / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],

@@ -68,6 +68,7 @@ def build_model(
     if kept and not any(objective.reads_projection for objective in objectives):
         raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
     encoder.head = projection if kept else None
+    encoder.normalized = said.normalizes and not kept
     return EncoderForTraining(encoder, None if kept else projection, objectives)
 
 
@@ -114,8 +115,9 @@ def _said_by(source: str, config, pooling: str) -> Described:
     except BadInput as error:
         logger.warning("%s; only its backbone is trained on, with --pooling %s", error, pooling)
         described = None
-    if described and (described.head or described.pooling != pooling):
-        head = f" and a head of {len(described.head)} modules" if described.head else ""
+    behind = len(described.head) - described.normalizes if described else 0
+    if described and (behind or described.pooling != pooling):
+        head = f" and a head of {behind} modules" if behind else ""
         logger.warning("'%s' has pooling %s%s; only its backbone is trained on, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
     if described and described.prompts and pooling_named(pooling).module is None:

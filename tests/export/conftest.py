@@ -15,7 +15,7 @@ import torch
 
 from common.template import mask_place, templated
 from models.encoder import SentenceEncoder
-from models.heads import projection_named
+from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer
 
 SCORES = [
@@ -63,8 +63,9 @@ def make_run(tiny_bert, tmp_path):
         folder = tmp_path / name
         backbone = load_backbone(str(tiny_bert))
         torch.manual_seed(0)
-        trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
-        if trained is not None:
+        trained = Head(Normalize()) if head == "unit" else None
+        if head and trained is None:
+            trained = projection_named(head, backbone.config.hidden_size, 0.2)
             trained(torch.randn(16, backbone.config.hidden_size))
         tokenizer = load_tokenizer(str(tiny_bert))
         if pooling == "mask":

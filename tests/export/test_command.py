@@ -1,8 +1,8 @@
 """`python -m export`: whole folders or none, and one clear line for what cannot be done."""
 
 import json
-import shutil
 
+import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -70,18 +70,14 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     assert not (tmp_path / "no").exists()
 
 
-def test_a_model_that_normalises_is_refused_by_name(make_run, tmp_path):
-    run = make_run()
-    shutil.copytree(run, tmp_path / "theirs")
-    config = json.loads((run / "config.json").read_text())
-    del config["sentence_embedding"]
-    (tmp_path / "theirs" / "config.json").write_text(json.dumps(config))
-    modules = json.loads((run / "modules.json").read_text())
-    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
-    (tmp_path / "theirs" / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(BadInput, match="Normalize behind its pooling cannot be saved"):
-        main([str(tmp_path / "theirs"), "--output", str(tmp_path / "out")])
-    assert not (tmp_path / "out").exists()
+def test_a_model_of_sentence_transformers_that_normalises_still_does(make_run, tmp_path):
+    run = make_run("avg", "unit")
+    SentenceTransformer(str(run), device="cpu").save(str(tmp_path / "theirs"))
+    main([str(tmp_path / "theirs"), "--output", str(tmp_path / "out")])
+    assert json.loads((tmp_path / "out" / "modules.json").read_text())[-1]["type"].endswith(".Normalize")
+    given = ["a dog", "the small river watches a teacher"]
+    ours, theirs = (SentenceTransformer(str(tmp_path / name), device="cpu").encode(given) for name in ("out", "theirs"))
+    assert np.abs(ours - theirs).max() < 1e-6 and np.allclose(np.linalg.norm(ours, axis=1), 1)
 
 
 @pytest.mark.parametrize(

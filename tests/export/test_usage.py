@@ -21,7 +21,11 @@ from models.pooling import POOLINGS
 
 from .conftest import record
 
-KINDS = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]
+KINDS = [(name, None) for name in POOLINGS if name != "cls"] + [
+    ("cls", "linear_tanh"),
+    ("cls", "batch_norm"),
+    ("avg", "unit"),
+]
 SNIPPET = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
 
 
@@ -47,6 +51,7 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
         assert found.shape == expected.shape == (3, 32)
         assert np.abs(found - expected).max() < 2e-6 * np.abs(expected).max(), snippet
     assert np.abs(expected[0] - expected[2]).max() > 0.1 * np.abs(expected).max()
+    assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6) == (head == "unit")
 
 
 @pytest.mark.parametrize("kind", ["flow", "word_vectors"])
