@@ -18,6 +18,7 @@ from typing import Any, get_type_hints
 from common.errors import BadInput, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser, underscored
+from common.model_place import nearest
 from common.ranges import ranges_of
 
 Hint = Callable[[str, Iterable[str]], str]
@@ -150,6 +151,10 @@ def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> 
 
 def read_config(path: str) -> dict[str, str | list[str]]:
     """A flat YAML mapping, every scalar as the string in the file."""
+    if not Path(path).exists():
+        near = nearest(Path(path), "*.y*ml")
+        advice = f"did you mean '{near}'?" if near else "configs/ has those of this repository"
+        raise BadInput(f"--config {path}: no such file; {advice}")
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")

@@ -26,19 +26,20 @@ def check_place(name: str) -> None:
     problem = _hub_problem(name, folder)
     if problem is None:
         return
-    near = _nearest(place)
+    near = nearest(place)
     advice = f"did you mean '{near}'?" if near else "name a folder with a model or a finished run"
     if here and name.count("/") == 1:
         advice += f" (if it is of the hub: hf download {name} --local-dir DIR, and name DIR)"
     raise BadInput(f"'{name}': no such folder here{problem}; {advice}")
 
 
-def _nearest(place: Path) -> Path | None:
-    """The folder whose path is most like this one, each part of it like the other's; None without such a folder."""
+def nearest(place: Path, kind: str = "*/") -> Path | None:
+    """The path most like this one, each part like the other's, the last of a pattern; None without such a one."""
     found = Path(place.anchor)
     for part in place.parts[bool(place.anchor) :]:
         if not (found / part).is_dir():
-            near = difflib.get_close_matches(part, [one.name for one in found.glob("*/")], n=1)
+            names = [one.name for one in found.glob(kind if part == place.name else "*/")]
+            near = difflib.get_close_matches(part, names, n=1)
             if not near:
                 return None
             part = near[0]

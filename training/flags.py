@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import pkgutil
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
@@ -81,7 +82,8 @@ def method_file(name: str | None, labels: bool | None = None) -> Path:
     if name is None:
         raise BadInput(f"--method is missing: choose one of {known}, or a --config that names one")
     if name not in files:
-        raise BadInput(f"--method {name}: choose one of {known} (or a --config that names one)")
+        near = "".join(f"did you mean '{one}'? " for one in difflib.get_close_matches(name, files, n=1))
+        raise BadInput(f"--method {name}: {near}choose one of {known} (or a --config that names one)")
     if labels not in (None, found := _takes_labels(files[name])):
         raise BadInput(f"--method {name}: {SCRIPTS[found]} trains it; here choose one of {known}")
     return files[name]

@@ -23,7 +23,7 @@ _OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "simsce"}, "choose one of consert, .*infocse, .*simcse"),
+        ({"method": "simsce"}, "did you mean 'simcse'. choose one of consert, .*infocse, .*simcse"),
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
         ({"aux_weight": -1}, "--aux_weight -1.0: must be 0 or more"),
         ({"method": "consert", "temperature": 0}, "--temperature 0.0: must be above 0"),

@@ -38,8 +38,10 @@ def test_those_of_stage_one_too():
 
 @pytest.mark.parametrize("script", ["run_unsup", "run_sup", "run_pretrain_aux"])
 @pytest.mark.parametrize(
-    ("argv", "said"), [(["--help"], "--max_steps"), (["--help_all"], "--adam_beta1"), (["--config=nothing"], "nothing")]
-)
+    ("argv", "said"),
+    [(["--help"], "--max_steps"), (["--help_all"], "--adam_beta1"), (["--config=nothing"], "nothing"),
+     (["--config=configs/simcse-minii.yaml"], "no such file; did you mean 'configs/simcse-mini.yaml'?")],
+)  # fmt: skip
 def test_help_and_mistakes_are_answered_without_the_large_libraries(script, argv, said):
     code = (
         f"import sys, {script}\nfrom common.errors import BadInput\n"
