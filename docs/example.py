@@ -1,0 +1,47 @@
+"""Train an encoder in a minute, search with it, and draw what has changed: `python -m docs.example [MODEL]`.
+
+The text is the quickstart's; the start is all-MiniLM-L6-v2, which requirements.txt installs, or another MODEL.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from demo.__main__ import packaged
+from embedder import Embedder
+from quickstart.generate import generate, write
+from run_unsup import train
+
+STEPS, SHOWN = 60, 8  # sentences of held-out pairs
+
+
+def main(start: str, steps: int = STEPS, run: str = "runs/example") -> Path:
+    """Train, search and draw; returns the picture."""
+    text = generate(seed=0, sentences=5000, pairs=300)
+    write(text, Path("corpora/example"))
+    dev = {"dev_file": "corpora/example/dev.tsv", "test_tasks": "none", "eval_steps": steps // 6, "max_steps": steps}
+    train(text.sentences, start, "simcse", run, pooling="avg", projection="none", per_device_train_batch_size=32, **dev)
+
+    before, after = Embedder(start, "avg"), Embedder(run)
+    sentences = [sentence for pair in text.test[: SHOWN // 2] for sentence in pair[:2]]
+    for sentence, cosine in after.build_index(text.sentences).search(sentences[0], top_k=3):
+        sys.stdout.write(f"{cosine:.3f}  {sentence}\n")
+
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    lines = [json.loads(line) for line in Path(run, "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    scores = [(line["step"], line["eval_dev_spearman"]) for line in lines if "eval_dev_spearman" in line]
+    axes[0].plot(*zip(*scores, strict=True), marker="o")
+    axes[0].set(title="Dev pairs", xlabel="step", ylabel="Spearman x 100")
+    for axis, model, name in ((axes[1], before, "before"), (axes[2], after, "after")):
+        picture = axis.imshow(model.similarity(sentences, sentences), vmin=0, vmax=1)
+        axis.set(title=f"Cosines {name}", xticks=range(SHOWN), yticks=[])
+    axes[1].set_yticks(range(SHOWN), [f"{sentence[:34]} {i}" for i, sentence in enumerate(sentences)], fontsize=8)
+    figure.colorbar(picture, ax=axes[1:])
+    figure.savefig(f"{run}/example.png")
+    return Path(run, "example.png")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if sys.argv[1:] else packaged())
