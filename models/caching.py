@@ -29,9 +29,6 @@ class GradientCache:
         size: sentences of a chunk, of which all views are computed together.
         precision: opens the autocast context; a new one a forward, since autocast keeps weights that were cast without
             a graph until it closes.
-
-    Raises:
-        BadInput: `size` is below 1.
     """
 
     def __init__(self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]) -> None:

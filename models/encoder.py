@@ -17,8 +17,7 @@ from common.files import share_weights
 from common.packing import Grid
 from common.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
-from models.decoders import attends_backwards
-from models.families import check_apart, embeddings_of, layers_of
+from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
 from models.loading import (

@@ -14,8 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput
 from common.model_place import check_place
-from models.decoders import attends_backwards
-from models.families import family_of
+from models.families import attends_backwards, family_of
 from models.folder import check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens of a sentence

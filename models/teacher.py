@@ -37,9 +37,8 @@ class Teacher(nn.Module):
         encoder.eval()
         chunks = batch.split(encoded.chunk_size)
         parts = [encoder.embed(chunk.input_ids[0], chunk.attention_mask[0], chunk.layout((0,))) for chunk in chunks]
-        vectors = torch.cat(parts)
         encoder.train(was)
-        everyone = gather_rows(vectors)
+        everyone = gather_rows(torch.cat(parts))
         return cosines(everyone, everyone)
 
 

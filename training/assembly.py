@@ -17,9 +17,8 @@ from eval.encode import Encode
 from eval.tasks import Options, tasks_named
 from models.adapters import adapter_dropout
 from models.bag_of_words import BagOfWords
-from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder
-from models.families import check_apart
+from models.families import attend_both_ways, check_apart
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
 from models.loading import NO_LIMIT, load_backbone, load_config, usable_length

@@ -20,8 +20,8 @@ from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
 from eval.tasks import count_seen, describe_seen, score_all, with_share_seen
 from models.contrast import mean_cosine, uniformity
-from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder, load_encoder
+from models.families import attend_both_ways
 from models.loading import load_backbone, load_config
 from models.pooling import pooling_named
 from models.saved_format import read_modules

@@ -12,8 +12,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 import run_unsup
 from common.errors import BadInput
-from models.decoders import attend_both_ways
 from models.encoder import SentenceEncoder, load_encoder
+from models.families import attend_both_ways
 from models.loading import load_backbone, load_tokenizer
 from tests.encoders import encode_of
 from tests.folders import rewind, same_weights
