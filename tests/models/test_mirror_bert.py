@@ -18,8 +18,8 @@ def spanned(seed, ids=IDS, length=2):
 
 def test_the_loss_is_the_formula_s_for_every_anchor():
     first, second = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
-    term = mirror_bert.BothWays(0.3).compare(first, second)
-    assert term.value.item() == pytest.approx(slow_nt_xent(first, second, 0.3), rel=1e-5)
+    [made] = mirror_bert.METHOD.build(mirror_bert.Arguments(temperature=0.3), None, None, None)
+    assert made.loss(first, second).item() == pytest.approx(slow_nt_xent(first, second, 0.3), rel=1e-5)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
