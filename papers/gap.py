@@ -9,10 +9,7 @@ import json
 import re
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 from common.errors import CheckpointRefused
 from common.files import writing
@@ -107,7 +104,8 @@ def table(rows: list[dict]) -> str:
 
 def draw(rows: list[dict], path: Path) -> None:
     """Draw the gap of every setting against the tokens seen, the largest named first."""
-    figure, axis = plt.subplots(figsize=(10, 5), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    axis = figure.subplots()
     lines = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
     for number, (name, own) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
         axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3,
@@ -119,4 +117,3 @@ def draw(rows: list[dict], path: Path) -> None:
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     with writing(path) as part:
         figure.savefig(part, dpi=110, format="png")
-    plt.close(figure)

@@ -13,10 +13,7 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from common.errors import BadInput, ProjectError
@@ -161,7 +158,8 @@ def shipped(rows: list[dict]) -> str:
 def draw(rows: list[dict], path: Path) -> None:
     """The gain on pseudo-queries against steps: a panel a start, a line a run."""
     starts = list(dict.fromkeys(row["start"] for row in rows))
-    figure, panels = plt.subplots(1, len(starts), figsize=(5 * len(starts), 3.6), squeeze=False, sharey=True)
+    figure = Figure(figsize=(5 * len(starts), 3.6))
+    panels = figure.subplots(1, len(starts), squeeze=False, sharey=True)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for panel, start in zip(panels[0], starts, strict=True):
         for row in rows:
@@ -177,4 +175,3 @@ def draw(rows: list[dict], path: Path) -> None:
     panels[0][0].legend()
     with writing(path) as part:
         figure.savefig(part, dpi=110, format="png", bbox_inches="tight")
-    plt.close(figure)

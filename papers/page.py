@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from common.files import writing
@@ -94,7 +93,6 @@ def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
     draw_on(axes, table, rows)
     with writing(path) as part:
         figure.savefig(part, dpi=150, format="png")
-    plt.close(figure)
 
 
 def points(table: Table, rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:

@@ -10,10 +10,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -152,7 +148,8 @@ def looks(labels: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
     """An empty picture with a title and the names of its axes."""
-    figure, axes = plt.subplots(figsize=(7.5, 5.4), layout="constrained")
+    figure = Figure(figsize=(7.5, 5.4), layout="constrained")
+    axes = figure.subplots()
     axes.set_title(title, fontsize=12, parse_math=False)
     axes.set_xlabel(x, fontsize=11)
     axes.set_ylabel(y, fontsize=11)
@@ -183,7 +180,6 @@ def draw(chart: Chart, path: str | Path) -> None:
     for text in legend.get_texts():
         text.set_parse_math(False)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
@@ -193,7 +189,7 @@ def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
     left_out = "" if shown == len(one["queries"]) else f" (the first {shown} of {len(one['queries'])} queries)"
     lines = _page(results, shown)
     width, height = max(7.5, COLUMN * len(results) + 0.2), LINE * (len(lines) + 3)
-    figure = plt.figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height))
 
     def write(inches: float, line: float, text: str, **look: Any) -> None:
         figure.text(inches / width, 1 - LINE * line / height, text, va="top", parse_math=False, **look)
@@ -204,7 +200,6 @@ def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
         for inches, text in pieces:
             write(0.15 + inches, number + 0.5, text, fontsize=9.5, fontweight=weight)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _page(results: Results, shown: int) -> list[tuple[str, list[tuple[float, str]]]]:

@@ -35,7 +35,7 @@ def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
     ((lines, titles, _),) = drawn
     assert lines == {"a": [[-2.5, 0.2]], "$b$": [[-2.5, 0.1]]}
     assert titles == ["Alignment and uniformity\nSTS-B test: 1,231 pairs with gold > 4, 2,551 sentences"]
-    assert plt.get_fignums() == [], "the figure is closed"
+    assert plt.get_fignums() == [], "no figure is left open"
 
 
 def test_spectra_of_different_widths_and_of_a_collapsed_model(tmp_path, drawn):
