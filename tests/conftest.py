@@ -35,19 +35,7 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    AutoConfig,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaTokenizer,
-    XLMRobertaConfig,
-    XLMRobertaForMaskedLM,
-    XLMRobertaTokenizer,
-)
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, RobertaTokenizer, XLMRobertaTokenizer
 
 from data.source import Source
 from data.tokenizer import train_tokenizer
@@ -178,24 +166,23 @@ def xlm_tokenizer(sentences, tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
     ids = {"vocab_size": len(bert_tokenizer), "pad_token_id": bert_tokenizer.pad_token_id}
-    config = BertConfig(**ids, max_position_embeddings=64, **_SIZE)
-    return _saved(BertForMaskedLM, config, bert_tokenizer, tmp_path_factory.mktemp("tiny-bert"))
+    config = AutoConfig.for_model("bert", **ids, max_position_embeddings=64, **_SIZE)
+    return _saved(config, bert_tokenizer, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    config = _like_roberta(RobertaConfig, roberta_tokenizer)
-    return _saved(RobertaForMaskedLM, config, roberta_tokenizer, tmp_path_factory.mktemp("tiny-roberta"))
+    return _saved(_like_roberta("roberta", roberta_tokenizer), roberta_tokenizer, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
-    config = _like_roberta(XLMRobertaConfig, xlm_tokenizer)
-    return _saved(XLMRobertaForMaskedLM, config, xlm_tokenizer, tmp_path_factory.mktemp("tiny-xlm-roberta"))
+    return _saved(_like_roberta("xlm-roberta", xlm_tokenizer), xlm_tokenizer, tmp_path_factory)
 
 
-def _like_roberta(kind, tokenizer):
-    return kind(
+def _like_roberta(name, tokenizer):
+    return AutoConfig.for_model(
+        name,
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
@@ -222,15 +209,16 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
         ids = {f"{one}_token_id": getattr(tokenizer, f"{other}_token_id") for one, other in tokens.items()}
         size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
         config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
-        return _saved(AutoModelForMaskedLM.from_config, config, tokenizer, tmp_path_factory.mktemp(f"tiny-{name}"))
+        return _saved(config, tokenizer, tmp_path_factory)
 
     return folder
 
 
-def _saved(kind, config, tokenizer, folder: Path) -> Path:
+def _saved(config, tokenizer, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp(f"tiny-{config.model_type}")
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        model = kind(config)
+        model = AutoModelForMaskedLM.from_config(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

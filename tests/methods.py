@@ -24,24 +24,10 @@ from training.run import set_dropout
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
 OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]
-SMALL = {
-    "temperature": 0.1,
-    "contrastive_weight": 1.0,
-    "aux_weight": 1.0,
-    "aux_init": "random",
-    "skip_from": 2,
-    "mlm_weight": 1.0,
-    "rtd_weight": 1.0,
-    "generator_dropout": False,
-    "queue_size": 11,
-    "momentum": 0.5,
-    "negatives": 2,
-    "filters": 6,
-    "teacher_pooling": "avg",
-    "complement_pooling": "avg",
-    "template": "{text}{mask}",  # as few tokens as the shortest sentences have
-    "template_2": "{text} {mask}",
-}
+SMALL = {"temperature": 0.1, "contrastive_weight": 1.0, "aux_weight": 1.0, "aux_init": "random", "skip_from": 2,
+         "mlm_weight": 1.0, "rtd_weight": 1.0, "generator_dropout": False, "queue_size": 11, "momentum": 0.5,
+         "negatives": 2, "filters": 6, "teacher_pooling": "avg", "complement_pooling": "avg",
+         "template": "{text}{mask}", "template_2": "{text} {mask}"}  # as few tokens as the shortest have  # fmt: skip
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
     "infocse, first view": ("infocse", {"aux_views": "first"}),

@@ -1,20 +1,16 @@
 """Every shipped configuration parses, and the values that papers and official code give are the ones written there."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
-from common.arguments import (
-    DataArguments,
-    PretrainArguments,
-)
+from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse, peek, read_config
+from tests.sources import ROOT
 from training.automatic import Automatic
 from training.registry import argument_groups, load_method
 from training.run_arguments import RunArguments
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = ROOT / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 EXPECTED = {
     "infocse-bert-base": {"learning_rate": 7e-6, "num_train_epochs": 2, "mask_rate": 0.4, "aux_weight": 1e-5},
@@ -24,21 +20,12 @@ EXPECTED = {
     "simcse-bert-large": {"learning_rate": 1e-5, "per_device_train_batch_size": 64},
     "simcse-roberta-base": {"learning_rate": 1e-5, "per_device_train_batch_size": 512},
     "simcse-roberta-large": {"learning_rate": 3e-5, "per_device_train_batch_size": 512},
-    "consert-bert-base": {
-        "learning_rate": 5e-7,
-        "view_1": "feature_cutoff",
-        "dropout": 0.0,
-        "num_train_epochs": 10,
-        "weight_decay": 0.01,
-    },
+    "consert-bert-base": {"learning_rate": 5e-7, "view_1": "feature_cutoff", "dropout": 0.0, "num_train_epochs": 10,
+                          "weight_decay": 0.01},
     "consert-bert-large": {"view_1": "none", "dropout": None, "num_train_epochs": 25, "max_length": 40},
     "consert-joint-bert-base": {"learning_rate": 2e-5, "token_cutoff": 0.1, "features": "code", "dropout": 0.1},
-    "consert-sup-unsup-bert-base": {
-        "view_1": "none",
-        "view_2": "feature_cutoff",
-        "feature_cutoff": 0.1,
-        "num_train_epochs": 25,
-    },
+    "consert-sup-unsup-bert-base": {"view_1": "none", "view_2": "feature_cutoff", "feature_cutoff": 0.1,
+                                    "num_train_epochs": 25},
     "consert-joint-unsup-bert-base": {"view_1": "none", "view_2": "shuffle", "num_train_epochs": 25},
     "tsdae-bert-base": {"learning_rate": 3e-5, "delete_rate": 0.6, "per_device_train_batch_size": 8, "max_length": 75},
     "simcse-pp-bert-base": {"positive_scale": 1.0, "dimension_weight": 0.1, "dimension_temperature": 5.0},
@@ -47,7 +34,7 @@ EXPECTED = {
     "dclr-bert-base": {"num_train_epochs": 3, "false_above": 0.9, "noise_share": 1.0, "noise_steps": 4},
     "promptbert-bert-base": {"per_device_train_batch_size": 256, "learning_rate": 1e-5, "max_length": 42},
     "aux-bert-base": {"learning_rate": 1e-4, "num_train_epochs": 8, "max_length": 128, "skip_from": 6},
-}
+}  # fmt: skip
 
 
 def parsed(name):

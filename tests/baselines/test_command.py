@@ -65,9 +65,8 @@ def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(tiny_bert, 
                       f"--output={folder / 'white'}"])  # fmt: skip
 
     def placed(folder):
-        return {
-            str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("white/**/*") if path.is_file()
-        }
+        files = (path for path in folder.glob("white/**/*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     check_kills(whiten, tmp_path, placed, 4)
 

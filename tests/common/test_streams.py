@@ -36,9 +36,8 @@ def run(code, redirected, folder):
     """Exit code of the program itself, and what was said on stderr."""
     line = f'{{ "$0" -c "$1" {redirected}'.replace("|", "; echo $? >code; } |") if "|" in redirected else None
     line = line or f'{{ "$0" -c "$1"; echo $? >&3; }} {redirected} 3>code'
-    done = subprocess.run(
-        ["sh", "-c", line, sys.executable, code], cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True
-    )
+    command = ["sh", "-c", line, sys.executable, code]
+    done = subprocess.run(command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True)
     return int((folder / "code").read_text()), done.stderr.decode()
 
 

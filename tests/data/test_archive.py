@@ -96,19 +96,13 @@ def test_too_large_a_member_is_refused_unread(tmp_path, target, monkeypatch, wan
     assert not (target / "b").exists()
 
 
-@pytest.mark.parametrize(
-    ("limit", "value", "message"),
-    [
-        ("MAX_MEMBERS", 2, "more than 2 members"),
-        ("MAX_TOTAL_BYTES", 20_480, "or 20480 bytes|more than 20480 bytes"),
-    ],
-)
-def test_too_much_in_total_is_refused(tmp_path, target, monkeypatch, limit, value, message):
+@pytest.mark.parametrize(("limit", "value"), [("MAX_MEMBERS", 2), ("MAX_TOTAL_BYTES", 20_480)])
+def test_too_much_in_total_is_refused(tmp_path, target, monkeypatch, limit, value):
     members = [(str(i), b"x" * 9000) for i in range(3)]
     path = _tar(tmp_path / "x.tar", *members)
     assert len(extract(path, target / "..", _same)[0]) == 3
     monkeypatch.setattr(archive, limit, value)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(BadInput, match=f"(more than|or) {value} (members|bytes)"):
         extract(path, target, _same)
     assert not (target / "2").exists()
 

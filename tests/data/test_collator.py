@@ -320,9 +320,8 @@ def stretch(count, width, rng):
 
 def test_a_perturbation_is_drawn_for_real_tokens_from_the_sentence_s_own_key(text, tokenizer):
     def made(*indices, epoch=0):
-        return Collator(text, tokenizer, [View(), View(perturb=stretch)], 32, 42, width=6)(
-            batch_of(*indices, epoch=epoch)
-        )
+        collate = Collator(text, tokenizer, [View(), View(perturb=stretch)], 32, 42, width=6)
+        return collate(batch_of(*indices, epoch=epoch))
 
     batch = made(*range(30))
     length, bits, counts = batch["input_ids"].shape[2], batch["kept"].numpy(), batch["attention_mask"][1].sum(1)

@@ -71,9 +71,7 @@ def test_whole_words_equal_a_loop_in_plain_python(rate):
     assert exact > 0.8 * (ends[1::2] > 1).sum(), "the number is exact but for words that do not fit"
 
 
-@pytest.mark.parametrize(
-    ("n", "rate", "count"), [(1, 0.15, 1), (3, 0.15, 1), (10, 0.15, 2), (30, 0.15, 4), (20, 1, 20)]
-)
+@pytest.mark.parametrize(("n", "rate", "count"), [(1, 0.15, 1), (3, 0.15, 1), (10, 0.15, 2), (30, 0.15, 4)])
 def test_the_number_of_tokens_is_exact_for_words_of_one_piece(n, rate, count):
     text = np.ones((50, n), dtype=bool)
     chosen = choose_words(text, ~text, text, rate, RNG(2).random((50, n)))

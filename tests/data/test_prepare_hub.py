@@ -30,9 +30,10 @@ def test_a_body_that_is_cut_once_is_resumed(hub, corpora):
     assert corpora.placed() == {WIKI.target: corpora.text}
 
 
-@pytest.mark.parametrize(
-    ("status", "advice"), [(404, "a mirror that has it"), (401, "HF_TOKEN"), (403, "HF_TOKEN"), (500, "run the same")]
-)
+ADVICE = {404: "a mirror that has it", 401: "HF_TOKEN", 403: "HF_TOKEN", 500: "run the same"}
+
+
+@pytest.mark.parametrize(("status", "advice"), ADVICE.items())
 def test_an_answer_that_is_an_error_says_what_where_and_what_to_do(hub, corpora, status, advice):
     hub.status = status
     with pytest.raises(BadInput, match=f"(?s)cannot download.*{status}.*; .*{advice}") as caught:

@@ -33,10 +33,8 @@ def outcomes(tmp_path, *cases, **variables):
 
 def test_rows_names_and_splits(hub, tmp_path):
     rows = [{"text": "a dog", "title": ""}, {"text": "a river", "title": "b"}]
-    hub.files |= {
-        "train.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode(),
-        "test.jsonl": b'{"text": "c"}\n',
-    }
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    hub.files |= {"train.jsonl": lines.encode(), "test.jsonl": b'{"text": "c"}\n'}
     good = {"dataset_name": REPO}
     cases = [good, good | {"title_column": "title"}]
     cases += [good | {"dataset_split": split} for split in ("test", "no")]

@@ -216,9 +216,7 @@ def test_ids_that_memory_has_no_room_for_are_a_storage_error(load, text, monkeyp
 
 
 @pytest.mark.parametrize("columns", [1, 2, None])
-def test_of_a_sample_the_drawn_rows_alone_are_tokenised_in_the_order_of_the_draw(
-    sentences, bert_tokenizer, tmp_path, few, columns, tokenised
-):
+def test_the_drawn_rows_alone_are_tokenised_in_order(sentences, bert_tokenizer, tmp_path, few, columns, tokenised):
     rows = [[*sentences[i : i + (columns or 2)]] for i in range(50)]
     labels = [i % 3 for i in range(50)]
     lines = [("premise", "hypothesis", "label"), *([*row, NLI_LABELS[i]] for i, row in zip(labels, rows, strict=True))]
@@ -330,10 +328,8 @@ def test_sentences_that_share_a_batch_with_an_equal_one_are_counted(tmp_path, ba
     for start in range(0, 63 // size * size, size):
         seen = Counter(tuple(rows[i][:longest]) for i in order[start : start + size])
         expected += sum(count for count in seen.values() if count > 1)
-    assert false_negatives(stored(tmp_path, rows), draws.KeyedSampler(5, 63, batch), longest) == (
-        expected,
-        63 // size * size,
-    )
+    found = false_negatives(stored(tmp_path, rows), draws.KeyedSampler(5, 63, batch), longest)
+    assert found == (expected, 63 // size * size)
     assert expected > 0 or batch == 1
 
 

@@ -11,9 +11,8 @@ from data import archive
 from data.archive import extract
 from tests.fuzz.damage import MANY, damaged, result
 
-_NAMES = st.lists(
-    st.sampled_from(["a", "b", "..", ".", "", "~", "C:", "\\", "\n", "ä", "x" * 120]), min_size=1, max_size=4
-)
+_PARTS = ["a", "b", "..", ".", "", "~", "C:", "\\", "\n", "ä", "x" * 120]
+_NAMES = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=4)
 _KINDS = [tarfile.REGTYPE] * 6 + [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
 _KINDS += [tarfile.GNUTYPE_SPARSE, tarfile.CONTTYPE, b"Q"]
 _MEMBERS = st.lists(st.tuples(_NAMES, st.sampled_from(_KINDS), st.binary(max_size=700)), min_size=1, max_size=4)

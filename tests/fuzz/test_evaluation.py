@@ -124,16 +124,11 @@ def test_queries_are_read_or_refused(tmp_path, content):
 
 def _placed(qrels):
     """Judgements by place, those of documents that are nowhere without an order."""
-    return {
-        query: sorted((max(place, -1), grade) for place, grade in grades.items()) for query, grades in qrels.items()
-    }
+    return {query: sorted((max(place, -1), grade) for place, grade in some.items()) for query, some in qrels.items()}
 
 
 @MANY
-@given(
-    damaged(_QRELS, [b"q1", b"d1\t2\n", b"-7", b"1000", b"1.5", b'"', b'"d1"', b"d9"]),
-    st.randoms(use_true_random=False),
-)
+@given(damaged(_QRELS, [b"q1", b"d1\t2\n", b"-7", b"1000", b"1.5", b'"', b'"d1"', b"d9"]), st.randoms())
 def test_judgements_are_read_or_refused_in_any_order(tmp_path, content, rng):
     (tmp_path / "corpus.jsonl").write_bytes(_jsonl(_CORPUS))
     corpus, path = read_corpus(tmp_path / "corpus.jsonl"), tmp_path / "test.tsv"

@@ -9,27 +9,21 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from common.errors import BadInput
 from common.packing import ROWS
-from models.auxiliary import (
-    LowerLayers,
-    VocabularyHead,
-    load_head,
-    load_masked_lm,
-    new_head,
-)
+from models.auxiliary import LowerLayers, VocabularyHead, load_head, load_masked_lm, new_head
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
 from models.runner import Runner
+from tests.folders import Evil
 from tests.methods import stage_one, stage_one_batch
 
 
 def test_the_loss_is_a_sum_over_the_tokens_of_all_micro_batches_when_their_number_is_given(tiny_bert):
     model = stage_one(tiny_bert).eval()
-    ids, mask, labels = stage_one_batch(tiny_bert, [11, 9, 7, 5]).values()
-    whole = model(ids, mask, labels).loss
-    count = model.count_targets({"labels": labels})
-    assert count.tolist() == [int((labels != -100).sum())] * 2, "of both losses"
-    halves = (slice(0, 2), slice(2, 4))
-    parts = [model(ids[i], mask[i], labels[i], num_items_in_batch=count).loss for i in halves]
+    batch = stage_one_batch(tiny_bert, [11, 9, 7, 5])
+    whole, count = model(**batch).loss, model.count_targets(batch)
+    assert count.tolist() == [int((batch["labels"] != -100).sum())] * 2, "of both losses"
+    halves = [{name: value[i] for name, value in batch.items()} for i in (slice(0, 2), slice(2, 4))]
+    parts = [model(**half, num_items_in_batch=count).loss for half in halves]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
 
 
@@ -113,11 +107,7 @@ def test_a_head_that_does_not_fill_every_tensor_is_refused(tiny_bert, tmp_path, 
 def test_a_pickle_that_runs_code_is_not_read(tiny_bert, tmp_path):
     shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
 
-    class Evil:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "ran"), "w"))
-
-    torch.save({"c_head.0.x": Evil()}, tmp_path / "model.pt")
+    torch.save({"c_head.0.x": Evil(tmp_path / "ran")}, tmp_path / "model.pt")
     with pytest.raises(BadInput, match="more than weights"):
         load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2)
     assert not (tmp_path / "ran").exists()

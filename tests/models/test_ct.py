@@ -57,11 +57,8 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     found = model(**batch).terms["contrastive"].item()
 
     def vector(encoder, row):
-        return (
-            encoder.backbone(input_ids=batch["input_ids"][0, row : row + 1, : LENGTHS[row]])
-            .last_hidden_state[0]
-            .mean(0)
-        )
+        ids = batch["input_ids"][0, row : row + 1, : LENGTHS[row]]
+        return encoder.backbone(input_ids=ids).last_hidden_state[0].mean(0)
 
     pairs = [(0, 0), (1, 2), (2, 3), (3, 5), (4, 4), (5, 6), (6, 7), (7, 1)]
     values = [(vector(model.encoder, i) @ vector(objective.second, j)).item() for i, j in pairs]

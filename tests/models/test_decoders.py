@@ -29,9 +29,8 @@ def decoder(roberta_tokenizer, tmp_path_factory):
     """Folder of a tiny causal language model of a kind; its tokenizer adds nothing and has no padding token."""
     backend = Tokenizer.from_str(roberta_tokenizer.backend_tokenizer.to_str())
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="</s>", padding_side="left", model_max_length=64
-    )
+    options = {"eos_token": "</s>", "padding_side": "left", "model_max_length": 64}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **options)
     made = {}
 
     def folder(kind):

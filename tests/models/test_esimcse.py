@@ -35,11 +35,8 @@ def test_a_count_as_coded_stays_below_ten_and_can_be_nothing():
     assert max(lengths) == 109 and min(lengths) == 100
     assert all(len(runs(IDS[:3], seed)) == 3 for seed in range(50))  # below int(0.32 * 5) = 1
     assert {len(runs(IDS[:5], seed)) for seed in range(99)} == {5, 6}  # below int(0.32 * 7) = 2: special tokens count
-    assert {len(runs(IDS[:4], seed, unit="word")) for seed in range(99)} == {
-        4,
-        5,
-        6,
-    }  # words: below max(2, int(0.32 * 3))
+    words = {len(runs(IDS[:4], seed, unit="word")) for seed in range(99)}
+    assert words == {4, 5, 6}  # below max(2, int(0.32 * 3))
     assert {len(runs(IDS[:3], seed, count="paper")) for seed in range(50)} == {3, 4, 5}  # max(2, 0)
     assert len(runs(IDS[:0], 1)) == 0
 

@@ -15,6 +15,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 from common.errors import BadInput
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
+from tests.folders import change_json
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
@@ -25,11 +26,6 @@ KEPT = {"attn_implementation_internal", "use_kernels", "kernel_config"}  # saved
 def folder(tiny_bert, tmp_path):
     shutil.copytree(tiny_bert, tmp_path / "model")
     return tmp_path / "model"
-
-
-def configure(folder, **changes):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def refusal(folder, said):
@@ -64,7 +60,7 @@ def no_kernels(monkeypatch):
     ],
 )
 def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, changes):
-    configure(folder, **changes)
+    change_json(folder / "config.json", **changes)
     (folder / "modeling.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     plain = load_backbone(str(folder))
     assert plain.config._attn_implementation == "sdpa"
@@ -80,13 +76,12 @@ def test_neither_a_tokenizer_nor_a_module_brings_code(folder, monkeypatch):
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     for name in ("tokenization.py", "evil.py"):
         (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')")
-    path = folder / "tokenizer_config.json"
     code = {"auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]}, "chat_template": "{{ 1 / 0 }}"}
-    path.write_text(json.dumps(json.loads(path.read_text()) | code))
+    change_json(folder / "tokenizer_config.json", **code)
     modules = json.loads((folder / "modules.json").read_text())
     modules[1]["type"] = "evil.Pooling"
     (folder / "modules.json").write_text(json.dumps(modules))
-    configure(folder, sentence_embedding=None)
+    change_json(folder / "config.json", sentence_embedding=None)
     monkeypatch.syspath_prepend(folder)
     assert load_encoder(str(folder))[0].pooling == "avg"
     assert not (folder / "ran").exists()
@@ -115,6 +110,7 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"num_hidden_layers": -1}, "num_hidden_layers -1; at least 1"),
         ({"num_hidden_layers": 10**9}, "claims 1000000000 layers"),
         ({"num_attention_heads": -4}, "num_attention_heads -4; at least 1"),
+        *(({name: 10**12}, "cannot load|claims") for name in ("hidden_size", "vocab_size", "max_position_embeddings")),
         ({"hidden_size": 0}, "hidden_size 0; at least 1"),
         ({"max_position_embeddings": -1}, "max_position_embeddings -1; at least 1"),
         ({"initializer_range": float("nan")}, "initializer_range nan; a finite"),
@@ -122,7 +118,7 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
     ],
 )
 def test_a_configuration_that_is_none_of_a_plain_model_is_refused(folder, changes, said):
-    configure(folder, **changes)
+    change_json(folder / "config.json", **changes)
     refusal(folder, said)
 
 
@@ -131,7 +127,8 @@ def test_what_a_configuration_says_of_outputs_changes_no_vector(folder):
     batch = tokenizer(["the dog", "a small river"], padding=True, return_tensors="pt")
     inputs = batch["input_ids"], batch["attention_mask"]
     expected = encoder.eval().embed(*inputs)
-    configure(folder, output_attentions=True, output_hidden_states=True, chunk_size_feed_forward=7, return_dict=False)
+    outputs = {"output_attentions": True, "output_hidden_states": True, "return_dict": False}
+    change_json(folder / "config.json", chunk_size_feed_forward=7, **outputs)
     assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
 
 

@@ -15,9 +15,8 @@ def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
     base = model(**batch)
     terms = {name: value.item() for name, value in base.terms.items()}
     assert set(terms) == {"contrastive", "aux_mlm", "rtd"} and all(value > 0.01 for value in terms.values())
-    assert base.loss.item() == pytest.approx(
-        terms["contrastive"] + 0.5 * terms["aux_mlm"] + 0.25 * terms["rtd"], rel=1e-6
-    )
+    total = terms["contrastive"] + 0.5 * terms["aux_mlm"] + 0.25 * terms["rtd"]
+    assert base.loss.item() == pytest.approx(total, rel=1e-6)
     for changed, prefix in (("aux_mlm", "masked_"), ("rtd", "rtd_")):
         twin = {name: value for name, value in other.items() if name.startswith(prefix)}
         found = model(**batch | twin).terms
@@ -26,6 +25,5 @@ def test_three_terms_add_up_and_each_depends_on_its_own_twin(folder):
 
 def test_its_twins_are_masked_at_rates_of_their_own():
     args = infocse_rtd.Arguments(mask_rate=0.4, rtd_mask_rate=0.3)
-    assert {m.name: (m.rate, m.views) for m in infocse_rtd.METHOD.masking(args)} == {
-        "masked": (0.4, (0, 1)), "rtd": (0.3, (0, 1)),
-    }  # fmt: skip
+    twins = {m.name: (m.rate, m.views) for m in infocse_rtd.METHOD.masking(args)}
+    assert twins == {"masked": (0.4, (0, 1)), "rtd": (0.3, (0, 1))}

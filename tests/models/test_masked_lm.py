@@ -57,11 +57,8 @@ def slow(model, batch):
 
     for row, length in enumerate(LENGTHS):
         part = {name: value[row : row + 1, :length] for name, value in batch.items()}
-        states = {
-            name: lm(input_ids=part[name], output_hidden_states=True).hidden_states
-            for name in part
-            if name.endswith("input_ids")
-        }
+        read = [name for name in part if name.endswith("input_ids")]
+        states = {name: lm(input_ids=part[name], output_hidden_states=True).hidden_states for name in read}
         cls = states.get("clean_input_ids", states["input_ids"])[-1][0, 0]
         add("mlm", states["input_ids"][-1][0], part["labels"][0])
         head = states.get("aux_input_ids", states["input_ids"])[model.skip_from].clone()
@@ -107,9 +104,7 @@ def test_without_head_layers_it_is_the_plain_masked_language_model(lm, packed):
 def test_gradient_reaches_the_encoder_through_the_clean_cls_alone(lm, packed):
     """With a head over the embeddings and clean [CLS], the auxiliary loss trains every layer of the encoder."""
     model, batch = model_of(lm, packed, skip_from=0), batch_of(lm.config)
-    batch = {
-        name: batch[name] for name in ("input_ids", "attention_mask", "labels", *OPTIONS["all"]) if name != "words"
-    }
+    batch = {name: value for name, value in batch.items() if name != "words"}
     model(**batch | {"labels": torch.full_like(batch["labels"], IGNORED)}).loss.backward()
     norms = [sum(p.grad.norm() for p in layer.parameters()) for layer in lm.base_model.encoder.layer]
     assert all(norm > 0 for norm in norms)

@@ -11,10 +11,10 @@ from torch import nn
 from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.kernels import dropout as sampled
-from models.kernels.dropout import SampledDropout, attend, count_operations, drop, exchange_dropout
+from models.kernels.dropout import SampledDropout, count_operations, drop, exchange_dropout
 from models.loading import load_backbone, load_config
 from models.objectives import s_simcse
-from models.packed import Packed, packed_attention
+from models.packed import Packed
 from tests.methods import mask_of
 from training.run import set_dropout
 
@@ -163,46 +163,6 @@ def test_one_rate_for_all_operations_is_the_same_rate_for_each(tiny_bert, packed
         found.append(encoder(ids, mask, rates).pooled)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
-
-
-def test_packed_and_padded_have_the_same_distribution_at_rates_by_operation(tiny_bert):
-    ids, mask = (x[:2].repeat(400, 1) for x in sentences(load_config(str(tiny_bert))))
-    rates, found = rates_by_operation()[:2].repeat(400, 1), []
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for packed in (False, True):
-            found.append(encoder_of(tiny_bert, packed)(ids, mask, rates).pooled.view(400, 2, -1))
-    padded, packed = found
-    error = (padded.var(0) / 400 + packed.var(0) / 400).sqrt()
-    assert ((padded.mean(0) - packed.mean(0)) / error).abs().max() < 5
-    ratio = packed.std(0) / padded.std(0)
-    assert 0.8 < ratio.min() and ratio.max() < 1.25
-
-
-def test_attention_weights_are_dropped_at_the_sentence_s_rate():
-    torch.manual_seed(0)
-    query = torch.zeros(2, 1, 300, 8)
-    value = torch.eye(300)[None, None].repeat(2, 1, 1, 1)
-    weights = 300 * attend(query, query, value, None, torch.tensor([0.2, 0.6]).view(2, 1, 1, 1), 1.0)
-    for row, rate in enumerate((0.2, 0.6)):
-        assert (weights[row] == 0).float().mean() == pytest.approx(rate, abs=0.01)
-        assert weights[row].max() == pytest.approx(1 / (1 - rate), rel=1e-4)
-    keys = torch.zeros(2, 1, 1, 300, dtype=torch.bool)
-    keys[..., :100] = True
-    masked = attend(query, query, value, keys, torch.zeros(2, 1, 1, 1), 1.0)
-    assert masked[..., 100:].abs().max() == 0
-    assert masked[..., :100].sum(-1) == pytest.approx(torch.ones(2, 1, 300).numpy())
-
-
-def test_packed_and_padded_attention_agree_where_nothing_is_dropped(tiny_bert):
-    encoder = encoder_of(tiny_bert, True)
-    module = encoder.backbone.encoder.layer[0].attention.self.train()
-    _, mask = sentences(encoder.config)
-    packing = Packed.of(mask, torch.zeros(len(LENGTHS), 1))
-    q, k, v = torch.randn(3, 1, 4, len(packing.slots), 8, generator=torch.Generator().manual_seed(2))
-    dropped, _ = packed_attention(module, q, k, v, packing, dropout=0.1, scaling=0.35)
-    plain, _ = packed_attention(module.eval(), q, k, v, Packed.of(mask), dropout=0.0, scaling=0.35)
-    torch.testing.assert_close(dropped, plain, atol=1e-5, rtol=1e-4)
 
 
 def test_rates_have_the_distribution_asked_for():

@@ -76,9 +76,7 @@ def test_either_part_can_stand_alone_and_rows_of_two_are_refused(tiny_bert):
     assert len(method.views(kind(off_dropout=False))) == 2
     with pytest.raises(BadInput, match="--columns 2: this method reads 1 of a row"):
         method.views_of_rows(kind(), 2)
-    for flags, terms in (
-        ({"dimension_weight": 0}, [("contrastive", None)]),
-        ({"off_dropout": False}, [("contrastive", None), ("dimensions", 2)]),
-    ):
+    alone, plain = [("contrastive", None)], [("contrastive", None), ("dimensions", 2)]
+    for flags, terms in (({"dimension_weight": 0}, alone), ({"off_dropout": False}, plain)):
         encoder = build_model("simcse", str(tiny_bert)).encoder
         assert [(part.term, part.views) for part in method.build(kind(**flags), encoder, None, "")] == terms

@@ -76,16 +76,8 @@ def test_several_files_are_one_and_two_that_disagree_are_refused(elsewhere, tmp_
 NO_TABLE = "is not the rows of a table"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"task": None},
-        {"by_seed": {"0": "high"}},
-        {"by_seed": {"7": 80.0}},
-        {"by_seed": {"0": float("nan")}},
-        {"provenance": {"0": {}}},
-    ],
-)
+@pytest.mark.parametrize("change", [{"task": None}, {"by_seed": {"0": "high"}}, {"by_seed": {"7": 80.0}},
+                                    {"by_seed": {"0": float("nan")}}, {"provenance": {"0": {}}}])  # fmt: skip
 def test_a_damaged_row_is_refused(elsewhere, change):
     rows = json.loads(elsewhere.read_text())
     elsewhere.write_text(json.dumps([rows[0] | change]))
@@ -93,16 +85,16 @@ def test_a_damaged_row_is_refused(elsewhere, change):
         read_imported([elsewhere])
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "cannot be read as"),
-        ("{}", NO_TABLE),
-        ("[1]", NO_TABLE),
-        ("[" * 100_000, "cannot be read as"),
-        (None, "No such file"),
-    ],
-)
+OTHERS = {
+    "{": "cannot be read as",
+    "{}": NO_TABLE,
+    "[1]": NO_TABLE,
+    "[" * 9**5: "cannot be read as",
+    None: "No such file",
+}
+
+
+@pytest.mark.parametrize(("content", "said"), OTHERS.items(), ids=range(5))
 def test_a_file_of_another_kind_is_refused(tmp_path, content, said):
     path = tmp_path / "known.json"
     if content is not None:

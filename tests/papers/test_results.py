@@ -178,9 +178,8 @@ def test_the_page_is_this_one(choice):
 def test_the_command_of_the_page_says_what_else_decides_the_figures(choice):
     table = one_table(infocse())
     asked = replace(choice, steps=300, bf16=False, seeds=(0, 1))
-    assert "    python -m papers t-1 --backbone mini --steps 300 --float32 --seeds 0 1\n" in page(
-        table, collect(table, asked), asked
-    )
+    text = page(table, collect(table, asked), asked)
+    assert "    python -m papers t-1 --backbone mini --steps 300 --float32 --seeds 0 1\n" in text
 
 
 def test_nothing_run_is_said(choice):

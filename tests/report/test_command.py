@@ -152,9 +152,7 @@ def test_missing_pieces_are_said(tmp_path, write_run, trained):
     assert page.scripts[0] == "null"
 
 
-def test_sentences_alone_give_the_spectrum_and_the_search_and_a_run_without_encoder_is_named(
-    tmp_path, write_run, trained, text_file
-):
+def test_sentences_alone_and_a_run_without_encoder(tmp_path, write_run, trained, text_file):
     young = write_run(tmp_path / "young")
     arguments = [str(young), str(trained[0]), "--sentences", str(text_file), "--data_dir", str(tmp_path)]
     page = Page(main([*arguments, "--output", str(tmp_path / "r.html")]))

@@ -75,9 +75,8 @@ def test_an_interval_is_the_percentiles_of_figures_drawn_one_by_one(tmp_path, ma
     (one,) = score_rows([run], resamples=60, seed=2)
     rng = np.random.default_rng([2, zlib.crc32(b"STS-B|test|test|spearman")])
     items = run.items[one.key[:3]]
-    drawn = [
-        100 * spearmanr(items["similarity"][i], items["gold"][i]).statistic for i in rng.integers(30, size=(60, 30))
-    ]
+    draws, (x, y) = rng.integers(30, size=(60, 30)), (items["similarity"], items["gold"])
+    drawn = [100 * spearmanr(x[i], y[i]).statistic for i in draws]
     assert one.cells[0].interval == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])), abs=1e-6)
     assert one.cells[0].mark == "", "one run is not the best of anything"
 

@@ -1,11 +1,11 @@
 """`auto` on machines that are not this one."""
 
-import json
 import shutil
 
 import pytest
 import torch
 
+from tests.folders import change_json
 from training.automatic import Automatic
 
 GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
@@ -34,8 +34,7 @@ def test_device_and_precision_are_the_machine_s(machine, given, chosen, monkeypa
 def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):
     for name, change, layer in (("plain", {}, 2), ("trained", {"skip_from": 1}, 1)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | change))
+        change_json(folder / "config.json", **change)
         words = Automatic()([f"--model_name_or_path={folder}", "--skip_from=auto"])
         assert words == [f"--model_name_or_path={folder}", f"--skip_from={layer}"]
 

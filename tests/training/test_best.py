@@ -30,9 +30,7 @@ def offer(root, value, step, best=None, main=True, run_id="one"):
     [(70.0, None, True, True), (70.0, 69.9, True, True), (70.0, 70.0, True, False), (70.0, 71.0, True, False),
      (-3.0, None, True, True), (70.0, 69.9, False, False)],
 )  # fmt: skip
-def test_a_model_is_kept_when_it_is_better_than_all_before_and_by_the_main_process_only(
-    tmp_path, value, best, main, kept
-):
+def test_a_model_better_than_all_before_is_kept_by_the_main_process(tmp_path, value, best, main, kept):
     offer(tmp_path, value, 4, best, main)
     assert (tmp_path / BEST).exists() is kept
     if kept:

@@ -96,9 +96,8 @@ def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_pa
     monkeypatch.undo()
     recover(tmp_path / "best")
     assert problem(tmp_path / "best", "one") is None
-    assert (tmp_path / "best" / "model.safetensors").read_bytes() == (
-        b"new" if moment == 2 else FILES["model.safetensors"]
-    )
+    expected = (new if moment == 2 else FILES)["model.safetensors"]
+    assert (tmp_path / "best" / "model.safetensors").read_bytes() == expected
 
 
 def test_a_folder_of_somebody_else_is_kept(tmp_path):

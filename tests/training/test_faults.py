@@ -18,15 +18,6 @@ from torch import nn
 from common.errors import BadInput, StorageError
 from data.draws import KeyedSampler
 from training import faults, signals
-from training.faults import (
-    FirstBad,
-    NonFiniteStep,
-    check_space,
-    compile_errors,
-    memory_errors,
-    not_finite,
-    storage_errors,
-)
 from training.run_arguments import saved_at_once
 from training.signals import SIGNALS, Stopping, run_to_its_end
 from training.trainer import EmbeddingTrainer
@@ -45,20 +36,20 @@ from training.trainer import EmbeddingTrainer
     ],
 )
 def test_a_failing_disk_is_said_in_plain_words(tmp_path, error, words):
-    with pytest.raises(StorageError, match=re.escape(words)) as caught, storage_errors(tmp_path):
+    with pytest.raises(StorageError, match=re.escape(words)) as caught, faults.storage_errors(tmp_path):
         raise error
     assert "\n" not in str(caught.value)
 
 
 def test_torch_does_not_say_that_a_disk_is_full_so_the_disk_is_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "_room", lambda folder: (4096, 10))
-    with pytest.raises(StorageError, match="No space left"), storage_errors(tmp_path):
+    with pytest.raises(StorageError, match="No space left"), faults.storage_errors(tmp_path):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("shapes"), FileNotFoundError(errno.ENOENT, "x")])
 def test_other_errors_pass(tmp_path, error):
-    with pytest.raises(type(error)) as caught, storage_errors(tmp_path):
+    with pytest.raises(type(error)) as caught, faults.storage_errors(tmp_path):
         raise error
     assert caught.value is error
 
@@ -70,14 +61,14 @@ def test_the_room_a_run_needs_is_asked_for_before_it_starts(tmp_path, monkeypatc
     needed = 3 * (6000 + 8000) + 2 * 6000
     facts = {"f_frsize": 1, "f_files": 100, "f_favail": 1000}
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
-    check_space(tmp_path / "new" / "run", model, 3)
+    faults.check_space(tmp_path / "new" / "run", model, 3)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed - 1, **facts))
     with pytest.raises(StorageError, match=r"No space left for this run.*3 checkpoints.*--save_total_limit"):
-        check_space(tmp_path, model, 3)
+        faults.check_space(tmp_path, model, 3)
     facts["f_favail"] = 20
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=needed, **facts))
     with pytest.raises(StorageError, match="room for 20 files"):
-        check_space(tmp_path, model, 3)
+        faults.check_space(tmp_path, model, 3)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +89,12 @@ def test_the_checkpoints_that_are_there_at_a_time(save_steps, limit, strategy, c
     ],
 )
 def test_too_little_memory_names_the_batch_and_what_helps(error):
-    with pytest.raises(StorageError, match=r"with a batch of 64.*--chunk_size.*--bf16"), memory_errors("a batch of 64"):
+    with (
+        pytest.raises(StorageError, match=r"with a batch of 64.*--chunk_size.*--bf16"),
+        faults.memory_errors("a batch of 64"),
+    ):
         raise error
-    with pytest.raises(RuntimeError, match="shapes"), memory_errors("a batch of 64"):
+    with pytest.raises(RuntimeError, match="shapes"), faults.memory_errors("a batch of 64"):
         raise RuntimeError("shapes")
 
 
@@ -108,23 +102,23 @@ def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
     whole = torch.compile(lambda x: x if x.sum() > 0 else -x, backend="eager", fullgraph=True)
     with (
         pytest.raises(BadInput, match="--torch_compile: this step cannot be compiled: Data-dependent branching"),
-        compile_errors(),
+        faults.compile_errors(),
     ):
         whole(torch.ones(2))
-    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), compile_errors():
+    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), faults.compile_errors():
         raise torch._dynamo.exc.TorchDynamoException
-    with pytest.raises(RuntimeError, match="shapes"), compile_errors():
+    with pytest.raises(RuntimeError, match="shapes"), faults.compile_errors():
         raise RuntimeError("shapes")
     torch.compiler.reset()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_the_first_bad_step_is_kept_until_somebody_looks(value):
-    first = FirstBad(torch.device("cpu"))
+    first = faults.FirstBad(torch.device("cpu"))
     for step, number in enumerate([1.0, 2.0, value, 4.0, value], start=1):
         first.note(step, [torch.tensor(0.5), torch.tensor(number)])
     assert first.step == 3
-    fine = FirstBad(torch.device("cpu"))
+    fine = faults.FirstBad(torch.device("cpu"))
     fine.note(1, [torch.tensor(1e30), torch.tensor(3.0, dtype=torch.bfloat16)])
     assert fine.step == 0
 
@@ -134,18 +128,18 @@ def test_weights_and_optimizer_state_are_looked_at():
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.randn(4, 3)).sum().backward()
     optimizer.step()
-    assert not_finite(model, optimizer) is None
+    assert faults.not_finite(model, optimizer) is None
     for tensor, name in ((model[0].bias, "0.bias"), (model[1].running_var, "1.running_var")):
         kept = tensor.detach().clone()
         tensor.data[0] = float("inf")
-        assert not_finite(model) == name
+        assert faults.not_finite(model) == name
         tensor.data.copy_(kept)
     optimizer.state[model[0].weight]["exp_avg_sq"][0, 0] = float("nan")
-    assert not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
+    assert faults.not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
 
 
 def test_what_is_found_is_said_in_a_line_and_kept_in_a_file(tmp_path):
-    found = NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
+    found = faults.NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
     assert "step 7: aux_mlm inf; examples 0, 1," in found.message()
     assert "\n" not in found.message()
     assert "gradient norm nan" in found._replace(terms={"contrastive": 1.5}).message()

@@ -144,9 +144,8 @@ def test_random_states_of_several_processes_count_too(run):
 def test_a_run_without_a_valid_checkpoint_is_refused(run):
     for step in (5, 10):
         checkpoint(run, step, without="optimizer.pt")
-    assert "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: " in refusal(
-        CheckpointRefused, run
-    )
+    said = "none of the 2 checkpoints is valid (checkpoint-10: optimizer.pt is missing; checkpoint-5: "
+    assert said in refusal(CheckpointRefused, run)
 
 
 def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
@@ -210,9 +209,7 @@ def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeyp
     monkeypatch.setattr("training.checkpoint.FORMAT", 2)
     newer = checkpoint(run, 5)
     monkeypatch.undo()
-    assert checkpoint_problem(newer, "one") == (
-        "manifest.json has format 2, and this version reads 1; update to the version that wrote it"
-    )
+    assert checkpoint_problem(newer, "one").startswith("manifest.json has format 2, and this version reads 1; update")
     assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
 
 
