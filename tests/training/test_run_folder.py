@@ -224,9 +224,12 @@ def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
     read, write = os.pipe()
     other = os.fork()
     if not other:  # holds the folder until it is killed
-        with locked(folder):
-            os.write(write, b"held")
-            time.sleep(60)
+        try:
+            with locked(folder):
+                os.write(write, b"held")
+                time.sleep(60)
+        finally:
+            os._exit(0)
     assert os.read(read, 4) == b"held"
     with pytest.raises(CheckpointRefused, match=rf"pid {other} on .*, started 20"), locked(folder):
         pass
