@@ -5,14 +5,12 @@ from dataclasses import fields
 from functools import partial
 
 import pytest
-import torch
 
 import run_unsup
 from data.text import NLI_LABELS
-from models.auxiliary import load_masked_lm, new_head
 from models.loading import load_tokenizer
-from models.masked_lm import AuxiliaryMaskedLM
 from tests.folders import rewind
+from tests.methods import stage_one
 from training.registry import load_method, method_names
 
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3", "use_cpu": "true",
@@ -33,9 +31,7 @@ def _no_picture(monkeypatch):
 def stage_one_folder(tiny_bert, tmp_path_factory):
     """The tiny BERT with an auxiliary head, as stage 1 leaves it."""
     folder = tmp_path_factory.mktemp("stage-one")
-    torch.manual_seed(0)
-    lm = load_masked_lm(str(tiny_bert))
-    AuxiliaryMaskedLM(lm, new_head(lm.base_model, 2), 2).save(str(folder), load_tokenizer(str(tiny_bert)))
+    stage_one(tiny_bert, dropout=0.1).save(str(folder), load_tokenizer(str(tiny_bert)))
     return folder
 
 
@@ -54,18 +50,10 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
 
     def arguments(folder, output="run", method="infocse", **flags):
-        values = COMMON | {
-            "method": method,
-            "model_name_or_path": stage_one_folder,
-            "train_file": text_file,
-            "dev_file": dev_file,
-            "test_tasks": "none",
-            "cache_dir": cache,
-            "output_dir": folder / output,
-            "eval_steps": 2,
-            "per_device_train_batch_size": 8,
-            "projection": "batch_norm",
-        }
+        values = COMMON | {"method": method, "model_name_or_path": stage_one_folder, "train_file": text_file,
+                           "dev_file": dev_file, "test_tasks": "none", "cache_dir": cache,
+                           "output_dir": folder / output, "eval_steps": 2, "per_device_train_batch_size": 8,
+                           "projection": "batch_norm"}  # fmt: skip
         known = {field.name for field in fields(load_method(method).arguments)} if method in method_names() else {}
         small = SMALL | dict.fromkeys(("generator", "teacher", "complement"), stage_one_folder)
         values |= {name: value for name, value in small.items() if name in known}
@@ -91,16 +79,9 @@ def aux(tiny_bert, text_file, tmp_path):
     """Arguments of a short run of run_pretrain_aux.py."""
 
     def arguments(output="aux", **flags):
-        values = COMMON | {
-            "model_name_or_path": tiny_bert,
-            "train_file": text_file,
-            "cache_dir": tmp_path / "cache",
-            "output_dir": tmp_path / output,
-            "skip_from": 2,
-            "max_length": 24,
-            "eval_steps": 3,
-            "per_device_train_batch_size": 4,
-        }
+        values = COMMON | {"model_name_or_path": tiny_bert, "train_file": text_file, "cache_dir": tmp_path / "cache",
+                           "output_dir": tmp_path / output, "skip_from": 2, "max_length": 24, "eval_steps": 3,
+                           "per_device_train_batch_size": 4}  # fmt: skip
         return [f"--{name}={value}" for name, value in (values | flags).items() if value is not None]
 
     return arguments

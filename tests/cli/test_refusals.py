@@ -109,9 +109,8 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
 def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method, flags):
     said = "of 1 sentences 0 are left" if method == "ct" else "a batch of one sentence has no negatives"
     with pytest.raises(BadInput, match=said):
-        (run_sup if method in method_names(labels=True) else run_unsup).main(
-            unsup(method=method, per_device_train_batch_size=1, **flags)
-        )
+        script = run_sup if method in method_names(labels=True) else run_unsup
+        script.main(unsup(method=method, per_device_train_batch_size=1, **flags))
     assert not (tmp_path / "run").exists()
 
 
@@ -123,9 +122,7 @@ def test_a_batch_of_one_is_refused_before_the_run_begins(unsup, tmp_path, method
         (run_sup, {"method": "nli", "view_2": "none"}, "--view_1 adversarial"),  # beside its adversarial one
     ],
 )
-def test_views_that_change_a_backbone_that_is_called_as_a_whole_are_refused_before_the_run_begins(
-    unsup, tiny, tmp_path, script, flags, named
-):
+def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup, tiny, tmp_path, script, flags, named):
     with pytest.raises(BadInput, match=rf"{named} needs .* which a 'mpnet' cannot"):
         script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not (tmp_path / "run").exists()

@@ -39,9 +39,7 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
     assert record(tmp_path / "run")["status"] == "finished"
 
 
-def test_a_plain_masked_language_model_keeps_no_word_of_its_start_s_head_and_has_none_for_stage_two(
-    aux, unsup, stage_one_folder, tmp_path
-):
+def test_a_plain_masked_language_model_keeps_no_head_of_its_start(aux, unsup, stage_one_folder, tmp_path):
     assert {"skip_from", "head_layers"} <= json.loads((stage_one_folder / "config.json").read_text()).keys()
     run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, head_layers=0, max_steps=2))
     assert not {"skip_from", "head_layers"} & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
