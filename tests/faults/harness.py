@@ -16,15 +16,8 @@ from training.checkpoint import checkpoint_problem, checkpoints, step_of
 from training.record import read_run
 
 STAGE_1 = "run_pretrain_aux.py"
-DEFAULTS = {
-    "max_steps": 8,
-    "save_steps": 3,
-    "logging_steps": 1,
-    "per_device_train_batch_size": 8,
-    "learning_rate": "1e-3",
-    "use_cpu": "true",
-    "disable_tqdm": "true",
-}
+DEFAULTS = {"max_steps": 8, "save_steps": 3, "logging_steps": 1, "per_device_train_batch_size": 8,
+            "learning_rate": "1e-3", "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
 STAGE_2 = {"method": "simcse", "test_tasks": "none", "eval_steps": 2}
 
 

@@ -230,19 +230,8 @@ def numbers(server, output, rng, whole):
 
 
 # How many of each, and how long a run they befall: moments and signals hit training rather than its preparation.
-CASES = {
-    moment: (200, 40),
-    write: (200, 8),
-    chain: (10, 40),
-    stop: (100, 40),
-    event: (50, 40),
-    others: (60, 40),
-    full: (50, 8),
-    disk: (40, 8),
-    flip: (1000, 8),
-    twice: (30, 8),
-    numbers: (50, 8),
-}
+CASES = {moment: (200, 40), write: (200, 8), chain: (10, 40), stop: (100, 40), event: (50, 40), others: (60, 40),
+         full: (50, 8), disk: (40, 8), flip: (1000, 8), twice: (30, 8), numbers: (50, 8)}  # fmt: skip
 CASES = {case.__name__: (case, *numbers) for case, numbers in CASES.items()}
 
 
