@@ -154,7 +154,7 @@ def read_config(path: str) -> dict[str, str | list[str]]:
     if not Path(path).exists():
         near = nearest(Path(path), "*.y*ml")
         advice = f"did you mean '{near}'?" if near else "configs/ has those of this repository"
-        raise BadInput(f"--config {path}: no such file; {advice}")
+        raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")

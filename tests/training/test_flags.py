@@ -40,7 +40,7 @@ def test_those_of_stage_one_too():
 @pytest.mark.parametrize(
     ("argv", "said"),
     [(["--help"], "--max_steps"), (["--help_all"], "--adam_beta1"), (["--config=nothing"], "nothing"),
-     (["--config=configs/simcse-minii.yaml"], "no such file; did you mean 'configs/simcse-mini.yaml'?")],
+     (["--config=configs/simcse-minii.yaml"], "(no such file); did you mean 'configs/simcse-mini.yaml'?")],
 )  # fmt: skip
 def test_help_and_mistakes_are_answered_without_the_large_libraries(script, argv, said):
     code = (
