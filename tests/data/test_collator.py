@@ -110,6 +110,13 @@ def test_special_tokens_and_padding_are_never_masked(text, tokenizer, whole_word
         assert (labels[~fixed] != IGNORED).all()
 
 
+def test_masks_have_their_rate(text, tokenizer):
+    made = collator(text, tokenizer, max_length=64, masking=BOTH)(batch_of(*range(300)))
+    real = made["attention_mask"].sum().item() - 2 * 2 * 300
+    share = (made["masked_labels"] != IGNORED).sum().item() / real
+    assert abs(share - 0.3) < 5 * np.sqrt(0.3 * 0.7 / real)
+
+
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_special_tokens_in_the_text_are_never_masked(tokenizer, tmp_path, whole_words):
     """As in the official collators, which ask the tokenizer; its special tokens are the unknown word too."""
