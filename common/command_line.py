@@ -11,6 +11,7 @@ import difflib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -151,10 +152,11 @@ def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> 
 
 def read_config(path: str) -> dict[str, str | list[str]]:
     """A flat YAML mapping, every scalar as the string in the file."""
-    if not Path(path).exists():
-        near = nearest(Path(path), "*.y*ml")
-        advice = f"did you mean '{near}'?" if near else "configs/ has those of this repository"
-        raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
+    with suppress(OSError):  # of a name that is too long, which is said below
+        if not Path(path).exists():
+            near = nearest(Path(path), "*.y*ml")
+            advice = f"did you mean '{near}'?" if near else "configs/ has those of this repository"
+            raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
