@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.timing import peak_mib
 from common.flags import positive
+from common.progress import peak_mib
 from eval.retrieval.beir import BeirTask
 
 NAME = "generated"

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.corpus import HashedTexts, text_of
-from bench.timing import peak_mib
 from common.errors import ProjectError
 from common.flags import positive
+from common.progress import peak_mib
 from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore, read_vectors

@@ -2,7 +2,8 @@
 
 from bench import pair
 from bench.pair import add_arguments, batch
-from bench.timing import apart, peak_mib
+from bench.timing import apart
+from common.progress import peak_mib
 
 __all__ = ["add_arguments", "rows"]
 

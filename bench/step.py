@@ -17,7 +17,8 @@ from transformers import BertModel, BertTokenizer
 
 from bench import pair
 from bench.pair import LENGTHS, add_arguments, batch, config_of
-from bench.timing import Timed, alternate, apart, bench_row, peak_mib
+from bench.timing import Timed, alternate, apart, bench_row
+from common.progress import peak_mib
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining

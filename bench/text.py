@@ -14,10 +14,10 @@ from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 
 from bench.loop import FIRST_WORD, VOCABULARY, generated
-from bench.timing import peak_mib
 from common.errors import ProjectError
 from common.files import find_files
 from common.flags import positive
+from common.progress import peak_mib
 from common.views import Masking, View
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys

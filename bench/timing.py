@@ -1,9 +1,7 @@
 """Two implementations timed in turn in one process, so that a slow phase of the machine affects both."""
 
 import multiprocessing
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -18,12 +16,6 @@ def apart(function: Callable, *args: object):
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(function, *args).result()
-
-
-def peak_mib() -> float:
-    """The largest resident memory of this process so far; Linux counts KiB, macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 @dataclass(frozen=True)

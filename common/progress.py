@@ -1,7 +1,8 @@
-"""How far long work is: a bar in a terminal, a line now and then in a file."""
+"""How far long work is, a bar in a terminal or a line now and then in a file, and what memory it took."""
 
 from __future__ import annotations
 
+import resource
 import sys
 
 from tqdm.auto import tqdm
@@ -28,3 +29,9 @@ def progress(total: int, name: str, unit: str, shown: bool = True, done: int = 0
     words = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left"
     every = {"mininterval": _EVERY, "maxinterval": _EVERY, "delay": _EVERY}
     return tqdm(**common, **every, file=_Lines(), bar_format=words)
+
+
+def peak_mib() -> float:
+    """The largest resident memory of this process so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-import resource
 import time
 from statistics import median
 
 import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
+
+from common.progress import peak_mib
 
 logger = logging.getLogger(__name__)
 _TIMED = 3  # steps, behind a first one that warms up
@@ -61,5 +62,4 @@ def peak_memory(device: torch.device) -> str:
     """The measured peak of this process, or of its GPU."""
     if device.type == "cuda":
         return f"at most {torch.cuda.max_memory_allocated(device) / 1e9:.2g} GB on the GPU"
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return f"at most {peak / 1e9:.2g} GB of memory, libraries included"
+    return f"at most {peak_mib() * 2**20 / 1e9:.2g} GB of memory, libraries included"
