@@ -57,7 +57,8 @@ class Collator:
     ) -> None:  # fmt: skip
         self.text, self.views, self.masking, self.seed = text, list(views), tuple(masking), seed
         self.width, self.words, self.packing = width, words, packing
-        self.pad, self.mask, self.special = tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.all_special_ids
+        self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
+        self._special = np.isin(np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids)
         self.vocabulary = len(tokenizer)
         around = frame_of(tokenizer)
         self.frames = [around if view.template is None else framed(tokenizer, view.template) for view in views]
@@ -151,7 +152,7 @@ class Collator:
         """Each distinct token of a text where it first occurs, IGNORED elsewhere, (V, B, L)."""
         found = np.full_like(ids, IGNORED)
         text = np.stack([is_text(*each) for each in zip(mask, self.frames, strict=True)])
-        known = text & ~np.isin(ids, self.special)
+        known = text & ~self._special[ids]
         for place in np.ndindex(ids.shape[:2]):
             positions = np.flatnonzero(known[place])
             values, first = np.unique(ids[place][positions], return_index=True)
@@ -190,7 +191,7 @@ class Collator:
             keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes])
             select, replace, *free = draws.uniforms(keys, ids.shape[-1])
             numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            text, special = is_text(mask[view], self.frames[view]), np.isin(ids[view], self.special)
+            text, special = is_text(mask[view], self.frames[view]), self._special[ids[view]]
             if masking.whole_words:
                 chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
