@@ -241,10 +241,10 @@ def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = 
         raise BadInput("--train_file is missing: the text to train on")
     found: list[Path] = []
     for name in names:
-        places = [Path(name), Path(data_dir) / name]
+        places = dict.fromkeys([Path(name), Path(data_dir) / name])
         existing = next(filter(None, map(matching, places)), None)
         if existing is None:
-            raise BadInput(f"training file '{name}' is neither at {places[0]} nor at {places[1]}")
+            raise BadInput(f"training file '{name}' is not at {' or at '.join(map(str, places))}")
         found += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
     return found
 

@@ -77,5 +77,5 @@ POOLINGS = {
 def pooling_named(name: str) -> Pooling:
     """The pooling of that name; BadInput with the known names otherwise."""
     if name not in POOLINGS:
-        raise BadInput(f"pooling '{name}' is unknown; choose from: {', '.join(POOLINGS)}")
+        raise BadInput(f"pooling '{name}' is unknown; choose from: {', '.join(POOLINGS)} (avg is the mean)")
     return POOLINGS[name]

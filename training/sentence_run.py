@@ -18,6 +18,7 @@ from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from models.loading import load_tokenizer, usable_length
 from models.objectives.base import Method
+from models.pooling import pooling_named
 from training.assembly import build_model, load_tests, make_collator, make_trainer
 from training.automatic import Automatic
 from training.faults import storage_errors
@@ -56,6 +57,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
+    pooling_named(model_args.pooling)  # refused before a long text is read
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
