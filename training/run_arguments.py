@@ -73,6 +73,7 @@ class RunArguments(TrainingArguments):
             _check_compiled(self)
         _check_checkpointing(self)
         self.accelerator_config.non_blocking = self.device.type == "cuda"  # the next batch travels during a step
+        self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         _check_precision(self)
         _check_schedule(self)
 
