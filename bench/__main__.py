@@ -5,7 +5,7 @@ import platform
 import sys
 from types import ModuleType
 
-from common.errors import run_command
+from common.errors import ProjectError, run_command
 from common.flags import Parser, positive
 from common.streams import show
 from eval.scores import markdown, write_rows
@@ -65,6 +65,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if args.output:
         write_rows(args.output, rows)
     show(getattr(subject, "table", table)(rows), args.output)
+    if failed := [row for row in rows if "failed" in row]:
+        raise ProjectError(f"{len(failed)} of {len(rows)} parts failed; the first: {failed[0]['failed']}")
     return rows
 
 

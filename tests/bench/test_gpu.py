@@ -11,7 +11,7 @@ import torch
 
 from bench import gpu, gpu_measures
 from bench.__main__ import main
-from common.errors import BadInput
+from common.errors import BadInput, ProjectError
 from training.registry import method_names
 
 OBJECTIVES = [*method_names(), "stage 1"]
@@ -110,7 +110,23 @@ def test_a_compiled_step_meets_batches_of_one_shape():
     assert len(made["packed, compiled"]) > 1 and len(counts["packed, compiled"]) == 1
 
 
-def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_keeps_its_rows(monkeypatch, tmp_path):
+@pytest.fixture
+def with_a_gpu(monkeypatch):
+    for name in ("is_available", "is_bf16_supported"):
+        monkeypatch.setattr(torch.cuda, name, lambda **_: True)
+
+
+def test_a_measurement_with_a_failed_part_is_shown_and_fails(with_a_gpu, monkeypatch, capsys):
+    rows = [{"name": "step", "device": "GPU", "product_tflops": 1, "failed": "OutOfMemoryError"}, {"name": "encoding"}]
+    monkeypatch.setattr(gpu_measures, "rows", lambda *_: rows)
+    with pytest.raises(ProjectError, match="1 of 2 parts failed; the first: OutOfMemoryError"):
+        main(["gpu"])
+    assert "encoding" in capsys.readouterr().out
+
+
+def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_keeps_its_rows(
+    with_a_gpu, monkeypatch, tmp_path
+):
     now, row = time.monotonic(), {"name": "a", "device": "GPU", "product_tflops": 1}
     failed = gpu_measures.taken(row, lambda: 1 / 0, now + 60)
     late = [gpu_measures.taken(row, lambda: time.sleep(30), end) for end in (now - 1, now + 0.2)]
@@ -122,8 +138,6 @@ def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gpu_measures, "rows", stopped)
-    for name in ("is_available", "is_bf16_supported"):
-        monkeypatch.setattr(torch.cuda, name, lambda **_: True)
     with pytest.raises(KeyboardInterrupt):
         main(["gpu", f"--output={tmp_path / 'gpu.json'}"])
     assert json.loads((tmp_path / "gpu.json").read_text()) == [failed, row]

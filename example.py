@@ -1,4 +1,4 @@
-"""Train an encoder in a minute, search with it, and draw what has changed: `python -m docs.example [MODEL]`.
+"""Train an encoder in a minute, search with it, and draw what has changed: `python example.py [MODEL]`.
 
 Text and start are those of `make quickstart`, which runs first, or another MODEL.
 """

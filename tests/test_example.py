@@ -1,11 +1,11 @@
-"""docs/example.py runs as it stands, with fewer steps of a smaller model."""
+"""example.py runs as it stands, with fewer steps of a smaller model."""
 
 import json
 
 import matplotlib
 import matplotlib.pyplot as plt
 
-from docs.example import main
+from example import main
 
 
 def test_the_example_trains_searches_and_draws(tiny_bert, tmp_path, monkeypatch, capsys):
