@@ -1,7 +1,8 @@
 """BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map that makes the vectors' covariance the identity.
 
 With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1 / sqrt(s)); the
-first K columns, those of the largest eigenvalues, are the K-dimensional version.
+first K columns, those of the largest eigenvalues, are the K-dimensional version. Ours beside it: a power p from 0 to 1
+divides by s^(p / 2) instead, so that large directions shrink without becoming equal; 1 is the paper's, 0 centres only.
 """
 
 from typing import NamedTuple
@@ -43,12 +44,14 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
-def kernel(of: Moments, dimensions: int | None = None) -> np.ndarray:
+def kernel(of: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
     """The whitening matrix (D, K) in float64, columns by falling eigenvalue; `dimensions` None means all D.
 
     Raises:
-        BadInput: `dimensions` is outside 1..D, or the vectors vary in fewer directions than are asked for.
+        BadInput: `power` is outside 0..1, `dimensions` outside 1..D, or the vectors vary in fewer directions.
     """
+    if not 0 <= power <= 1:
+        raise BadInput(f"--power {power}: a number from 0 (centre only) to 1 (whiten) is needed")
     width = len(of.mean)
     wanted = width if dimensions is None else dimensions
     if not 1 <= wanted <= width:
@@ -62,7 +65,7 @@ def kernel(of: Moments, dimensions: int | None = None) -> np.ndarray:
             f"the covariance of {of.count} vectors of {width} entries has rank {found}, so {wanted} dimensions cannot "
             f"be whitened; give --dimensions {found} or fewer{_reason(of.count, width)}"
         )
-    return u[:, :wanted] / np.sqrt(eigenvalues[:wanted])
+    return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)
 
 
 def _reason(count: int, width: int) -> str:

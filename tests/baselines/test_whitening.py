@@ -46,6 +46,17 @@ def test_the_kernel_is_the_closed_form_up_to_signs(vectors):
     assert np.allclose(np.abs((found * expected).sum(0)), (expected**2).sum(0), rtol=1e-5)  # one sign a column
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_a_power_leaves_the_rest_of_each_eigenvalue(power, vectors):
+    found = moments(vectors)
+    softened = (vectors.astype(np.float64) - found.mean) @ kernel(found, power=power)
+    covariance, values = softened.T @ softened / 400, np.linalg.eigvalsh(found.covariance)[::-1]
+    assert np.allclose(covariance, np.diag(values ** (1 - power)), rtol=1e-6, atol=1e-6 * values[0])
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(BadInput, match="--power"):
+            kernel(found, power=wrong)
+
+
 def test_fewer_dimensions_are_the_first_columns(vectors):
     found = moments(vectors)
     for k in (1, 4):
