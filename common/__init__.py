@@ -1,1 +1,1 @@
-"""What every folder shares; imports nothing else of this project."""
+"""Code that every folder shares; imports nothing else of this project."""

@@ -1,7 +1,7 @@
 """Command lines as dataclasses: a YAML file gives defaults, flags override them.
 
-The file's values are read as strings and go through the flags' own parser, so `3e-5` is a number, `no` is a word, and a
-wrong type is refused by name.
+Values in the file are read as strings and parsed like flags, so `3e-5` is a number, `no` is a string, and an error
+about a wrong type names the flag.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def parse(
     description: str = "",
     choose: Callable[[list[str]], list[str]] = list,
 ) -> tuple[Any, ...]:
-    """Command line -> one instance of each dataclass, `--config FILE` giving the defaults.
+    """Parse a command line into one instance of each dataclass; `--config FILE` gives the defaults.
 
     Args:
         argv: the arguments.
         types: the dataclasses.
         description: the text of --help.
-        choose: changes the words of file and command line, see `training.automatic`.
+        choose: rewrites the merged arguments before parsing, see `training.automatic`.
 
     Raises:
-        BadInput: an unknown flag or key, a value of the wrong type or out of its range, a file that is not a flat YAML
+        BadInput: an unknown flag or key, a value of the wrong type or out of range, a file that is not a flat YAML
             mapping.
     """
-    from transformers import HfArgumentParser  # here: a flag's name is checked in less time than this takes
+    from transformers import HfArgumentParser  # slow: callers check flag names before they get here
 
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     words = choose(check_words(argv, known))
@@ -69,12 +69,12 @@ def parse(
 
 
 def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
-    """The flags of a command line behind those of its configuration file, every name a known one.
+    """Merge the configuration file into the command line: the file's flags first, every name checked.
 
     Args:
         argv: the arguments.
         known: the type of every flag, as written in its dataclass.
-        hint: gives advice for the name of an unknown flag, or an empty string.
+        hint: returns advice for an unknown flag name, or an empty string.
 
     Raises:
         BadInput: a flag or key that is unknown or given twice, or a file that is not a flat YAML mapping.
@@ -92,18 +92,18 @@ def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_
 
 
 def _advice(name: str, known: Mapping[str, str], hint: Hint) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return hint(name, known) or (f"did you mean '--{near[0]}'?" if near else "")
+    matches = difflib.get_close_matches(name, known, n=1)
+    return hint(name, known) or (f"did you mean '--{matches[0]}'?" if matches else "")
 
 
 def _refuse_values(group: Any) -> None:
-    """BadInput for a number that is not finite or outside the range of its field's type."""
+    """Raise BadInput for a number that is not finite or outside the range of its field's type."""
     hints = get_type_hints(type(group), include_extras=True)
     for name in (f.name for f in fields(group) if f.init):
         value = getattr(group, name)
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, float) and not math.isfinite(number):
-                raise BadInput(f"--{name} {number}: a finite number is needed")
+                raise BadInput(f"--{name} {number}: must be a finite number")
             for allowed in ranges_of(hints[name]) if number is not None else ():
                 if not allowed.holds(number):
                     raise BadInput(f"--{name} {number}: must be {allowed.words}")
@@ -113,11 +113,11 @@ def _refuse_repeated(argv: Sequence[str]) -> None:
     names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
     for name, times in names.items():
         if times > 1:
-            raise BadInput(f"{name}: is given twice; only the last would count (several values follow one flag)")
+            raise BadInput(f"{name}: given twice; put all values after one flag")
 
 
 def peek(argv: Sequence[str], name: str) -> str | None:
-    """One flag's value before all flags are known: from the command line, else from the configuration file."""
+    """Read one flag before all flags are known: from the command line, else from the configuration file."""
     config, flags = split_config(argv)
     finder = Parser(add_help=False)
     finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
@@ -125,12 +125,12 @@ def peek(argv: Sequence[str], name: str) -> str | None:
 
 
 def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of `--config` and the other arguments; read first, since it may name the method and so its flags."""
+    """Return the value of `--config` and the other arguments; the file may name the method and so decide the flags."""
     return split_flag(argv, "config")
 
 
 def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
-    """One flag's value, and the arguments without it."""
+    """Return one flag's value and the remaining arguments."""
     finder = Parser(add_help=False)
     finder.add_argument(f"--{name}")
     found, rest = finder.parse_known_args(list(argv))
@@ -138,7 +138,7 @@ def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
 
 
 def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
-    """A configuration file as flags; BadInput for a key that is no flag, with advice; arguments as in `check_words`."""
+    """Convert a configuration file to flags; BadInput with advice for an unknown key. Arguments as in `check_words`."""
     flags: list[str] = []
     for key, value in read_config(path).items():
         if key not in known:
@@ -151,17 +151,17 @@ def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> 
 
 
 def read_config(path: str) -> dict[str, str | list[str]]:
-    """A flat YAML mapping, every scalar as the string in the file."""
-    with suppress(OSError):  # of a name that is too long, which is said below
+    """Read a flat YAML mapping; every scalar stays the string in the file."""
+    with suppress(OSError):  # a name that is too long: `read_yaml` reports it
         if not Path(path).exists():
             near = nearest(Path(path), "*.y*ml")
-            advice = f"did you mean '{near}'?" if near else "configs/ has those of this repository"
+            advice = f"did you mean '{near}'?" if near else "see configs/ for the ones in this repository"
             raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
-        raise BadInput(f"{path}: a mapping `key: value` is needed, one flag a line")
+        raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
     for key, value in content.items():
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
-            raise BadInput(f"{path}: '{key}' needs a value or a list of values; leave the key out for the default")
+            raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
     return content

@@ -1,8 +1,8 @@
-"""Two STS sets in many languages, as MTEB (arXiv 2210.07316) has them on the hub: files, and pairs of each language.
+"""Two multilingual STS sets, as MTEB (arXiv 2210.07316) publishes them on the hub: files, and pairs per language.
 
-Sources: names, revisions and language pairs of MTEB's tasks STS17 and STS22 (mteb/tasks/STS), numbers of pairs of its
-descriptive_stats. The sets are SemEval-2017 task 1, with translations and KorSTS's test set, and SemEval-2022 task 8,
-news articles.
+Sources: names, revisions and language pairs from MTEB's tasks STS17 and STS22 (mteb/tasks/STS), numbers of pairs from
+its descriptive_stats. The sets are SemEval-2017 task 1, with translations and KorSTS's test set, and SemEval-2022 task
+8, news articles.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class Crosslingual:
     """One set.
 
     Attributes:
-        name: MTEB's.
+        name: MTEB's name.
         repo: the dataset repository.
         revision: the commit that MTEB loads.
-        file: in the repository; with `{}` one file a language pair, without it all in one.
-        pairs: language or two languages -> scored pairs.
-        scores: the lowest and the highest.
+        file: the path in the repository; with `{}` one file per language pair, otherwise one file for all.
+        pairs: language or language pair -> number of scored pairs.
+        scores: the lowest and the highest score.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Crosslingual:
 
     @property
     def files(self) -> list[str]:
-        """In the repository; below the data folder its name stands in front."""
+        """Paths in the repository; below the data folder they are prefixed with its name."""
         return list(dict.fromkeys(self.file.format(language) for language in self.pairs))
 
 

@@ -1,4 +1,4 @@
-"""The errors a user can meet, each with its exit code.
+"""The errors a user can see, each with its exit code.
 
 A command prints `error: <message>` on one line and exits with the code; any other exception is a bug and keeps its
 traceback.
@@ -25,9 +25,9 @@ _TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
 
 
 class ProjectError(Exception):
-    """Base of all expected errors; the message says what, where, and what to do.
+    """Base of all expected errors; the message says what is wrong, where, and what to do.
 
-    The message is always one line: line ends become spaces, control and invisible characters become escapes.
+    The message is always one line: line breaks become spaces, control and invisible characters become escapes.
     """
 
     exit_code = 1
@@ -39,19 +39,19 @@ class ProjectError(Exception):
 
 
 class BadInput(ProjectError):
-    """Input or configuration that cannot be used: a file, a line, a flag."""
+    """Unusable input or configuration: a file, a line, a flag."""
 
     exit_code = 2
 
 
 class NonFinite(ProjectError):
-    """A loss, a score or a weight that is not a finite number."""
+    """A loss, score or weight that is not finite."""
 
     exit_code = 3
 
 
 class StorageError(ProjectError):
-    """A disk that is full, read-only or failing, or too little memory."""
+    """A full, read-only or failing disk, or too little memory."""
 
     exit_code = 4
 
@@ -68,21 +68,21 @@ DISK = {
     errno.EROFS: "the file system is read-only",
     errno.EFBIG: "the file is larger than this process may write (ulimit -f)",
     errno.EIO: "the device reports an input/output error",
-}  # faults of the disk, not of the path
+}  # the disk is at fault, not the path
 
 
 def unwritable(error: OSError, message: str) -> ProjectError:
-    """The error for a failed write: StorageError when the disk is at fault, BadInput when the path is."""
+    """Return the error for a failed write: StorageError when the disk is at fault, BadInput when the path is."""
     return (StorageError if error.errno in DISK else BadInput)(message)
 
 
 def newer_format(what: str, found: int, known: int) -> str:
-    """The message for a file of a newer format, which this version would misread."""
-    return f"{what} has format {found}, and this version reads {known}; update to the version that wrote it"
+    """Return the message for a file in a newer format, which this version would misread."""
+    return f"{what} has format {found}, but this version reads {known}; update to the version that wrote it"
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says, or its type where it says nothing."""
+    """Return the first line of an error's message, or its type if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
@@ -92,7 +92,7 @@ class Stopped(KeyboardInterrupt):
     exit_code = 75
 
 
-_AROUND = 100  # characters shown on both sides of what is not UTF-8
+_AROUND = 100  # characters shown on each side of a byte that is not UTF-8
 
 
 def run_command(main: Callable[[], object]) -> None:
@@ -112,9 +112,9 @@ def run_command(main: Callable[[], object]) -> None:
 _leaving: list[int] = []  # exit codes of this process's command
 
 
-@atexit.register  # on import, before any library: so it runs behind the libraries' own clean-up
+@atexit.register  # registered before the libraries' handlers, so it runs after them
 def _leave() -> None:
-    """End here: threads of pyarrow and gloo can abort the interpreter's own end, after all is done."""
+    """Exit at once: threads of pyarrow and gloo can abort the interpreter's shutdown after all work is done."""
     if _leaving:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
@@ -132,11 +132,11 @@ def _run(main: Callable[[], object]) -> None:
         except ProjectError as error:
             _exit(f"error: {error}", error.exit_code)
         except OSError as error:
-            if error.errno not in (*DISK, errno.ENAMETOOLONG):  # only a user gives names that are too long
+            if error.errno not in (*DISK, errno.ENAMETOOLONG):  # names that are too long come from the user
                 raise
-            found = unwritable(error, str(error))
-            _exit(f"error: {found}", found.exit_code)
-        except UnicodeEncodeError as error:  # a name on the disk, above or below the folders that were given
+            expected = unwritable(error, str(error))
+            _exit(f"error: {expected}", expected.exit_code)
+        except UnicodeEncodeError as error:  # a file name on the disk, above or below the given folders
             if error.reason != "surrogates not allowed":
                 raise
             _exit(f"error: {_not_utf8(error)}", BadInput.exit_code)
@@ -148,14 +148,12 @@ def _check_arguments(argv: Sequence[str]) -> None:
     """Refuse arguments that no command can use.
 
     Raises:
-        BadInput: an empty argument, which could mean this folder, no file or the default; one that is not UTF-8, which
-            records and saved models need.
+        BadInput: an empty argument, which could mean this folder, no file or the default; or one that is not UTF-8,
+            which records and saved models require.
     """
     for before, word in zip(["the first argument", *argv], argv, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):
-            raise BadInput(
-                f"{word.rstrip('=') or before}: is followed by nothing; was a variable of the shell not set?"
-            )
+            raise BadInput(f"{word.rstrip('=') or before}: followed by an empty value; is a shell variable unset?")
         try:
             word.encode()
         except UnicodeEncodeError as error:
@@ -164,16 +162,16 @@ def _check_arguments(argv: Sequence[str]) -> None:
 
 def _not_utf8(error: UnicodeEncodeError) -> BadInput:
     around = error.object[max(error.start - _AROUND, 0) : error.end + _AROUND]
-    return BadInput(f"'{around}': is not UTF-8; rename that file or folder")
+    return BadInput(f"'{around}': not UTF-8; rename the file or folder")
 
 
 def refuse_tokens(words: Sequence[str]) -> None:
-    """BadInput for what looks like a token of the hub: arguments are recorded and printed."""
+    """Raise BadInput for anything that looks like a hub token: arguments are recorded and printed."""
     for before, word in zip(["", *words], words, strict=False):
         if _TOKEN.search(word):
             flag = next((part.partition("=")[0] for part in (word, before) if part.startswith("--")), "")
             flag = "an argument" if not flag or _TOKEN.search(flag) else flag
-            raise BadInput(f"{flag}: looks like a token of the hub, and would be written down; set HF_TOKEN instead")
+            raise BadInput(f"{flag}: looks like a hub token and would be recorded; set HF_TOKEN instead")
 
 
 def _exit(line: str, code: int) -> NoReturn:
@@ -188,8 +186,8 @@ def _check_working_directory() -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        sys.stderr.write("error: the working directory has been deleted; change to one that is there\n")
+        sys.stderr.write("error: the working directory has been deleted; change to an existing one\n")
         sys.exit(BadInput.exit_code)
 
 
-_check_working_directory()  # on import, before any library: torch and transformers abort without one
+_check_working_directory()  # on import, before other libraries: torch and transformers abort without one

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: one way to read, write, hash and replace them."""
+"""Files that are complete or absent: read, write, hash and replace them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from common.errors import BadInput, unwritable
 
 
 def refuse_special(path: Path) -> None:
-    """BadInput for a pipe or a device: opening one could make the command wait."""
+    """Raise BadInput for a pipe or a device: opening one could block."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise BadInput(f"{path}: not a regular file")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file's bytes to read; BadInput for anything else."""
+    """Open a regular file to read its bytes; BadInput for anything else."""
     try:
         refuse_special(path)
         if path.is_dir():
-            raise BadInput(f"{path}: is a folder; name its files")
+            raise BadInput(f"{path}: is a folder; name a file")
         return path.open("rb")
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file") from error
@@ -38,7 +38,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    """Flush a file's content, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -47,31 +47,31 @@ def sync(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal digits."""
+    """Return the sha256 of a file as hex digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest(content: Any) -> str:
-    """The sha256 of JSON values, in hexadecimal digits."""
+    """Return the sha256 of JSON values as hex digits."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Every file of a folder and its subfolders, by its path there, sorted."""
+    """Return every file of a folder and its subfolders by relative path, sorted."""
     return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @contextmanager
 def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
-    """A path to write to; at the end it is flushed and renamed to `path`.
+    """Yield a temporary path; at the end it is flushed and renamed to `path`.
 
-    Each writer has its own temporary name (`NAME.*.part`), so concurrent writers each make a whole file and the last
-    one stays. A writer that succeeds removes what killed ones left.
+    Each writer has its own temporary name (`NAME.*.part`), so of concurrent writers each writes a complete file and the
+    last one wins. A successful writer removes leftovers of killed ones.
 
     Raises:
-        BadInput, StorageError: the place, or the disk, does not take the file; the message ends with `remedy`. Without
-            a remedy, errors pass as OSError.
+        BadInput, StorageError: the file cannot be written there; the message ends with `remedy`. Without a remedy,
+            errors pass as OSError.
     """
     part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
     try:
@@ -85,7 +85,7 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
             raise
         raise unwritable(error, f"{path}: cannot be written ({error.strerror}); {remedy}") from error
     finally:
-        if part.exists():  # `unlink` would raise where the parent is a file
+        if part.exists():  # `unlink` would raise if the parent is a file
             part.unlink()
 
 
@@ -93,24 +93,24 @@ def _replace(part: Path, path: Path) -> None:
     try:
         part.replace(path)
     except FileNotFoundError:
-        if not path.is_file():  # otherwise a faster writer took this one for a leftover, and its file is whole
+        if not path.is_file():  # otherwise a faster writer removed this part as a leftover, and its file is complete
             raise
-    for left in path.parent.glob(f"{escape(path.name)}.*.part"):
-        left.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f"{escape(path.name)}.*.part"):
+        leftover.unlink(missing_ok=True)
 
 
 @contextmanager
 def writing_folder(
     target: Path, partial: Path | None = None, place: Callable[[Path, Path], object] = Path.rename
 ) -> Iterator[Path]:
-    """An empty folder to fill; at the end it is flushed and renamed to `target`, which must be absent or empty.
+    """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent or empty.
 
-    Errors of the disk pass as OSError. A killed process leaves `.NAME.partial`, which the next one removes.
+    Disk errors pass as OSError. A killed process leaves `.NAME.partial`, which the next one removes.
 
     Args:
         target: the folder to write.
-        partial: an empty folder to fill instead of `.NAME.partial`, for several writers at once.
-        place: renames the filled folder; another one may replace `target`.
+        partial: an empty folder to fill instead of `.NAME.partial`, for concurrent writers.
+        place: moves the filled folder to `target`; the default renames it.
     """
     if partial is None:
         partial = target.with_name(f".{target.name}.partial")
@@ -127,7 +127,7 @@ def writing_folder(
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until all files of a folder, and their names, are on the disk."""
+    """Flush all files of a folder, and their names, to the disk."""
     for path in files_in(folder).values():
         sync(path)
     for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
@@ -135,19 +135,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def share_weights(folder: Path) -> None:
-    """Give weights the mode of the config.json beside them: safetensors makes files that only their owner can read."""
+    """Give weights the permissions of config.json: safetensors writes files that only their owner can read."""
     for path in folder.rglob("*.safetensors"):
         shutil.copymode(folder / "config.json", path)
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder that this project has written, if it is there."""
+    """Delete a folder that this project has written, if it exists; never follow a link."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
 
 
 def write_json(path: Path, content: Any, sort_keys: bool = False, remedy: str | None = "choose another folder") -> None:
-    """One JSON document, whole or absent; errors as in `writing`."""
+    """Write one JSON document, complete or not at all; errors as in `writing`."""
     with writing(path, remedy) as part:
         part.write_text(json.dumps(content, indent=2, sort_keys=sort_keys) + "\n", encoding="utf-8")
 
@@ -160,70 +160,67 @@ def read_json(
     error: type[Exception] = BadInput,
     fields: Mapping[str, type] = {},
 ) -> Any:
-    """One JSON document.
+    """Read one JSON document.
 
     Args:
         path: the file.
         what: the kind of file, for the message: "a run record".
         remedy: what to do, the end of the message.
-        kind: of the document; `list` for rows.
-        error: raised where the file cannot be read, is not JSON, or is of another kind.
+        kind: the type of the document, dict or list.
+        error: raised if the file cannot be read, is not JSON, or is of another kind.
         fields: names that the object must have, and their types.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path}: cannot be read as {what} ({reason}); {remedy}") from reason
-    wrong = [
-        name for name, needed in (fields or {}).items() if type(found) is dict and type(found.get(name)) is not needed
-    ]
-    if type(found) is not kind or wrong:
+    wrong = [name for name, t in fields.items() if type(content) is dict and type(content.get(name)) is not t]
+    if type(content) is not kind or wrong:
         expected = f"an object with {', '.join(wrong)}" if wrong else {dict: "an object", list: "a list"}[kind]
-        raise error(f"{path}: is not {what} ({expected} is needed); {remedy}")
-    return found
+        raise error(f"{path}: not {what} (expected {expected}); {remedy}")
+    return content
 
 
-# What PyYAML raises besides its own class, for `!!int ''`, `!!map [a]`, a date in month 13, deep nesting.
+# PyYAML raises more than its own class: for `!!int ''`, `!!map [a]`, a date in month 13, deep nesting.
 _UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class _Strict:
-    """Refuses a tag and a repeated key; YAML's own loaders keep the last of the values."""
+    """Refuses tags and repeated keys; PyYAML keeps the last value of a repeated key."""
 
     def construct_mapping(self, node, deep=False):
         names: set[str] = set()
-        for place, _ in node.value:
-            if not isinstance(place.value, str) or place.value in names:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{place.value}' twice or no word",
-                                                        place.start_mark)  # fmt: skip
-            names.add(place.value)
+        for key, _ in node.value:
+            if not isinstance(key.value, str) or key.value in names:
+                problem = f"key '{key.value}' is repeated or not a string"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            names.add(key.value)
         return super().construct_mapping(node, deep)
 
     def compose_node(self, parent, index):
         event = self.peek_event()
         if getattr(event, "tag", None):
-            raise yaml.constructor.ConstructorError(
-                None, None, f"tag '{event.tag}'; values have none", event.start_mark
-            )
+            problem = f"tag '{event.tag}' is not allowed"
+            raise yaml.constructor.ConstructorError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
 
 class _Values(_Strict, yaml.SafeLoader):
-    """Numbers, booleans, dates and strings."""
+    """Loads numbers, booleans, dates and strings."""
 
 
 class _Strings(_Strict, yaml.BaseLoader):
-    """Every scalar as the string that is written."""
+    """Loads every scalar as a string."""
 
 
 def read_yaml(path: Path, strings: bool = False) -> Any:
-    """What a YAML file holds; with `strings`, every scalar as it is written.
+    """Read a YAML file; with `strings`, every scalar stays a string.
 
     Raises:
         BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
     """
     try:
-        refuse_special(path)  # a pipe gives its content once, and a configuration is read twice
+        refuse_special(path)  # a pipe can be read once, and a configuration is read twice
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
@@ -232,40 +229,40 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
 
 
 def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:
-    """Training files, each as given or below `data_dir`, a folder as `files_of`, or all that match a pattern, sorted.
+    """Resolve names of training files, folders (see `files_of`) and patterns, as given or below `data_dir`.
 
     Raises:
-        BadInput: nothing is named, or a name is at neither place.
+        BadInput: no name is given, or a name exists in neither place.
     """
     if not names:
         raise BadInput("--train_file is missing: the text to train on")
-    found: list[Path] = []
+    files: list[Path] = []
     for name in names:
         places = dict.fromkeys([Path(name), Path(data_dir) / name])
         existing = next(filter(None, map(matching, places)), None)
         if existing is None:
-            raise BadInput(f"training file '{name}' is not at {' or at '.join(map(str, places))}")
-        found += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
-    return found
+            raise BadInput(f"training file '{name}' not found: neither {' nor '.join(map(str, places))} exists")
+        files += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
+    return files
 
 
 def matching(place: Path) -> list[Path]:
-    """The file or folder at a place, or those that it names as a pattern; perhaps none."""
-    return [place] if place.exists() else sorted(map(Path, glob(str(place), recursive=True)))  # noqa: PTH207 - it leaves out hidden files
+    """Return the file or folder at a path, or all that match it as a pattern, sorted."""
+    return [place] if place.exists() else sorted(map(Path, glob(str(place), recursive=True)))  # noqa: PTH207 - skips hidden files
 
 
 def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
-    """A file itself; of a folder, all files in it and its subfolders but hidden ones, in the order of their paths.
+    """Return a file itself, or all files of a folder and its subfolders except hidden ones, sorted by path.
 
     Args:
         place: the file or folder.
-        own: folders the command itself writes, left out too: they may lie in `place`, and would be text the next time.
+        own: folders that the command writes; skipped, since they may lie in `place` and would be text next time.
     """
     if not place.is_dir():
         return [place]
     files = list(_below(place, {place.resolve()}, {Path(folder).resolve() for folder in own}))
     if not files:
-        raise BadInput(f"{place}: the folder holds no files; name files, or a folder of them")
+        raise BadInput(f"{place}: the folder contains no files; name files or a folder of files")
     return files
 
 
@@ -275,9 +272,9 @@ def _below(folder: Path, above: set[Path], own: set[Path]) -> Iterator[Path]:
     except OSError as error:
         raise BadInput(f"{folder}: the folder cannot be read ({error.strerror})") from error
     for path in paths:
-        if not path.is_dir():  # also a broken link or a pipe: whoever opens it refuses it, and no text is missed
+        if not path.is_dir():  # a broken link or a pipe too: opening it raises, so no text is skipped silently
             yield path
         elif (real := path.resolve()) in above:
-            raise BadInput(f"{path}: a link to a folder that it lies in; remove it")
+            raise BadInput(f"{path}: a link to one of its parent folders; remove it")
         elif real not in own:
             yield from _below(path, above | {real}, own)

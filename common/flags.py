@@ -1,4 +1,4 @@
-"""Flags of every command: one line for an error, `--data-dir` for `--data_dir`, a checked `--output`."""
+"""Flags of every command: one-line errors, `--data-dir` for `--data_dir`, a checked `--output`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.errors import BadInput
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises BadInput instead of printing its usage, and wants whole names of flags."""
+    """An ArgumentParser that raises BadInput instead of printing its usage and accepts no abbreviated flags."""
 
     def __init__(self, *args, allow_abbrev: bool = False, **named) -> None:
         super().__init__(*args, allow_abbrev=allow_abbrev, **named)
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def underscored(words: Sequence[str]) -> list[str]:
-    """Arguments with underscores for dashes in the names of flags; values stay as they are."""
+    """Replace dashes by underscores in flag names; values stay as they are."""
     flags = words[: words.index("--")] if "--" in words else words
     return [_underscored(word) for word in flags] + list(words[len(flags) :])
 
@@ -35,9 +35,9 @@ def _underscored(word: str) -> str:
 
 
 def positive(text: str) -> int:
-    """The type of a flag for a count: a whole number of at least 1."""
+    """Parse a count: an integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 upwards")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer of 1 or more")
     return int(text)
 
 
@@ -45,9 +45,9 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     """Check `--output` before any work is done.
 
     Args:
-        output: the file to write; None for no output.
-        inputs: files the command reads; None for those not given.
-        first: the first bytes of every file that the command writes there.
+        output: the file to write, or None.
+        inputs: files the command reads, None for those not given.
+        first: the bytes that every file written there begins with.
 
     Raises:
         BadInput: `output` is a folder, one of the inputs, or a file with other content.
@@ -58,8 +58,8 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     if path.is_dir():
         raise BadInput(f"--output {output}: is a folder; name a file")
     if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
-        raise BadInput(f"--output {output}: is read by this command, and would be replaced; name another file")
-    if not path.is_file():  # a device or a pipe, which reading would wait for
+        raise BadInput(f"--output {output}: is an input of this command and would be overwritten; name another file")
+    if not path.is_file():  # reading a device or a pipe could block
         return
     try:
         with path.open("rb") as file:
@@ -67,4 +67,4 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     except OSError as error:
         raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
     if begins and begins.lower() != first:
-        raise BadInput(f"--output {output}: holds something else than is written there; name another file")
+        raise BadInput(f"--output {output}: has content this command did not write; name another file")

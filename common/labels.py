@@ -9,13 +9,13 @@ from common.errors import BadInput
 
 
 def labelled(models: Sequence[str]) -> dict[str, str]:
-    """Label -> folder or hub id, in the order given.
+    """Map labels to folders or hub ids, in the order given.
 
-    `NAME=PATH` names a model; the others get the shortest unique end of their path. The name of an existing folder is
-    a path, even with an equals sign.
+    `NAME=PATH` labels a model; the others are labelled by the shortest unique end of their path. An existing folder is
+    a path, even if its name has an equals sign.
 
     Raises:
-        BadInput: a name given twice, an empty name or path, or one folder given twice without names.
+        BadInput: a repeated name, an empty name or path, or a folder given twice without names.
     """
     split = [_split(model) for model in models]
     given = [name for name, _ in split if name is not None]
@@ -24,7 +24,7 @@ def labelled(models: Sequence[str]) -> dict[str, str]:
     for name, path in split:
         label = name if name is not None else _shortest(Path(path).absolute().parts, unnamed, given)
         if label is None or label in labels:
-            raise BadInput(f"two models are called '{label or path}'; tell them apart by NAME={path}")
+            raise BadInput(f"two models are named '{label or path}'; rename one with NAME={path}")
         labels[label] = path
     return labels
 
@@ -34,12 +34,12 @@ def _split(model: str) -> tuple[str | None, str]:
     if not equals or Path(model).exists() or "/" in name:
         return None, model
     if not name or not path:
-        raise BadInput(f"model '{model}': NAME=PATH needs a name and a path")
+        raise BadInput(f"model '{model}': NAME=PATH needs both a name and a path")
     return name, path
 
 
 def _shortest(parts: Sequence[str], others: Sequence[Sequence[str]], taken: Sequence[str]) -> str | None:
-    """The shortest end of a path that is unique and not taken; None where every end is shared."""
+    """Return the shortest end of a path that is unique and not taken, or None."""
     for depth in range(1, len(parts) + 1):
         label = "/".join(parts[-depth:])
         if label not in taken and sum(other[-depth:] == parts[-depth:] for other in others) == 1:

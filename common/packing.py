@@ -1,7 +1,7 @@
-"""Where the tokens and the labels of a batch are, as integers found with numpy.
+"""Positions of a batch's tokens and labels, as integers computed with numpy.
 
-The collator finds them, they travel with the batch, and nothing on a device has to be counted while a step runs.
-Whatever runs on a mask alone (an evaluation) finds them there, from the mask's copy on the host.
+The collator computes them and they travel with the batch, so no step waits for a device to count. Code that has only a
+mask (an evaluation) computes them from the mask's copy on the host.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch import Tensor
 
 from common.views import IGNORED
 
-EDGE = 8  # the grid of attention has a multiple of so many columns
-ROWS = 128  # labelled tokens of a padded batch are computed in multiples of it
-# By name: the views that carry labels, and the labels, (number of these views, B, L).
+EDGE = 8  # the attention grid has a multiple of this many columns
+ROWS = 128  # labelled tokens of a padded batch are padded to a multiple of this
+# By name: the labelled views, and their labels, (number of these views, B, L).
 Marked = Mapping[str, tuple[Sequence[int], np.ndarray]]
 
 
 def filled(count: int) -> int:
-    """`count` rounded up by at most a sixteenth, to one of sixteen values between two powers of two.
+    """Round `count` up by at most a sixteenth, to one of sixteen values between two powers of two.
 
-    oneDNN keeps a primitive for every shape it has seen: with a new number of tokens in every step, bfloat16 training
-    on a CPU would grow by tens of megabytes a step.
+    oneDNN caches a primitive for every shape: with a new number of tokens in every step, bfloat16 training on a CPU
+    would grow by tens of megabytes per step.
     """
     step = max(EDGE, 1 << max(0, count.bit_length() - 5))
     return _multiple(count, step)
@@ -39,13 +39,13 @@ def _multiple(count: int, step: int) -> int:
 
 
 class Labels(NamedTuple):
-    """Tokens of a batch that carry a label, and others to a round number.
+    """Labelled tokens of a batch, filled up with unlabelled ones to a round number.
 
     Attributes:
-        tokens: which of the tokens that are computed, (M,).
-        targets: their labels, IGNORED for the others, (M,).
-        read: in a packed batch the first tokens of the sentences and these, rising, (R,).
-        first_among, tokens_among: the place in `read` of the ones, (B,), and of the others, (M,).
+        tokens: their indices among the computed tokens, (M,).
+        targets: their labels, IGNORED for the filling, (M,).
+        read: in a packed batch, the first tokens of the sentences and `tokens`, ascending, (R,).
+        first_among, tokens_among: the indices in `read` of the first tokens, (B,), and of `tokens`, (M,).
     """
 
     tokens: Tensor
@@ -56,52 +56,52 @@ class Labels(NamedTuple):
 
 
 class Grid:
-    """A padded batch, (B, L): all of its positions are computed, and the vocabulary's logits at the labelled ones.
+    """A padded batch, (B, L): all positions are computed, vocabulary logits only at the labelled ones.
 
     Args:
         mask: True for a real token, (B, L).
-        labels: by name, labels of the tokens, (B, L), IGNORED where there is none.
-        static: round to few numbers, so that steps have one of a few shapes: labels to a sixteenth of the positions.
+        labels: by name, labels of the tokens, (B, L), IGNORED if absent.
+        static: keep the number of shapes small: round the labels to a sixteenth of the positions.
     """
 
     def __init__(self, mask: np.ndarray, labels: Mapping[str, np.ndarray] | None = None, static: bool = False) -> None:
         self.batch, self.columns = mask.shape
         self.static = static
         parts = self._tokens(mask)
-        for name, found in (labels or {}).items():
-            parts |= {f"{name} {part}": value for part, value in self._marked(parts, found).items()}
+        for name, values in (labels or {}).items():
+            parts |= {f"{name} {part}": value for part, value in self._marked(parts, values).items()}
         self._sizes = {name: len(part) for name, part in parts.items()}
         self.numbers = torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts.values()]))
 
     def _tokens(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        """Which tokens are computed."""
+        """The computed tokens: all, so there is nothing to list."""
         return {}
 
     def _marked(self, tokens: Mapping[str, np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
-        """What `Labels` has, for labels (B, L)."""
+        """The fields of `Labels` for labels (B, L)."""
         chosen = np.flatnonzero(labels != IGNORED)
-        wanted = _multiple(len(chosen), max(1, labels.size // 16)) if self.static else -(-len(chosen) // ROWS) * ROWS
-        beyond = (0, wanted - len(chosen))
-        targets = np.pad(labels.ravel()[chosen], beyond, constant_values=IGNORED)
-        return {"tokens": np.pad(chosen, beyond), "targets": targets}
+        size = _multiple(len(chosen), max(1, labels.size // 16)) if self.static else -(-len(chosen) // ROWS) * ROWS
+        filling = (0, size - len(chosen))
+        targets = np.pad(labels.ravel()[chosen], filling, constant_values=IGNORED)
+        return {"tokens": np.pad(chosen, filling), "targets": targets}
 
     @classmethod
     def of(cls, attention_mask: Tensor) -> Grid:
-        """Of a mask on any device, which is waited for; there too."""
+        """The grid of a mask, on the mask's device, which is synchronised."""
         return cls(attention_mask.cpu().numpy() != 0).to(attention_mask.device)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Grid:
-        """The same on another device, in one copy."""
+        """Copy to another device, as one tensor."""
         return self._with(self.numbers.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Grid:
-        """The same in memory that a GPU reads by itself; the loader calls it."""
+        """Copy to pinned memory; called by the data loader."""
         return self._with(self.numbers.pin_memory())
 
     def _with(self, numbers: Tensor) -> Grid:
-        made = copy.copy(self)
-        made.numbers = numbers
-        return made
+        grid = copy.copy(self)
+        grid.numbers = numbers
+        return grid
 
     @property
     def parts(self) -> dict[str, Tensor]:
@@ -109,27 +109,27 @@ class Grid:
         return dict(zip(self._sizes, self.numbers.split(list(self._sizes.values())), strict=True))
 
     def labels(self, name: str, labels: Tensor) -> Labels:
-        """The tokens that carry a label of that name; from the labels (B, L) where these did not travel along."""
+        """The tokens with a label of that name; computed from `labels`, (B, L), if they did not come with the batch."""
         parts = self.parts
-        found = {part: parts.get(f"{name} {part}") for part in Labels._fields}
-        if found["tokens"] is None:
-            known = {part: value.cpu().numpy() for part, value in parts.items()}
-            made = self._marked(known, labels.cpu().numpy())
-            found |= {part: torch.from_numpy(value).to(labels.device) for part, value in made.items()}
-        return Labels(**found)
+        fields = {part: parts.get(f"{name} {part}") for part in Labels._fields}
+        if fields["tokens"] is None:
+            tokens = {part: value.cpu().numpy() for part, value in parts.items()}
+            marked = self._marked(tokens, labels.cpu().numpy())
+            fields |= {part: torch.from_numpy(value).to(labels.device) for part, value in marked.items()}
+        return Labels(**fields)
 
 
 class Layout(Grid):
-    """The tokens of a batch that are computed without its padding, (N,), in a grid of B rows and `length` columns.
+    """The N tokens of a packed batch, in a grid of B rows and `length` columns.
 
-    Beside the real tokens they are as many padding positions as make N a round number: the first ones there are. With
-    `static` that is a multiple of an eighth of the grid.
+    They are the real tokens and the first padding positions, as many as make N a round number; with `static` a multiple
+    of an eighth of the grid.
 
     Attributes:
         length: L rounded up to a multiple of EDGE.
-        full: whether all of the grid are real tokens.
-        parts: `slots`, the place of each token in the flattened grid, rising, (N,); `source`, its place in the
-            flattened mask, where columns beyond the mask's count as the last one, (N,); `first`, the index of each
+        full: whether the whole grid is real tokens.
+        parts: `slots`, the index of each token in the flattened grid, ascending, (N,); `source`, its index in the
+            flattened mask, where columns beyond the mask count as the last one, (N,); `first`, the index of each
             sentence's first token among the N, (B,).
     """
 
@@ -138,7 +138,7 @@ class Layout(Grid):
         kept = np.zeros((self.batch, self.length), dtype=bool)
         kept[:, : self.columns] = mask
         self.full = bool(kept.all()) and not self.static
-        kept[:, 0] = True  # also where the padding is on the left
+        kept[:, 0] = True  # even if the padding is on the left
         kept = self._closed(kept.ravel(), True, 8)
         slots = np.flatnonzero(kept)
         row, column = np.divmod(slots, self.length)
@@ -156,23 +156,23 @@ class Layout(Grid):
         return {"tokens": chosen, "targets": targets[chosen], "read": read, **among}
 
     def _closed(self, chosen: np.ndarray, spare: np.ndarray | bool, share: int) -> np.ndarray:
-        """A mask with as many of its first gaps, where they are spare, closed as make the chosen a round number."""
+        """Choose the first spare positions too, as many as make the number of chosen ones round."""
         count, size = int(chosen.sum()), self.batch * self.length
-        wanted = _multiple(count, max(1, size // share)) if self.static else filled(count)
-        made = chosen.copy()
-        made[np.flatnonzero(~chosen & spare)[: wanted - count]] = True
-        return made
+        goal = _multiple(count, max(1, size // share)) if self.static else filled(count)
+        closed = chosen.copy()
+        closed[np.flatnonzero(~chosen & spare)[: goal - count]] = True
+        return closed
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What batches take along.
+    """The layouts that travel with a batch.
 
     Args:
-        kind: a Layout for a packed model, a Grid for a padded one.
+        kind: Layout for a packed model, Grid for a padded one.
         groups: views whose sentences run together, by position.
-        chunk: sentences that run at a time, beside all of them together; 0: no fewer.
-        static: see `Grid`; the columns are a multiple of EDGE then.
+        chunk: also make layouts for chunks of this many sentences; 0: only for the whole batch.
+        static: see `Grid`; the number of columns is then a multiple of EDGE.
     """
 
     kind: type[Grid]
@@ -181,21 +181,21 @@ class Packing:
     static: bool = False
 
     def layouts(self, mask: np.ndarray, marked: Marked) -> dict[tuple, Grid]:
-        """The layouts of a mask (V, B, L), by the views, the first sentence and the one behind the last."""
+        """The layouts of a mask (V, B, L), keyed by views, first sentence and end."""
         count = mask.shape[1]
         size = self.chunk or count
         rows = {(0, count), *((cut, min(cut + size, count)) for cut in range(0, count, size))}
-        made = {}
+        layouts = {}
         for views, (start, stop) in itertools.product(self.groups, rows):
             part = mask[list(views), start:stop]
             labels = {name: each[:, start:stop] for name, (of, each) in marked.items() if tuple(of) == views}
             labels = {name: each.reshape(-1, each.shape[-1]) for name, each in labels.items()}
-            made[views, start, stop] = self.kind(part.reshape(-1, part.shape[-1]), labels, self.static)
-        return made
+            layouts[views, start, stop] = self.kind(part.reshape(-1, part.shape[-1]), labels, self.static)
+        return layouts
 
     def of_targets(self, ids: np.ndarray, mask: np.ndarray) -> dict[tuple, Grid]:
-        """The layouts, as group `target`, of texts (V, B, L) that are written token after token: of columns 1 on."""
+        """The layouts, as group `target`, of texts (V, B, L) that a decoder predicts: columns 1 on."""
         views = tuple(range(len(ids)))
         following = np.where(mask, ids, IGNORED)[..., 1:]
-        made = replace(self, groups=frozenset({views})).layouts(mask[..., 1:], {"target": (views, following)})
-        return {("target", *rows): layout for (_, *rows), layout in made.items()}
+        layouts = replace(self, groups=frozenset({views})).layouts(mask[..., 1:], {"target": (views, following)})
+        return {("target", *rows): layout for (_, *rows), layout in layouts.items()}

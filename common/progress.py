@@ -1,4 +1,4 @@
-"""How far long work is, a bar in a terminal or a line now and then in a file, and what memory it took."""
+"""Progress of long work, as a bar in a terminal or as occasional lines in a file, and its peak memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY = 30.0  # seconds between two lines
 
 
 class _Lines:
-    """Standard error, to which a bar writes each of its states as a line of its own."""
+    """Standard error for a progress bar that prints each state on a line of its own."""
 
     def write(self, text: str) -> None:
         if line := text.strip():
@@ -22,16 +22,16 @@ class _Lines:
 
 
 def progress(total: int, name: str, unit: str, shown: bool = True, done: int = 0) -> tqdm:
-    """Count up to `total` units, from `done` on, which took no time; work of less than half a minute writes no line."""
+    """Count from `done` to `total` units; the first `done` took no time. Work below half a minute prints no line."""
     common = {"total": total, "initial": done, "desc": name, "unit": unit, "disable": not shown, "leave": False}
     if sys.stderr.isatty():
         return tqdm(**common, dynamic_ncols=True)
-    words = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left"
+    line = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left"
     every = {"mininterval": _EVERY, "maxinterval": _EVERY, "delay": _EVERY}
-    return tqdm(**common, **every, file=_Lines(), bar_format=words)
+    return tqdm(**common, **every, file=_Lines(), bar_format=line)
 
 
 def peak_mib() -> float:
-    """The largest resident memory of this process so far; Linux counts KiB, macOS bytes."""
+    """Return the peak resident memory of this process so far; Linux counts KiB, macOS bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)

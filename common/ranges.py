@@ -9,14 +9,14 @@ from typing import Annotated, Any, NamedTuple, get_args
 
 
 def flag(default: Any, help: str) -> Any:
-    """A field with this default and help."""
+    """Declare a field with this default and help."""
     if isinstance(default, list):
         return field(default_factory=lambda: copy.copy(default), metadata={"help": help})
     return field(default=default, metadata={"help": help})
 
 
 class Range(NamedTuple):
-    """A set of numbers, and the words that follow "must be" in an error."""
+    """A set of numbers, and its description for "must be ..." in an error."""
 
     words: str
     holds: Callable[[float], bool]
@@ -31,7 +31,7 @@ CountOrZero = Annotated[int, Range("0 or more", lambda x: x >= 0)]
 
 
 def ranges_of(kind: Any) -> Iterator[Range]:
-    """The ranges in a type that comes from `typing.get_type_hints(..., include_extras=True)`."""
+    """Yield the ranges in a type from `typing.get_type_hints(..., include_extras=True)`."""
     yield from (part for part in getattr(kind, "__metadata__", ()) if isinstance(part, Range))
     for part in get_args(kind):
         yield from ranges_of(part)

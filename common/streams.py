@@ -1,7 +1,7 @@
 """Standard output and error that may disappear without ending the command.
 
-A closed terminal, a reader that has read enough (`| head -1`) or a full disk behind `>` must not end hours of work, and
-libraries print too. So a command writes through `Lasting`, which drops what cannot be written.
+A closed terminal, a reader that stops early (`| head -1`) or a full disk behind `>` must not end hours of work, and
+libraries print too. So commands write through `Lasting`, which drops what cannot be written.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads, so nobody misses anything
+_GONE = (errno.EPIPE, errno.EBADF)  # the reader is gone
 
 
 class Lasting:
-    """A text stream whose writes never fail: after the first error, output is dropped. The rest is delegated.
+    """A text stream whose writes never fail: after the first error, output is dropped. All else is delegated.
 
     Attributes:
-        failed: the error of the first write that failed; None before.
+        failed: the first write error, or None.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.failed: OSError | None = None
-        if stream.errors == "strict":  # a name or a sentence that the terminal's encoding does not have
+        if stream.errors == "strict":  # text may contain characters that the terminal's encoding lacks
             stream.reconfigure(errors="backslashreplace")
 
     def __getattr__(self, name: str):
@@ -48,7 +48,7 @@ class Lasting:
             call()
         except OSError as error:
             self.failed = self.failed or error
-            with Path(os.devnull).open("wb") as nowhere:  # takes what is buffered, and what child processes print
+            with Path(os.devnull).open("wb") as nowhere:  # receives buffered text and the output of child processes
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
@@ -56,7 +56,7 @@ class Lasting:
 def lasting() -> Iterator[None]:
     """Wrap standard output and error in `Lasting` while the block runs."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # one that was closed when the process began: a file that took its number would get what is printed
+        pass  # fill closed standard streams: a file opened later under their number would receive printed text
     os.close(number)
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (Lasting(stream or Path(os.devnull).open("w", encoding="utf-8")) for stream in before)
@@ -72,11 +72,11 @@ def show(text: str, kept: object = None) -> None:
     """Print a command's result.
 
     Args:
-        text: without its last line end.
-        kept: the file that holds it too, if any.
+        text: without the final newline.
+        kept: a file that also has the result, if any.
 
     Raises:
-        OSError: the disk behind standard output does not take it, and no file holds it.
+        OSError: standard output is a file that cannot be written, and no other file has the result.
     """
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

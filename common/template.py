@@ -1,8 +1,8 @@
 """A template around every text: `This sentence of "{text}" means {mask}.` (PromptBERT, arXiv 2201.04337).
 
-It is what the tokenizer adds, as [CLS] and [SEP] are. So a saved folder carries it, whoever reads the folder, and a
-long text is cut within it. Such a tokenizer reads the name of a special token in a text as plain characters, so that
-the template's mask is the only one.
+The tokenizer adds it, as it adds [CLS] and [SEP]. So a saved folder carries it for every reader, and a long text is cut
+within it. Such a tokenizer reads the name of a special token in a text as plain characters, so the template's mask is
+the only one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT, MASK = "{text}", "{mask}"
 
 
 class Frame(NamedTuple):
-    """Ids in front of a text and behind it, special ones included."""
+    """Ids before and after a text, special tokens included."""
 
     prefix: list[int]
     suffix: list[int]
@@ -31,38 +31,38 @@ class Frame(NamedTuple):
         return len(self.prefix) + len(self.suffix)
 
     def place(self, token: int | None) -> int | None:
-        """Where a token stands among those of any text: counted from 0, or from -1 behind the text; None: nowhere."""
+        """The index of a token in any framed text: from 0 before the text, from -1 after it; None if absent."""
         ids = self.prefix + self.suffix
         if token not in ids:
             return None
-        found = ids.index(token)
-        return found if found < len(self.prefix) else found - len(ids)
+        index = ids.index(token)
+        return index if index < len(self.prefix) else index - len(ids)
 
 
 def frame_of(tokenizer) -> Frame:
-    """What a fast tokenizer adds to a text; BadInput for one that drops every letter of the text it is asked by."""
-    found = tokenizer("a")
-    text = [place for place, sequence in enumerate(found.sequence_ids()) if sequence is not None]
+    """Return what a fast tokenizer adds to a text; BadInput if it drops the letter used to find out."""
+    encoded = tokenizer("a")
+    text = [place for place, sequence in enumerate(encoded.sequence_ids()) if sequence is not None]
     if not text:
         raise BadInput(
-            f"'{tokenizer.name_or_path}': its tokenizer finds no token in 'a', so what it adds to a text is not known; "
-            "use one with an unknown word or with Latin letters"
+            f"'{tokenizer.name_or_path}': its tokenizer finds no token in 'a', so its special tokens cannot be "
+            "determined; use one with an unknown token or with Latin letters"
         )
-    return Frame(found["input_ids"][: text[0]], found["input_ids"][text[-1] + 1 :])
+    return Frame(encoded["input_ids"][: text[0]], encoded["input_ids"][text[-1] + 1 :])
 
 
 def framed(tokenizer, template: str) -> Frame:
-    """What a template adds to a text, within the tokenizer's own first and last special tokens.
+    """Return what a template adds to a text, inside the tokenizer's own first and last special tokens.
 
-    A part of the template is tokenised by itself, with the space in front of it but not with one behind it, as in the
-    official code: RoBERTa's tokens have spaces in front.
+    Each part of the template is tokenised by itself, with a leading space but no trailing one, as in the official code:
+    RoBERTa's tokens begin with the space.
 
     Raises:
-        BadInput: not one `{text}`, more than one `{mask}`, or a `{mask}` for a tokenizer that has none.
+        BadInput: not exactly one `{text}`, more than one `{mask}`, or a `{mask}` and a tokenizer without a mask token.
     """
     parts = template.strip().split(TEXT)
     if len(parts) != 2 or template.count(MASK) > 1:
-        raise BadInput(f"the template '{template}' needs {TEXT} once, and {MASK} not more than once")
+        raise BadInput(f"the template '{template}' must contain {TEXT} once and {MASK} at most once")
     if MASK in template and tokenizer.mask_token_id is None:
         raise BadInput(f"the template '{template}' has a {MASK}, but this tokenizer has no mask token")
     names = ("cls_token_id", "bos_token_id", "sep_token_id", "eos_token_id")
@@ -79,9 +79,9 @@ def _ids(tokenizer, part: str) -> list[int]:
 
 
 def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
-    """A tokenizer that puts a template around every text, in place of what it adds; BadInput as `framed`.
+    """Return a tokenizer that puts a template around every text, in place of what it adds; BadInput as in `framed`.
 
-    It is of the library's plain class, since others (`BertTokenizer`) do not read what a saved tokenizer adds.
+    It is of the library's base class, since others (`BertTokenizer`) ignore the post-processor of a saved tokenizer.
     """
     prefix, suffix = framed(tokenizer, template)
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -102,5 +102,5 @@ def templated(tokenizer, template: str) -> PreTrainedTokenizerFast:
 
 
 def mask_place(tokenizer) -> int | None:
-    """Where the mask of the tokenizer's template stands, see `Frame.place`; None for a tokenizer that adds none."""
+    """Return the place of the mask in the tokenizer's template, see `Frame.place`; None if it adds no mask."""
     return frame_of(tokenizer).place(tokenizer.mask_token_id) if tokenizer.is_fast else None

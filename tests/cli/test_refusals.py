@@ -174,7 +174,7 @@ TOKEN = "hf_" + "aB3" * 11
 def test_a_token_of_the_hub_is_refused_and_neither_shown_nor_written(unsup, tmp_path, flags, capfd):
     (tmp_path / "config.yaml").write_text(f"run_name: {TOKEN}\n")
     flags = [str(tmp_path / "config.yaml") if word == "CONFIG" else word for word in flags]
-    said = "looks like a token of the hub, and would be written down; set HF_TOKEN"
+    said = "looks like a hub token and would be recorded; set HF_TOKEN"
     with pytest.raises(BadInput, match=said) as told:
         run_unsup.main([*unsup(), *flags])
     assert TOKEN not in str(told.value) + "".join(capfd.readouterr())

@@ -61,8 +61,8 @@ def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_
         run_command(raising(error))
 
 
-_EMPTY = "is followed by nothing; was a variable of the shell not set?"
-_TOKEN = "looks like a token of the hub"
+_EMPTY = "followed by an empty value; is a shell variable unset?"
+_TOKEN = "looks like a hub token"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ _TOKEN = "looks like a token of the hub"
         (["--output", ""], f"--output: {_EMPTY}"),
         (["--output="], f"--output: {_EMPTY}"),
         ([""], f"the first argument: {_EMPTY}"),
-        (["--output", "caf\udce9"], "'caf\\udce9': is not UTF-8; rename that file or folder"),
+        (["--output", "caf\udce9"], "'caf\\udce9': not UTF-8; rename the file or folder"),
         (["--model", TOKEN], f"--model: {_TOKEN}"),
         ([f"--model=x{TOKEN}y"], f"--model: {_TOKEN}"),
         (["a", TOKEN], f"an argument: {_TOKEN}"),
@@ -90,7 +90,7 @@ def test_a_word_that_only_begins_like_a_token_is_none(monkeypatch):
 
 
 def test_a_name_that_is_not_utf_8_or_too_long_is_an_error_of_one_line(capsys):
-    said = "error: 'folder/caf\\udce9/model.safetensors': is not UTF-8; rename that file or folder\n"
+    said = "error: 'folder/caf\\udce9/model.safetensors': not UTF-8; rename the file or folder\n"
     assert failed(lambda: "folder/caf\udce9/model.safetensors".encode(), capsys) == (2, said)
     with pytest.raises(UnicodeEncodeError):
         run_command(lambda: "é".encode("ascii"))
@@ -114,7 +114,7 @@ def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(t
                           env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     assert len(scripts) >= 4
     assert done.stdout.split() == ["2"] * (len(scripts) + 2), done.stderr
-    said = "error: the working directory has been deleted; change to one that is there\n"
+    said = "error: the working directory has been deleted; change to an existing one\n"
     assert done.stderr == said * (len(scripts) + 2)
 
 

@@ -68,5 +68,5 @@ def test_dashes_in_the_name_of_a_flag_are_underscores_and_values_stay():
 def test_a_count_is_at_least_one():
     assert positive("12") == 12
     for text in ("0", "-1", "1.5", "many", ""):
-        with pytest.raises(argparse.ArgumentTypeError, match="from 1"):
+        with pytest.raises(argparse.ArgumentTypeError, match="1 or more"):
             positive(text)

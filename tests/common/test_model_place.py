@@ -17,9 +17,9 @@ from models.loading import load_config, load_tokenizer
 from tests.sources import ROOT
 
 SAID = {  # name on the hub: its answer, and ours
-    "a/missing": ((404, "RepoNotFound"), "here, and no such model on the hub .*HF_TOKEN.; name a"),
-    "a/private": ((401, "RepoNotFound"), "here, and no such model on the hub"),
-    "a/broken": ((503, None), "here, and the hub could not be asked .*503.*; name a"),
+    "a/missing": ((404, "RepoNotFound"), "folder, and no such model on the hub .*HF_TOKEN.; name a"),
+    "a/private": ((401, "RepoNotFound"), "folder, and no such model on the hub"),
+    "a/broken": ((503, None), "folder, and the hub could not be reached .*503.*; name a"),
     "a/bare": ((404, "EntryNotFound"), None),
     "a/gated": ((403, "GatedRepo"), None),
     "a/there": ((200, None), None),
@@ -65,7 +65,7 @@ def test_a_hub_that_never_answers_is_asked_once(here, command):
         with pytest.raises(TimeoutError):
             server.accept()
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    expected = "'runz/bert': no such folder here, and the hub did not answer in 1 s .*; did you mean 'runs/mini-bert'"
+    expected = "'runz/bert': no such folder, and the hub did not answer in 1 s .*; did you mean 'runs/mini-bert'"
     assert re.search(expected, done.stderr)
 
 
@@ -95,13 +95,13 @@ def test_what_the_hub_says_of_a_model(here):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("runs/min-bert", r"here; did you mean 'runs/mini-bert'\? .if it is of the hub: hf download runs/min-bert "),
-        ("../her/rums/mini-bert/", r"here; did you mean '../here/runs/mini-bert'\?$"),
-        ("../here/runs/x", "here; name a folder with a model or a finished run$"),
-        ("/nowhere/x", "here; name a folder"),
-        ("a/b/c", "here; name a folder"),
-        ("no such.bert", "here; name a folder"),
-        ("google/bert", r"the hub could not be asked \(HF_HUB_OFFLINE is set\); name a folder"),
+        ("runs/min-bert", r"folder; did you mean 'runs/mini-bert'\? .for a model on the hub: hf download "),
+        ("../her/rums/mini-bert/", r"folder; did you mean '../here/runs/mini-bert'\?$"),
+        ("../here/runs/x", "folder; name a folder with a model or a finished run$"),
+        ("/nowhere/x", "folder; name a folder"),
+        ("a/b/c", "folder; name a folder"),
+        ("no such.bert", "folder; name a folder"),
+        ("google/bert", r"the hub was not queried \(HF_HUB_OFFLINE is set\); name a folder"),
     ],
 )
 def test_neither_a_folder_nor_a_model_in_the_cache_is_asked_of_the_hub(path, said, here, monkeypatch):

@@ -93,7 +93,7 @@ def test_what_is_no_file_or_may_not_be_read_is_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     places = [tmp_path, tmp_path / "missing", tmp_path / "pipe", tmp_path / "loop", tmp_path / ("x" * 300)]
-    said = ["is a folder; name its files", "no such file", "not a regular file"]
+    said = ["is a folder; name a file", "no such file", "not a regular file"]
     said += [f"cannot be opened ({reason})" for reason in ("Too many levels of symbolic links", "File name too long")]
     for path, message in zip(places, said, strict=True):
         assert refusal(path) == f"{path}: {message}"

@@ -53,7 +53,7 @@ def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data
     assert len([*(tmp_path / "vectors").glob("*/small/shard-*.npy")]) == 3
     _, table = capsys.readouterr().out.split("spearman\n")
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == names
-    with pytest.raises(BadInput, match="two models are called"):
+    with pytest.raises(BadInput, match="two models are named"):
         command.main([str(tiny_bert), str(tiny_bert), *flags])
     with pytest.raises(BadInput, match="is a file; several models write into a folder"):
         command.main([f"one={tiny_bert}", f"two={tiny_bert}", *flags, f"--output={dev_file}"])
@@ -117,10 +117,10 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
     monkeypatch.setattr(Path, "open", guarded)
     before = dev_file.read_bytes()
     refused = {
-        dev_file: "is read by this command",
-        tmp_path / "link.json": "is read by this command",
+        dev_file: "is an input of this command",
+        tmp_path / "link.json": "is an input of this command",
         tmp_path / "secret.json": "cannot be read",
-        tmp_path / "run.json": "holds something else",
+        tmp_path / "run.json": "has content this command did not write",
         tmp_path: "is a folder",
     }
     for output, said in refused.items():

@@ -197,7 +197,7 @@ def test_a_page_does_not_replace_what_it_is_made_of(tmp_path, write_run):
     run = str(write_run(tmp_path / "one"))
     for output in (tmp_path / "texts.txt", tmp_path / "one" / "run.json"):
         before = output.read_bytes()
-        with pytest.raises(BadInput, match=r"--output .*(is read by this command|holds something else)"):
+        with pytest.raises(BadInput, match=r"--output .*(is an input of this command|has content)"):
             main([run, "--sentences", str(tmp_path / "texts.txt"), "--output", str(output)])
         assert output.read_bytes() == before
 

@@ -55,7 +55,7 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
     [
         ("run.json", "{", "run.json: cannot be read as the record of a run"),
         ("run.json", "[" * 100_000, "run.json: cannot be read as the record of a run"),
-        ("run.json", "[]", "run.json: is not the record of a run (an object is needed)"),
+        ("run.json", "[]", "run.json: not the record of a run (expected an object)"),
         ("run.json", '{"status": "finished"}', "is not the record of a run"),
         ("run.json", b"\xff", "run.json: cannot be read as the record of a run ('utf-8' codec"),
         ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: is not JSON"),
@@ -64,7 +64,7 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
         ("log.jsonl", "[" * 100_000, "log.jsonl:1: is not JSON"),
         ("log.jsonl", b"\xff", "log.jsonl: cannot be read"),
         ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: an object with a 'step' is needed"),
-        ("scores.json", "{}", "scores.json: is not a file of scores (a list is needed)"),
+        ("scores.json", "{}", "scores.json: not a file of scores (expected a list)"),
         ("scores.json", '[{"task": "x"}]', "row 1 has no word as 'split'"),
         ("scores.json", b"\xff", "scores.json: cannot be read as a file of scores"),
     ],

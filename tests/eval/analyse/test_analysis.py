@@ -34,7 +34,7 @@ def test_names_are_given_with_an_equals_sign(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("models", [["a=/x", "a=/y"], ["/x/a", "/x/a"], ["/x/a", "/x/a/"]])
 def test_two_models_of_one_name_are_refused(models):
-    with pytest.raises(BadInput, match=r"two models are called '.*a/?'; tell them apart by NAME="):
+    with pytest.raises(BadInput, match=r"two models are named '.*a/?'; rename one with NAME="):
         labelled(models)
 
 

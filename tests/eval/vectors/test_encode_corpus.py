@@ -269,7 +269,7 @@ def test_a_pipe_and_missing_or_empty_inputs_are_refused_and_named(tmp_path):
     assert said == f"{tmp_path / 'pipe.txt'}: not a regular file"
     assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
     (tmp_path / "empty").mkdir()
-    assert "the folder holds no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
+    assert "the folder contains no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
     assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
 
 
