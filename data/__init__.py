@@ -1,1 +1,1 @@
-"""Text in, batches out; nothing here knows a model."""
+"""Text in, batches out; nothing here imports a model."""

@@ -1,9 +1,9 @@
 """Safe extraction of chosen files from a tar archive, plain or gzip.
 
-An archive comes from outside: its names can point anywhere, its sizes can lie, and a small gzip file can unpack to
-terabytes. `tarfile.data_filter` keeps what is written inside the target; the checks here also refuse whatever an honest
-archive of text files does not contain, in every member, extracted or not. The caller passes a temporary folder and
-throws it away when `extract` raises.
+An archive is untrusted: its names can point anywhere, its sizes can lie, and a small gzip file can unpack to terabytes.
+`tarfile.data_filter` confines writes to the target; the checks here also refuse anything that does not belong in an
+archive of text files, in every member, extracted or not. The caller passes a temporary folder and deletes it when
+`extract` raises.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from common.errors import BadInput
 
-# Generous for the one archive that is read here (some hundred files, 40 MB).
+# Generous for the one archive read here (some hundred files, 40 MB).
 MAX_MEMBERS = 10_000
 MAX_MEMBER_BYTES = 256 * 2**20
 MAX_TOTAL_BYTES = 1024 * 2**20
@@ -23,11 +23,11 @@ MAX_TOTAL_BYTES = 1024 * 2**20
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError, RecursionError)
-_TAKEN = (FileExistsError, NotADirectoryError, IsADirectoryError)
+_CONFLICT = (FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 class _Header(tarfile.TarInfo):
-    """Raises for a damaged header, which `tarfile` takes for the end of the archive."""
+    """Raises on a damaged header, which `tarfile` would treat as the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tar):
@@ -40,7 +40,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _Limited:
-    """The unpacked bytes of an archive up to MAX_TOTAL_BYTES, with headers, padding and skipped members."""
+    """The unpacked bytes of an archive, limited to MAX_TOTAL_BYTES including headers, padding and skipped members."""
 
     def __init__(self, stream: BinaryIO, name: Path) -> None:
         self._stream, self._left, self._name = stream, MAX_TOTAL_BYTES, name
@@ -54,13 +54,13 @@ class _Limited:
 
 
 def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> tuple[list[str], int]:
-    """Write the members of a tar file, plain or gzip, that `keep` wants below `target`, an existing folder.
+    """Write the members of a tar file, plain or gzip, that `keep` selects below `target`, an existing folder.
 
-    `keep` gets the cleaned name of a member (`a/b`, never absolute, without `.` and `..`) and returns the path to
+    `keep` gets the normalised name of a member (`a/b`, never absolute, without `.` and `..`) and returns the path to
     write, relative to `target`, or None to skip the member. Files in `target` are not replaced.
 
-    Returns the written paths, relative to `target`, and the number of skipped files. BadInput where the archive is
-    damaged or too large, or has a member that no honest archive of text files has.
+    Returns the written paths, relative to `target`, and the number of skipped files. BadInput if the archive is damaged
+    or too large, or has a member that does not belong in an archive of text files.
     """
     try:
         with archive.open("rb") as raw:
@@ -68,13 +68,13 @@ def extract(archive: Path, target: Path, keep: Callable[[str], str | None]) -> t
             raw.seek(0)
             stream = _Limited(gzip.open(raw) if packed else raw, archive)
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as tar:
-                found = _extract(tar, archive, target, keep)
+                result = _extract(tar, archive, target, keep)
                 while rest := tar.fileobj.read(_BLOCK):
                     if rest.strip(b"\0"):
-                        raise BadInput(f"{archive}: has data after its end; remove it and download it again")
+                        raise BadInput(f"{archive}: data after the end of the archive; remove it and download it again")
     except _BROKEN as error:
-        raise BadInput(f"{archive}: not a whole tar archive ({error}); remove it and download it again") from error
-    return found
+        raise BadInput(f"{archive}: incomplete or no tar archive ({error}); remove it and download it again") from error
+    return result
 
 
 def _extract(
@@ -98,19 +98,19 @@ def _extract(
                     raise FileExistsError
                 plain = member.replace(name=path, deep=False)
                 tar.extract(plain, target, set_attrs=False, filter="data")
-            except _TAKEN as error:
-                raise BadInput(f"{where} is in the place of another member, or below a file; refused") from error
+            except _CONFLICT as error:
+                raise BadInput(f"{where} has the path of another member, or one below a file; refused") from error
             written.append(path)
     return written, len(names) - len(written)
 
 
 def _checked_name(member: tarfile.TarInfo, where: str) -> str:
-    """The name of a member without `.` and empty parts; BadInput unless it is a plain file or folder inside."""
+    """Normalise the name of a member; BadInput unless it is a regular file or folder inside the target."""
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     if member.name.startswith("/") or "\\" in member.name or "\0" in member.name or ":" in "/".join(parts)[:2]:
         raise BadInput(f"{where} has an absolute or unusable path; refused")
     if ".." in parts:
-        raise BadInput(f"{where} climbs out of its folder with '..'; refused")
+        raise BadInput(f"{where} leaves the target folder with '..'; refused")
     if not member.isdir() and (member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse()):
         link = f" to {member.linkname!r}" if member.issym() or member.islnk() else ""
         raise BadInput(f"{where} is a link{link}, a device or another special entry, not a regular file; refused")

@@ -1,8 +1,8 @@
-"""A cache of folders. Each is complete or made again, also when several processes make the same one.
+"""A cache of folders. Each is complete or rebuilt, even if several processes build the same one.
 
-A folder lists the sha256 of its files, which are checked at every use: a cache is read for months, and one changed byte
-would be other training data. Whoever fills a folder holds a shared lock on the cache, so a command that can lock it
-alone may remove what killed ones left.
+A folder lists the sha256 of its files, checked at every use: a cache is read for months, and one changed byte would be
+different training data. Whoever fills a folder holds a shared lock on the cache, so a command that gets the exclusive
+lock may remove leftovers of killed ones.
 """
 
 import errno
@@ -25,28 +25,28 @@ _PARTIAL = ".partial-"
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, filled by `make` unless it is there and intact; BadInput, StorageError where it cannot be written."""
+    """Return `folder`, filled by `make` unless it is intact; BadInput or StorageError if it cannot be written."""
     with _in_use(folder.parent):
         if (problem := _problem(folder)) is not None:
             if folder.exists():
-                logger.warning("%s: %s; it is made again", folder, problem)
+                logger.warning("%s: %s; rebuilding it", folder, problem)
             _fill(folder, make)
     return folder
 
 
 @contextmanager
 def _in_use(cache: Path) -> Iterator[None]:
-    """Hold a shared lock on the cache. Whoever can first lock it alone removes what killed processes left."""
+    """Hold a shared lock on the cache; if an exclusive one is free first, remove leftovers of killed processes."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(cache, os.O_RDONLY)
     except OSError as error:
         raise _unusable(cache, error) from error
     try:
-        with suppress(OSError):  # another is at work; or the file system cannot lock folders, and leftovers stay
+        with suppress(OSError):  # another process is at work, or the file system cannot lock folders: leftovers stay
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in cache.glob(f"{_PARTIAL}*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for leftover in cache.glob(f"{_PARTIAL}*"):
+                shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -55,7 +55,7 @@ def _in_use(cache: Path) -> Iterator[None]:
 
 
 def _problem(folder: Path) -> str | None:
-    """Why a folder must not be used; None if its files are as they were written."""
+    """Return why a folder must not be used, or None if its files are unchanged."""
     try:
         listed = json.loads((folder / _CHECKSUMS).read_bytes())
         changed = [name for name, digest in listed.items() if sha256(folder / name) != digest]
@@ -97,4 +97,4 @@ def _place(partial: Path, folder: Path) -> None:
 
 
 def _unusable(cache: Path, error: OSError) -> Exception:
-    return unwritable(error, f"--cache_dir {cache}: cannot be a folder ({error.strerror})")
+    return unwritable(error, f"--cache_dir {cache}: cannot be used as a folder ({error.strerror})")

@@ -1,4 +1,4 @@
-"""From keys to a batch. Every discrete random draw of training happens here."""
+"""Turn keys into a batch. Every discrete random draw of training happens here."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,8 +16,8 @@ from data.masking import choose_tokens, choose_words, corrupt
 from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import word_starts
 
-Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the number of each text's
-Keyed = Callable[..., np.ndarray]  # a purpose, or P -> a key for each example of the batch, (B,) or (P, B)
+Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the length of each text
+Keyed = Callable[..., np.ndarray]  # one purpose or P of them -> a key per example of the batch, (B,) or (P, B)
 
 
 class Collator:
@@ -25,27 +25,27 @@ class Collator:
 
     Args:
         text: the token ids.
-        tokenizer: gives the special tokens and, for whole words, the word boundaries.
-        views: one entry a view; with rows of several sentences view i shows sentence i.
-        max_length: tokens of a sentence, special ones and those of a template included; longer ones are cut before an
-            edit sees them, and what stands around them stays whole.
-        seed: of all draws.
-        masking: which views get a masked twin; several twins need different names.
-        width: of the embeddings, if a view perturbs them.
-        operations: O, the dropout operations of the network, for views that draw a rate for each.
+        tokenizer: provides the special tokens and, for whole words, the word boundaries.
+        views: one entry per view; with rows of several sentences view i shows sentence i.
+        max_length: tokens of a sentence, including special tokens and the template; longer sentences are truncated
+            before an edit sees them, never the tokens around them.
+        seed: seed of all draws.
+        masking: which views get a masked twin; several maskings need different names.
+        width: width of the embeddings, if a view perturbs them.
+        operations: O, the dropout operations of the network, for views that draw one rate per operation.
         longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
         words: also return the words of the texts.
-        packing: which layouts a model reads, and whether shapes are to be few.
+        packing: the layouts that the model reads.
 
-    Returns of a call, as torch tensors; all but the first line only where they are asked for:
+    A call returns torch tensors; all but the first line only if requested:
         input_ids, attention_mask: (V, B, L);
         for each masking, (number of its views, B, L): NAME_input_ids, NAME_labels and NAME_uniforms;
-        dropout_rates: (V, B, O) if a view draws a rate for each operation, otherwise (V, B, 1); NaN for a view that
-            keeps the backbone's;
+        dropout_rates: (V, B, O) if a view draws one rate per operation, otherwise (V, B, 1); NaN for a view that keeps
+            the backbone's rate;
         positions (V, B, L) and kept (V, B, L, width / 8), of perturbed embeddings;
         target_input_ids, target_attention_mask: the views with a target before their edit, (their number, B, L');
-        words: each distinct token of a view before its edit where it first occurs, IGNORED elsewhere, (V, B, L'),
-            special tokens left out;
+        words: each distinct token of a view before its edit at its first occurrence, IGNORED elsewhere, (V, B, L'),
+            without special tokens;
         labels: classes of the rows, (1, B);
         layouts: of the masks.
     """
@@ -60,51 +60,51 @@ class Collator:
         self.pad, self.mask = tokenizer.pad_token_id, tokenizer.mask_token_id
         self._special = np.isin(np.arange(max(tokenizer.get_vocab().values()) + 1), tokenizer.all_special_ids)
         self.vocabulary = len(tokenizer)
-        around = frame_of(tokenizer)
-        self.frames = [around if view.template is None else framed(tokenizer, view.template) for view in views]
+        default = frame_of(tokenizer)
+        self.frames = [default if view.template is None else framed(tokenizer, view.template) for view in views]
         self.added = max(frame.added for frame in self.frames)
         if max_length <= self.added:
-            kind = "special tokens" if all(frame == around for frame in self.frames) else "tokens of the template"
+            kind = "special tokens" if all(frame == default for frame in self.frames) else "tokens of the template"
             raise BadInput(f"--max_length {max_length}: the {self.added} {kind} leave no room for text")
         self.room, self.longest = max_length - self.added, longest or max_length
         if self.masking and self.mask is None:
             raise BadInput("the method masks tokens, but this tokenizer has no mask token")
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
-        whole = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
-        self._starts = word_starts(tokenizer) if whole else None
+        needs_words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
+        self._starts = word_starts(tokenizer) if needs_words else None
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         keyed = partial(draws.keys, self.seed, epochs, indices)
         shown = self._shown(indices, keyed)
         ids, mask = self._padded([self._edited(number, *each, keyed) for number, each in enumerate(shown)], self.frames)
-        made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
-            made |= self._masked(masking, ids, mask, keyed)
+            arrays |= self._masked(masking, ids, mask, keyed)
         if any(view.dropout for view in self.views):
-            made["dropout_rates"] = self._rates(keyed, partial(draws.keys, self.seed, epochs, steps), len(batch))
+            arrays["dropout_rates"] = self._rates(keyed, partial(draws.keys, self.seed, epochs, steps), len(batch))
         if any(view.perturb for view in self.views):
-            made |= self._perturbed(mask, keyed)
-        if wanted := [number for number, view in enumerate(self.views) if view.target]:
-            ids, mask = self._padded([shown[number] for number in wanted], [self.frames[number] for number in wanted])
-            made |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
+            arrays |= self._perturbed(mask, keyed)
+        if targets := [number for number, view in enumerate(self.views) if view.target]:
+            ids, mask = self._padded([shown[number] for number in targets], [self.frames[number] for number in targets])
+            arrays |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
         if self.words:
-            made["words"] = self._words(*self._padded(shown, self.frames))
+            arrays["words"] = self._words(*self._padded(shown, self.frames))
         if self.text.labels is not None:
-            made["labels"] = self.text.labels[indices][None]
-        tensors = {name: torch.from_numpy(value) for name, value in made.items()}
-        return tensors | ({"layouts": self._layouts(made)} if self.packing is not None else {})
+            arrays["labels"] = self.text.labels[indices][None]
+        tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+        return tensors | ({"layouts": self._layouts(arrays)} if self.packing is not None else {})
 
-    def _layouts(self, made: dict[str, np.ndarray]) -> dict[tuple, Grid]:
-        """Where the tokens and labels of a batch are."""
-        marked = {masking.name: (masking.views, made[f"{masking.name}_labels"]) for masking in self.masking}
-        found = self.packing.layouts(made["attention_mask"] != 0, marked)
-        if "target_input_ids" in made:
-            found |= self.packing.of_targets(made["target_input_ids"], made["target_attention_mask"] != 0)
-        return found
+    def _layouts(self, arrays: dict[str, np.ndarray]) -> dict[tuple, Grid]:
+        """The positions of the tokens and labels of a batch."""
+        marked = {masking.name: (masking.views, arrays[f"{masking.name}_labels"]) for masking in self.masking}
+        layouts = self.packing.layouts(arrays["attention_mask"] != 0, marked)
+        if "target_input_ids" in arrays:
+            layouts |= self.packing.of_targets(arrays["target_input_ids"], arrays["target_attention_mask"] != 0)
+        return layouts
 
     def _shown(self, indices: np.ndarray, keyed: Keyed) -> list[Texts]:
-        """What each view shows before its edit: its text, the only one there is, or a part of the whole document."""
+        """The texts of each view before its edit: its sentence, the only sentence, or a part of the document."""
         columns = range(self.text.columns)
         read = [self.text.sentences(indices, column, self.room) for column in columns]
         shown = [read[number % len(read)] for number in range(len(self.views))]
@@ -116,7 +116,7 @@ class Collator:
         return shown
 
     def _edited(self, number: int, flat: np.ndarray, lengths: np.ndarray, keyed: Keyed) -> Texts:
-        """What a view's edit makes of its texts, with the tokenizer's id for each MASK that it wrote."""
+        """The texts of a view after its edit, with the tokenizer's id for each MASK."""
         view, longest = self.views[number], self.longest - self.added
         if view.edit is None:
             return flat, lengths
@@ -129,11 +129,11 @@ class Collator:
         if not hidden.any():
             return ids, lengths
         if self.mask is None:
-            raise BadInput("the method masks a part of a view, but this tokenizer has no mask token")
+            raise BadInput("the method masks part of a view, but this tokenizer has no mask token")
         return np.where(hidden, self.mask, ids), lengths
 
     def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray]:
-        """Padded ids with what stands around each view's texts, (V, B, L), and the attention mask."""
+        """The padded ids with each view's frame around its texts, (V, B, L), and the attention mask."""
         longest = max(lengths.max() + frame.added for (_, lengths), frame in zip(views, frames, strict=True))
         if self.packing and self.packing.static:
             longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
@@ -149,43 +149,43 @@ class Collator:
         return ids, position < np.stack(ends)
 
     def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Each distinct token of a text where it first occurs, IGNORED elsewhere, (V, B, L)."""
-        found = np.full_like(ids, IGNORED)
+        """Each distinct token of a text at its first occurrence, IGNORED elsewhere, (V, B, L)."""
+        words = np.full_like(ids, IGNORED)
         text = np.stack([is_text(*each) for each in zip(mask, self.frames, strict=True)])
-        known = text & ~self._special[ids]
-        for place in np.ndindex(ids.shape[:2]):
-            positions = np.flatnonzero(known[place])
-            values, first = np.unique(ids[place][positions], return_index=True)
-            found[place][positions[first]] = values
-        return found
+        plain = text & ~self._special[ids]
+        for row in np.ndindex(ids.shape[:2]):
+            positions = np.flatnonzero(plain[row])
+            values, first = np.unique(ids[row][positions], return_index=True)
+            words[row][positions[first]] = values
+        return words
 
     def _rates(self, keyed: Keyed, of_step: Keyed, count: int) -> np.ndarray:
         """Dropout rates of every view, sentence and operation, (V, B, 1 or O) float32."""
-        made = np.full((len(self.views), count, self.operations), np.nan, dtype=np.float32)
+        rates = np.full((len(self.views), count, self.operations), np.nan, dtype=np.float32)
         for number, view in enumerate(self.views):
             if view.dropout is not None:
                 keys = (keyed if view.dropout.per_sentence else of_step)(f"dropout {number}")
                 drawn = draws.uniforms(keys, self.operations if view.dropout.per_operation else 1)
-                made[number] = view.dropout.quantile(drawn)
-        return made
+                rates[number] = view.dropout.quantile(drawn)
+        return rates
 
     def _perturbed(self, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
-        """Positions (V, B, L) and kept entries of the embeddings, eight to a byte, (V, B, L, width / 8)."""
+        """Positions, (V, B, L), and kept entries of the embeddings, eight per byte, (V, B, L, width / 8)."""
         positions = np.broadcast_to(np.arange(mask.shape[2]), mask.shape).copy()
         kept = np.full((*mask.shape, -(-self.width // 8)), 255, dtype=np.uint8)
         for number, view in enumerate(self.views):
             if view.perturb is not None:
                 for row, (key, count) in enumerate(zip(keyed(f"perturb {number}"), mask[number].sum(1), strict=True)):
-                    found = view.perturb(int(count), self.width, draws.generator(key))
-                    positions[number, row, :count] = found.positions
-                    kept[number, row, :count] = np.packbits(found.kept, axis=-1)
+                    change = view.perturb(int(count), self.width, draws.generator(key))
+                    positions[number, row, :count] = change.positions
+                    kept[number, row, :count] = np.packbits(change.kept, axis=-1)
         return {"positions": positions, "kept": kept}
 
     def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
-        made, numbers = [], []
+        corrupted, numbers = [], []
         stream = "" if masking.name == "masked" else f"{masking.name} "
         for view in masking.views:
-            # One stream for each purpose, not one cut in pieces: the numbers of a sentence must not depend on the
+            # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not depend on the
             # longest sentence of its batch.
             purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
             keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes])
@@ -196,8 +196,8 @@ class Collator:
                 chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
             else:
                 chosen = choose_tokens(text & ~special, masking.rate, select)
-            made.append(corrupt(ids[view], chosen, masking.recipe, self.mask, self.vocabulary, replace))
-        parts = [*zip(*made, strict=True), *([numbers] if masking.uniforms else [])]
+            corrupted.append(corrupt(ids[view], chosen, masking.recipe, self.mask, self.vocabulary, replace))
+        parts = [*zip(*corrupted, strict=True), *([numbers] if masking.uniforms else [])]
         names = ("input_ids", "labels", "uniforms")
         return {f"{masking.name}_{name}": np.stack(part) for name, part in zip(names, parts, strict=False)}
 
@@ -211,16 +211,16 @@ def _joined(texts: list[np.ndarray]) -> Texts:
 
 
 def is_text(mask: np.ndarray, frame: Frame) -> np.ndarray:
-    """Whether a token is neither padding nor of the frame around it: (..., L) attention mask -> (..., L) bool."""
+    """Whether a token is neither padding nor part of the frame: (..., L) attention mask -> (..., L) bool."""
     position = np.arange(mask.shape[-1])
     end = mask.sum(-1, keepdims=True) - len(frame.suffix)
     return (position >= len(frame.prefix)) & (position < end)
 
 
 class MaskedCollator:
-    """Batches of masked language models: input_ids, attention_mask, labels, each (B, L).
+    """Batches for masked language models: input_ids, attention_mask, labels, each (B, L).
 
-    Arguments are those of `Collator`; `masking` is of one view. With `aux_masking` a batch has `aux_input_ids` and
+    Arguments as for `Collator`, with a single view. With `aux_masking` a batch also has `aux_input_ids` and
     `aux_labels`, the auxiliary head's own masks; with `clean`, `clean_input_ids`, the text without masks.
     """
 
@@ -236,6 +236,6 @@ class MaskedCollator:
         self._collate = Collator(text, tokenizer, [View()], max_length, seed, maskings, words=words, packing=packing)
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
-        made = self._collate(batch)
-        found = {name: made[source][0] for source, name in self._names.items()}
-        return found | ({"layouts": made["layouts"]} if "layouts" in made else {})
+        tensors = self._collate(batch)
+        renamed = {name: tensors[source][0] for source, name in self._names.items()}
+        return renamed | ({"layouts": tensors["layouts"]} if "layouts" in tensors else {})

@@ -1,7 +1,7 @@
-"""Downloads one file of a dataset repository, and keeps a lock file of what was downloaded first.
+"""Download one file of a dataset repository, and record its digest in a lock file the first time.
 
 `huggingface_hub` does the transfer, so `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, proxies and the progress bar work
-as usual, and a broken transfer resumes.
+as usual, and an interrupted transfer resumes.
 """
 
 import logging
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-# HTTPError is the base of what the library's HTTP client raises: refused, timed out, cut.
+# HTTPError is the base class of the HTTP client's errors: refused, timed out, cut off.
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled, XetDownloadError
 
 from common.errors import BadInput
@@ -25,36 +25,36 @@ _FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
 
 @dataclass(frozen=True)
 class Source:
-    """A file on the hub, and its place below the data folder."""
+    """A file on the hub, and its path below the data folder."""
 
     repo: str
     file: str
     target: str
     min_lines: int = 0
-    revision: str = "main"  # no published source names a commit; the lock file records which one it was
+    revision: str = "main"  # no published source names a commit; the lock file records the one downloaded
 
 
 def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
-    """Download `source` into `folder`, or find it there complete from an earlier run; the library's cache is not used.
+    """Download `source` into `folder`, unless an earlier run has done so; the library's cache is not used.
 
-    Returns the file, and the commit that the revision stands for. BadInput where the download fails, with the place
-    `by_hand` for users without a connection, or is not what the hub announced.
+    Returns the file and the commit of the revision. BadInput if the download fails, naming the path `by_hand` for users
+    without a connection, or if the content is not what the hub announced.
     """
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only when it is imported
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
     place = {"repo_type": "dataset", "endpoint": endpoint}
     url = hf_hub_url(source.repo, source.file, revision=source.revision, **place)
     try:
         head = get_hf_file_metadata(url, endpoint=endpoint)
         if head.commit_hash is None or head.etag is None:
-            raise ValueError("the answer names no commit or no ETag, so this is not a hub")
+            raise ValueError("the response has no commit or no ETag, so this is not a hub")
         path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **place))
     except _FAILURES as error:
         raise BadInput(_explain(source, url, error, by_hand)) from error
     # The ETag of a large file is its sha256, the only digest to check a first download against.
     if _SHA256.fullmatch(head.etag) and (found := sha256(path)) != head.etag:
         path.unlink()
-        raise BadInput(f"{url}: sha256 is {found}, but the hub announced {head.etag}; removed, run again")
+        raise BadInput(f"{url}: sha256 is {found}, but the hub announced {head.etag}; file removed, run again")
     return path, head.commit_hash
 
 
@@ -63,27 +63,27 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
     if isinstance(error, OfflineModeIsEnabled):
         advice = "unset HF_HUB_OFFLINE"
     elif status in (401, 403):
-        advice = "set HF_TOKEN to a token that may read it"
+        advice = "set HF_TOKEN to a token with read access"
     elif status == 404:
         advice = "the repository or file does not exist: set HF_ENDPOINT to a mirror that has it"
     elif getattr(error, "errno", None):
-        advice = "check the data folder and the free space there"
+        advice = "check the data folder and its free space"
     else:
-        advice = "run the same command again, which resumes, or set HF_ENDPOINT to a mirror"
+        advice = "run the same command again to resume, or set HF_ENDPOINT to a mirror"
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
-    return f"{what}: {reason}; {advice}; or put it there by hand: {by_hand}"
+    return f"{what}: {reason}; {advice}; or copy it by hand to {by_hand}"
 
 
 def record(lock: Path, source: Source, path: Path, commit: str | None) -> None:
-    """Note the digest of a file that passed every other check; BadInput where another one was noted before."""
+    """Record the digest of a file that passed all other checks; BadInput if a different one is on record."""
     entries, found = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
     if source.file not in entries:
         entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": found,
                  "bytes": path.stat().st_size}  # fmt: skip
         write_json(lock, entries | {source.file: entry}, sort_keys=True)
         logger.info("%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s", source.file,
-                    found, commit or "unknown (put there by hand)", lock)  # fmt: skip
+                    found, commit or "unknown (copied by hand)", lock)  # fmt: skip
         return
     known = entries[source.file]
     if not isinstance(known, dict) or not _SHA256.fullmatch(str(known.get("sha256"))):

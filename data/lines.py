@@ -1,7 +1,7 @@
-"""Lines of plain and compressed files, numbered from 1, and the hash of what files hold.
+"""Lines of plain and compressed files, numbered from 1, and the content hash of files.
 
-Only a line feed ends a line (not U+2028, not NEL). The first bytes of a file, not its name, tell whether it is packed.
-Tables that are named as lines are refused: a model would train on braces and field names. If in doubt a file is read:
+Only a line feed ends a line (not U+2028, not NEL). Compression is detected by a file's first bytes, not by its name.
+Tables named like text files are refused: a model would train on braces and field names. In doubt a file is read:
 quotation marks and commas alone do not make a table.
 """
 
@@ -22,7 +22,7 @@ import zstandard
 from common.errors import BadInput
 from common.files import open_regular
 
-LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line ends
+LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line breaks
 _BLOCK = 2**16
 _FIELDS = set(
     "text sentence sentences premise hypothesis label labels gold_label score id idx index anchor positive negative "
@@ -33,10 +33,10 @@ _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file.
+    """Yield the lines of a file with their numbers.
 
     Raises:
-        BadInput: with file and line: the file cannot be opened or is damaged, a line is not UTF-8, has a NUL or is
+        BadInput: with file and line: the file cannot be opened or is damaged, or a line is not UTF-8, has a NUL or is
             longer than `LONGEST_LINE`.
     """
     with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
@@ -45,7 +45,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:
-    """sha256 over the bytes of the files in their order."""
+    """Return the sha256 of the digests of the files, in order."""
     digest = hashlib.sha256()
     for path in paths:
         with open_regular(Path(path)) as stream:
@@ -54,22 +54,22 @@ def content_hash(paths: Sequence[str | Path]) -> str:
 
 
 def packing(path: Path) -> str:
-    """What a file is packed with, as a suffix (.gz, .xz, .bz2, .zst); empty for a plain one."""
+    """Return the compression of a file as a suffix (.gz, .xz, .bz2, .zst); empty for a plain file."""
     with open_regular(path) as stream:
         magic = stream.read(10)
     return next((suffix for suffix, (pattern, _) in _PACKINGS.items() if pattern.match(magic)), "")
 
 
 def unpacked(stream: BinaryIO, suffix: str) -> BinaryIO:
-    """The content of a stream that is packed as `packing` says."""
+    """Decompress a stream; `suffix` as returned by `packing`."""
     return _PACKINGS[suffix][1](stream) if suffix else stream
 
 
 class _Joined(io.RawIOBase):
-    """All streams of an xz file, or frames of a zstd file, unpacked one after the other; `new` makes a decompressor.
+    """All streams of an xz file, or frames of a zstd file, decompressed in turn; `new` creates a decompressor.
 
-    The libraries' own readers silently end early: `lzma`'s at anything but a whole stream behind the first one,
-    `zstandard`'s behind the first frame and where the file is cut off.
+    The libraries' readers silently stop early: `lzma`'s at anything but a complete stream after the first one,
+    `zstandard`'s after the first frame and at a truncation.
     """
 
     def __init__(self, stream: BinaryIO, new: Callable[[], Any]) -> None:
@@ -110,7 +110,7 @@ _PACKINGS: dict[str, tuple[re.Pattern, Callable[[BinaryIO], BinaryIO]]] = {
     ".gz": (re.compile(rb"\x1f\x8b"), lambda stream: gzip.GzipFile(fileobj=stream)),
     ".xz": (re.compile(rb"\xfd7zXZ\x00"), _joined(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))),
     ".bz2": (re.compile(rb"BZh[1-9]1AY&SY"), _joined(bz2.BZ2Decompressor)),
-    # The second pattern is a frame without content, with which pzstd begins.
+    # The second pattern is an empty frame, which pzstd writes first.
     ".zst": (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
              _joined(lambda: zstandard.ZstdDecompressor().decompressobj())),
 }  # fmt: skip
@@ -122,13 +122,13 @@ def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
         try:
             line = stream.readline(LONGEST_LINE + 2)
         except _DAMAGED as error:
-            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or cut off ({error})") from error
+            raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or truncated ({error})") from error
         if not line:
             return
         number += 1
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if len(line) > LONGEST_LINE:
-            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence a line?")
+            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence per line?")
         yield line
 
 
@@ -142,7 +142,7 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
 
 
 def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
-    """BadInput if the first lines are mostly JSON objects, or the first, with this number, is a header.
+    """Raise BadInput if the first lines are mostly JSON objects, or the first one, line `number`, is a header.
 
     A single word counts as a header only in a `.tsv`.
     """
@@ -153,10 +153,8 @@ def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
         raise BadInput(f"{path}: its first line is a header ({', '.join(cells)}), not a sentence; name it NAME.csv")
     cells = [cell.strip() for cell in lines[0].split("\t")]
     if (len(cells) > 1 or ".tsv" in path.suffixes) and all(map(_is_name, cells)):
-        raise BadInput(
-            f"{path}:{number}: a header ({', '.join(cells)}), not a row of sentences; say by --text_column which of "
-            "the columns to read"
-        )
+        header = ", ".join(cells)
+        raise BadInput(f"{path}:{number}: a header ({header}), not a row of sentences; name columns by --text_column")
 
 
 def _is_name(cell: str) -> bool:

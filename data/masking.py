@@ -1,7 +1,7 @@
 """Which tokens are masked, and what replaces them: pure functions of uniform numbers.
 
 Sources: Devlin et al. 2018, section 3.1 (80/10/10); InfoCSE's official code masks tokens independently, anew in every
-batch; Condenser's pre-training masks whole words, a fixed number of tokens a block. (Its RoBERTa variant uses BERT's
+batch; Condenser's pre-training masks whole words, a fixed number of tokens per block. (Its RoBERTa variant uses BERT's
 word boundaries by mistake; here each family has its own.)
 """
 
@@ -11,20 +11,20 @@ from common.views import IGNORED
 
 
 def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
-    """Each maskable token with probability `rate`, independently: (R, L) bool and (R, L) numbers -> (R, L) bool."""
+    """Choose each maskable token with probability `rate`: (R, L) bool and (R, L) numbers -> (R, L) bool."""
     return maskable & (uniform < rate)
 
 
 def choose_words(
     text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
 ) -> np.ndarray:
-    """Whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
+    """Choose whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
 
-    As in Condenser's data collator, max(1, round(rate n)) of n tokens of text are chosen. A word that would exceed
-    that number is skipped. So is a special token in the text, such as the unknown word, though it counts among the n.
+    As in Condenser's data collator, max(1, round(rate n)) of n text tokens are chosen. A word that would exceed that
+    number is skipped. So is a special token in the text, such as the unknown token, though it counts among the n.
 
-    Whether a token is text, not padding or added by the tokenizer, whether it is special, and whether it begins a word
-    are (R, L) bool; the uniform number of its first token, (R, L), ranks a word.
+    `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a word; all are (R, L)
+    bool. The uniform number of a word's first token, (R, L), ranks the word.
     """
     chosen = np.zeros_like(text)
     for row in np.flatnonzero(text.any(1)):
@@ -47,10 +47,10 @@ def choose_words(
 def corrupt(
     ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The masked ids and the labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
+    """Return masked ids and labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
 
-    The recipe `mask` gives the mask token to all that are chosen; `bert` to those with a uniform number below 0.8, a
-    random token, of all below `vocabulary`, to those from 0.8 to 0.9 (the remainder picks it), and leaves the others.
+    The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8, replaces those from
+    0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and keeps the others.
     """
     masked, labels = ids.copy(), np.where(chosen, ids, IGNORED)
     if recipe == "mask":

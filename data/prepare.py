@@ -33,23 +33,23 @@ SUMS = Path(__file__).with_name("SHA256SUMS")
 _PREFIXES = ("senteval", "SentEval", "downstream")
 _NOTE = re.compile(r"readme|licen[sc]e", re.IGNORECASE)
 
-# The names that the command takes.
+# The names that the command accepts.
 NAMES = {
     "sts": "STS12-16, STSBenchmark, SICK: evaluation; 6 MB, from an archive of about 40 MB",
     "transfer": "MR, CR, SUBJ, MPQA, SST, TREC, MRPC: evaluation; 9 MB, from the same archive",
-    "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made of `sts`",
-    "sts17": "STS17 in 11 language pairs, as MTEB has it: evaluation",
-    "sts22": "STS22, news articles in 18 languages and pairs, as MTEB has it: evaluation",
+    "sts_texts": "the sentences of the STS sets without their scores: ConSERT's training text; made from `sts`",
+    "sts17": "STS17 in 11 language pairs, from MTEB: evaluation",
+    "sts22": "STS22, news articles in 18 languages and pairs, from MTEB: evaluation",
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 
-# What comes file by file: by name, the files and their terms of use.
+# Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
-    one.name.lower(): (
-        [Source(one.repo, file, f"{one.repo}/{file}", revision=one.revision) for file in one.files],
+    each.name.lower(): (
+        [Source(each.repo, file, f"{each.repo}/{file}", revision=each.revision) for file in each.files],
         "none stated by MTEB",
     )
-    for one in crosslingual.SETS
+    for each in crosslingual.SETS
 } | {"wiki1m": ([WIKI], WIKI_TERMS)}
 
 
@@ -87,74 +87,74 @@ SETS = (
 
 
 def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | None = None) -> list[tuple]:
-    """Download the parts with these `NAMES` into `data_dir`; returns the rows of the final table.
+    """Download the parts with these `NAMES` into `data_dir`; return the rows of the final table.
 
-    `pinned` are the expected digests, those of data/SHA256SUMS by default. BadInput where something cannot be
-    downloaded or is not as expected; nothing of that part is in place then.
+    `pinned` are the expected digests, by default those of data/SHA256SUMS. BadInput if a part cannot be downloaded or
+    differs from what is expected; nothing of it is put in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
-        raise BadInput(f"unknown name {unknown[0]!r}; the names are {', '.join(NAMES)}")
+        raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
     pinned = read_pinned() if pinned is None else pinned
-    sets = [one for one in SETS if one.part in names]
+    sets = [each for each in SETS if each.part in names]
     rows = []
     if sets:
         _prepare_sets(sets, data_dir, pinned)
-        rows += [_row(one.name, one.files(pinned), data_dir, "pinned", one.terms) for one in sets]
+        rows += [_row(each.name, each.files(pinned), data_dir, "pinned", each.terms) for each in sets]
     for name, (sources, terms) in FILES.items():
         if name in names:
-            there = [_prepare_file(source, data_dir) for source in sources]
-            if all(there):
-                logger.info("%s: already there, verified", name)
+            present = [_prepare_file(source, data_dir) for source in sources]
+            if all(present):
+                logger.info("%s: already present, verified", name)
             rows.append(_row(name, [source.target for source in sources], data_dir, "recorded", terms))
     if "sts_texts" in names:
         for line in sts_texts.write(data_dir):
             logger.info("%s", line)
-        rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "made here", "those of the STS sets"))
+        rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "generated", "those of the STS sets"))
     shutil.rmtree(data_dir / DOWNLOAD, ignore_errors=True)
     return rows
 
 
 def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]) -> None:
-    advice = f"this is not the published file: remove it from {data_dir} and run again"
-    todo = {one.part for one in sets if missing_files(one, data_dir, pinned, advice)}
-    for part in dict.fromkeys(one.part for one in sets if one.part not in todo):
-        logger.info("%s: already there, verified", part)
+    advice = f"not the published file: remove it from {data_dir} and run again"
+    todo = {each.part for each in sets if missing_files(each, data_dir, pinned, advice)}
+    for part in dict.fromkeys(each.part for each in sets if each.part not in todo):
+        logger.info("%s: already present, verified", part)
     if not todo:
         return
     archive_place = data_dir / ARCHIVE.target
     archive, commit = fetch(ARCHIVE, data_dir / DOWNLOAD, archive_place)
     with TemporaryDirectory(dir=data_dir / DOWNLOAD, prefix="staged-") as staged:
         try:
-            kept, ignored = _unpack([one for one in sets if one.part in todo], archive, Path(staged), pinned)
+            kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged), pinned)
             record(data_dir / LOCK, ARCHIVE, archive, commit)
         except BadInput:
-            archive.unlink()  # otherwise the next run would find it and refuse it again
+            archive.unlink()  # otherwise the next run would refuse it again
             raise
         _move(Path(staged) / "senteval", data_dir / "senteval")
     archive.unlink()
-    logger.info("%s: %d files kept in %s, %d others ignored", ARCHIVE.file, len(kept), archive_place, ignored)
+    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), archive_place, ignored)
 
 
 def _unpack(sets: list[EvalSet], archive: Path, staged: Path, pinned: Mapping[str, str]) -> tuple[list[str], int]:
-    wanted = {path for one in sets for path in one.files(pinned)}
-    found = extract(archive, staged, lambda member: place_of(member, wanted))
-    advice = f"{ARCHIVE.file} is not the published one: set HF_ENDPOINT to a mirror, or put the files there by hand"
-    for one in sets:
-        if missing := missing_files(one, staged, pinned, advice):
-            raise BadInput(f"{archive.name}: lacks {len(missing)} files of {one.name}: {missing[0]} ...; {advice}")
-    return found
+    wanted = {path for each in sets for path in each.files(pinned)}
+    result = extract(archive, staged, lambda member: place_of(member, wanted))
+    advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
+    for each in sets:
+        if missing := missing_files(each, staged, pinned, advice):
+            raise BadInput(f"{archive.name}: {len(missing)} files of {each.name} missing: {missing[0]} ...; {advice}")
+    return result
 
 
 def read_pinned(path: Path = SUMS) -> dict[str, str]:
-    """Expected digests, from a file in the format of `sha256sum`: path below the data folder -> sha256."""
+    """Read expected digests from a file in the format of `sha256sum`: path below the data folder -> sha256."""
     lines = path.read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
-def missing_files(one: EvalSet, root: Path, pinned: Mapping[str, str], advice: str) -> list[str]:
-    """The files of a set that are not below `root`; BadInput for one with other content."""
+def missing_files(eval_set: EvalSet, root: Path, pinned: Mapping[str, str], advice: str) -> list[str]:
+    """Return the files of a set missing below `root`; BadInput for one with different content."""
     missing = []
-    for path, expected in one.files(pinned).items():
+    for path, expected in eval_set.files(pinned).items():
         if not (root / path).is_file():
             missing.append(path)
         elif (found := sha256(root / path)) != expected:
@@ -163,9 +163,9 @@ def missing_files(one: EvalSet, root: Path, pinned: Mapping[str, str], advice: s
 
 
 def place_of(member: str, wanted: Collection[str]) -> str | None:
-    """Where an archive member belongs, whichever prefix it has; None if no wanted set has it.
+    """Return where an archive member belongs, whatever its prefix; None if no wanted set has it.
 
-    The notes with the terms of use come along; they are not read, so they are not pinned.
+    Notes with terms of use are extracted too; nothing reads them, so they are not pinned.
     """
     parts = member.split("/")
     while len(parts) > 1 and parts[0] in _PREFIXES:
@@ -177,7 +177,7 @@ def place_of(member: str, wanted: Collection[str]) -> str | None:
 
 
 def _move(staged: Path, place: Path) -> None:
-    """Rename into place: a whole folder where there is none, otherwise file by file."""
+    """Move into place: a whole folder if the target is absent, otherwise file by file."""
     if staged.is_dir() and place.is_dir():
         for child in sorted(staged.iterdir()):
             _move(child, place / child.name)
@@ -186,7 +186,7 @@ def _move(staged: Path, place: Path) -> None:
 
 
 def _prepare_file(source: Source, data_dir: Path) -> bool:
-    """Put one file in place; whether it was there."""
+    """Put one file in place; return whether it was already there."""
     place = data_dir / source.target
     if place.is_file():
         _check_file(source, place, data_dir / LOCK, None)
@@ -204,18 +204,17 @@ def _prepare_file(source: Source, data_dir: Path) -> bool:
 
 def _check_file(source: Source, path: Path, lock: Path, commit: str | None) -> None:
     if (lines := _lines(path)) < source.min_lines:
-        published = f"the published file has {source.min_lines}"
-        raise BadInput(f"{path}: {lines} lines, but {published}; remove it if it is there, and run again")
+        raise BadInput(f"{path}: {lines} lines, but the published file has {source.min_lines}; remove it and run again")
     record(lock, source, path, commit)
 
 
 def _lines(path: Path) -> int:
-    """Lines of a file, plain or .gz, with a last one that does not end."""
+    """Count the lines of a file, plain or .gz, including an unterminated last one."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
             return sum(1 for _ in stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: is not a whole .gz file ({error}); remove it, and run again") from error
+        raise BadInput(f"{path}: incomplete or no .gz file ({error}); remove it and run again") from error
 
 
 def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
@@ -231,12 +230,12 @@ def _table(rows: list[tuple]) -> str:
 
 
 def described() -> str:
-    """Names, terms and places, for `--help`."""
-    terms = [(one.name, one.terms) for one in SETS] + [(name, each) for name, (_, each) in FILES.items()]
+    """Return names, terms and places for `--help`."""
+    terms = [(each.name, each.terms) for each in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
     return "\n".join([
         "names:",
         *(f"  {name:9} {text}" for name, text in NAMES.items()),
-        "\nterms of use, as far as their authors state any:",
+        "\nterms of use, as stated by the authors:",
         *(f"  {name:13} {text}" for name, text in terms),
         f"""
 The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
@@ -244,8 +243,8 @@ DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come fr
 repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
 HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
 again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
-of the downloads are recorded in DIR/{LOCK} the first time and must stay the same. Without a connection
-put the files into the same places by hand and run the command, which verifies them.""",
+of the downloads are recorded in DIR/{LOCK} the first time and must not change. Without a connection,
+copy the files to the same places by hand and run the command to verify them.""",
     ])  # fmt: skip
 
 

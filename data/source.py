@@ -1,4 +1,4 @@
-"""Where a training text comes from: files of one kind, or a data set of the hub; and which of its columns are read."""
+"""The source of a training text, files of one kind or a dataset on the hub, and the columns to read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from common.errors import DISK, BadInput
 from common.files import digest, find_files
 from data.lines import content_hash
 
-VERSION = 2  # part of the cache's keys: raise it when the same bytes would give other rows
+VERSION = 2  # part of the cache keys: raise it if the same bytes would give other rows
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"
 _KINDS = {
     ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
@@ -25,13 +25,13 @@ class Source:
     """A text and how to read it.
 
     Args:
-        files: of one kind, read in this order. By its name a file is a table (csv, json, jsonl, parquet, arrow) or
-            lines of text; compressed ones too.
-        columns: tab-separated sentences in a line without column names.
-        names: the columns to read of a table, or of lines below a header of names.
+        files: files of one kind, read in this order. A file's name decides whether it is a table (csv, json, jsonl,
+            parquet, arrow) or lines of text, compressed or not.
+        columns: tab-separated sentences per line, without column names.
+        names: the columns to read from a table, or from lines with a header.
         titled: whether the first column is a title, which may be empty.
-        labelled: whether the rows have a column `label` of natural language inference.
-        said: what a record calls the text; default: the names of the files.
+        labelled: whether the rows have a column `label` for natural language inference.
+        dataset: the hub dataset that the files come from, if any.
     """
 
     files: tuple[Path, ...]
@@ -39,32 +39,32 @@ class Source:
     names: tuple[str, ...] = ()
     titled: bool = False
     labelled: bool = False
-    said: str | None = None
+    dataset: str | None = None
 
     @cached_property
     def kind(self) -> str:
-        """The reader of `datasets`; BadInput for files of several kinds."""
+        """The reader in `datasets`; BadInput for files of several kinds."""
         kinds = {_kind(path): path for path in self.files}
         if len(kinds) > 1:
-            said = ", ".join(f"{path} ({kind})" for kind, path in kinds.items())
-            raise BadInput(f"files of several kinds: {said}; give files of one kind")
+            examples = ", ".join(f"{path} ({kind})" for kind, path in kinds.items())
+            raise BadInput(f"files of several kinds: {examples}; give files of one kind")
         return next(iter(kinds))
 
     @cached_property
     def read(self) -> tuple[str, ...]:
-        """The names of the columns that are read; empty for lines without names."""
+        """The names of the columns to read; empty for lines without a header."""
         default = NLI_COLUMNS if self.labelled else () if self.kind == "text" else ("text",)
         return self.names or default
 
     @property
     def width(self) -> int:
-        """Sentences in a row."""
+        """Sentences per row."""
         return len(self.read) or self.columns
 
     @property
     def file_names(self) -> list[str]:
-        """What a record calls the text."""
-        return [self.said] if self.said else [path.name for path in self.files]
+        """The names of the text in run.json."""
+        return [self.dataset] if self.dataset else [path.name for path in self.files]
 
     @cached_property
     def sha256(self) -> str:
@@ -72,34 +72,30 @@ class Source:
         return content_hash(self.files)
 
     def key(self, *more) -> str:
-        """Of a cache folder: changes with the content, and with how it is read."""
+        """The key of a cache folder: changes with the content and with how it is read."""
         how = [self.kind, self.columns, self.read, self.titled, self.labelled]
         return digest([VERSION, self.sha256, how, *more])[:32]
 
 
 def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> Source:
-    """The text that the flags, `common.arguments.DataArguments`, name; of labelled pairs with `labelled`.
+    """Return the text that the flags, `common.arguments.DataArguments`, name; `labelled` for labelled pairs.
 
-    `own` are folders that the command itself writes. BadInput where the flags name no text or two, or contradict its
-    kind, or where a file or data set is not there.
+    `own` are folders that the command writes. BadInput if the flags name no text or two, do not fit its kind, or if a
+    file or dataset does not exist.
     """
     columns = getattr(args, "columns", 1)
     if not 1 <= columns <= 3:
-        raise BadInput(f"--columns {columns}: from 1 to 3")
+        raise BadInput(f"--columns {columns}: must be from 1 to 3")
     if args.title_column and labelled:
         raise BadInput("--title_column: labelled pairs have no titles")
-    said = None
-    if args.dataset_name:
-        if args.train_file:
-            raise BadInput("give one of --train_file and --dataset_name")
-        files, said = _from_hub(args), args.dataset_name
-    else:
-        files = find_files(args.train_file, args.data_dir, own)
+    if args.dataset_name and args.train_file:
+        raise BadInput("give either --train_file or --dataset_name, not both")
+    files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, own)
     titles = [args.title_column] if args.title_column else []
     names = (*titles, *(args.text_column or (["text"] if titles else [])))
-    source = Source(tuple(files), columns, names, bool(args.title_column), labelled, said)
+    source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None)
     if source.read and columns not in (1, source.width):
-        raise BadInput(f"--columns {columns}: is for lines without names; name the columns by --text_column")
+        raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
     return source
 
 
@@ -111,26 +107,26 @@ def _kind(path: Path) -> str:
 
 
 def _from_hub(args) -> list[Path]:
-    """The Arrow files that the library has made of a data set; the hub (HF_ENDPOINT, HF_TOKEN) is asked by it."""
+    """Download a dataset through the library (HF_ENDPOINT, HF_TOKEN) and return its Arrow files."""
     name, config, split = args.dataset_name, args.dataset_config_name, args.dataset_split
     if "[" in split:
-        raise BadInput(f"--dataset_split {split}: name whole splits; --max_rows draws a part of the rows")
+        raise BadInput(f"--dataset_split {split}: name a whole split; --max_rows samples rows")
     if Path(name).exists():
         raise BadInput(f"--dataset_name {name}: is a local path; give it by --train_file")
     try:
-        found = datasets.load_dataset(name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub"))
-    except Exception as error:  # whatever the library raises, the names or the connection are the cause
+        dataset = datasets.load_dataset(name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub"))
+    except Exception as error:  # whatever the library raises, the names or the connection are at fault
         cause = first_cause(error)
         if isinstance(cause, OSError) and cause.errno in DISK:
             raise cause from error
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        given = f"--dataset_name {name} --dataset_config_name {config} --dataset_split {split}"
-        raise BadInput(f"{given}: cannot be loaded ({reason}); look at the names, HF_ENDPOINT and HF_TOKEN") from error
-    return [Path(each["filename"]) for each in found.cache_files]
+        flags = f"--dataset_name {name} --dataset_config_name {config} --dataset_split {split}"
+        raise BadInput(f"{flags}: cannot be loaded ({reason}); check the names, HF_ENDPOINT and HF_TOKEN") from error
+    return [Path(file["filename"]) for file in dataset.cache_files]
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """The error at the beginning of a chain."""
+    """Return the first error of a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -20,7 +20,7 @@ PUBLISHED = {"STS12": 6216, "STS13": 3000, "STS14": 7500, "STS15": 17000, "STS16
 
 
 def texts(data_dir: Path, name: str) -> list[str]:
-    """Both sentences of every pair of one set, in file order; empty ones are left out.
+    """Return both sentences of every pair of one set, in file order, without empty ones.
 
     Raises:
         BadInput: a file is missing, or a line has too few columns.
@@ -39,7 +39,7 @@ def _rows(root: Path, name: str) -> Iterator[tuple[str, str]]:
         folder = root / "STS" / f"{name}-en-test"
         files = sorted(folder.glob("STS.input.*.txt"))
         if not files:
-            raise BadInput(f"{folder}: no STS.input.*.txt; `python -m data.prepare sts` brings them")
+            raise BadInput(f"{folder}: no STS.input.*.txt; run `python -m data.prepare sts`")
         for path in files:
             yield from _columns(path, 0, 1, 0)
 
@@ -54,14 +54,14 @@ def _columns(path: Path, left: int, right: int, skipped: int) -> Iterator[tuple[
 
 
 def write(data_dir: Path) -> Iterator[str]:
-    """Write the text, one sentence a line; yield a message for each set whose count differs from the paper's."""
+    """Write the text, one sentence per line; yield a message for each set whose count differs from the paper's."""
     target = data_dir / TARGET
     total = 0
     with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as stream:
         for name, published in PUBLISHED.items():
-            found = texts(data_dir, name)
-            total += len(found)
-            stream.writelines(f"{text}\n" for text in found)
-            if len(found) != published:
-                yield f"{name}: {len(found):,} sentences, the paper counts {published:,}"
+            sentences = texts(data_dir, name)
+            total += len(sentences)
+            stream.writelines(f"{text}\n" for text in sentences)
+            if len(sentences) != published:
+                yield f"{name}: {len(sentences):,} sentences, the paper counts {published:,}"
     yield f"{target}: {total:,} sentences (the paper: {sum(PUBLISHED.values()):,})"

@@ -1,7 +1,7 @@
-"""Rows of training text: read by `datasets` from files of every kind, kept in an Arrow file, memory-mapped.
+"""Rows of training text, read by `datasets` from files of every kind and kept in a memory-mapped Arrow file.
 
-Whitespace around a cell is dropped, and so are empty rows, which are counted. When the library fails, or a row is
-wrong, the file is read again line by line to say where.
+Cells are stripped; empty rows are dropped and counted. If the library fails or a row is wrong, the file is read again
+line by line to report the line.
 """
 
 import json
@@ -27,13 +27,13 @@ from data.source import LABEL, Source, first_cause
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
-_LOOKED_AT = 100  # first lines of a file of lines
-_DEEP = 500  # levels
+_INSPECTED = 100  # first lines of a text file
+_DEEP = 500  # levels of JSON nesting
 _TEXT = ("string", "large_string")
 
-datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what it logs of an error is said in one line here
+datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are reported here in one line
 for _suffix, _name in ((".xz", "xz"), (".bz2", "bz2"), (".zst", "zstd")):
-    # fsspec's own readers silently end early at what `data.lines` joins or refuses.
+    # fsspec's readers silently stop early where `data.lines` continues or raises.
     register_compression(_name, lambda stream, mode="rb", suffix=_suffix, **_: unpacked(stream, suffix), _suffix[1:],
                          force=True)  # fmt: skip
 
@@ -42,9 +42,9 @@ class Text:
     """A text in the cache.
 
     Attributes:
-        rows: a `datasets.Dataset` of strings, one column a sentence of the row ("0", "1", "2"); with `label` (int64,
-            a place in NLI_LABELS) if the text has labels.
-        facts: what run.json records: content hash, rows, dropped ones.
+        rows: a `datasets.Dataset` of strings, one column per sentence of a row ("0", "1", "2"); labelled text also has
+            `label` (int64, an index into NLI_LABELS).
+        facts: the text's facts for run.json: content hash, rows, dropped rows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class Text:
         return len(self.rows)
 
     def cells(self, rows: Sequence[int] | None = None) -> Iterator[str]:
-        """Every sentence of all rows, or of those with these numbers, row by row."""
+        """Yield every sentence of all rows, or of the rows with these indices, row by row."""
         chosen = self.rows if rows is None else self.rows.select(rows)
         names = [name for name in self.rows.column_names if name != LABEL]
         for batch in chosen.iter(ROWS_AT_ONCE):
@@ -63,26 +63,25 @@ class Text:
 
 
 def read_text(source: Source, cache_dir: str | Path) -> Text:
-    """The rows of a text, from the cache or made now.
+    """Return the rows of a text, from the cache or read now.
 
     Raises:
-        BadInput: with file and line where there is one: a file that cannot be opened, is empty or damaged, or is no
-            such table; a column that is missing or holds no text; a line of lines that is not UTF-8, has a NUL, is over
-            `LONGEST_LINE`, or has another number of columns; a header where names are read, or none where they are; an
-            unknown label.
+        BadInput: with file and, if possible, line: a file that cannot be opened, is empty, damaged or of another
+            format; a column that is missing or not text; a line that is not UTF-8, has a NUL, is longer than
+            `LONGEST_LINE` or has the wrong number of columns; a header that is missing or unexpected; an unknown label.
         OSError: the disk is full.
     """
     return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda partial: _make(partial, source)))
 
 
 def column_names(source: Source) -> list[str]:
-    """The columns of a table, as its first file has them; none of lines."""
+    """Return the columns of a table, as in its first file; none for lines of text."""
     if source.kind == "text":
         return []
     with TemporaryDirectory() as raw:
         try:
             return _loaded(source, source.files[:1], Path(raw)).column_names
-        except Exception as error:  # whatever the library raises, the file is the cause
+        except Exception as error:  # whatever the library raises, the file is at fault
             raise _explained(source, _Parser(source, None), error, Path(raw)) from error
 
 
@@ -90,19 +89,19 @@ def _make(folder: Path, source: Source) -> None:
     parse = _Parser(source, _header(source))
     with TemporaryDirectory(dir=folder) as raw:
         try:
-            found = _loaded(source, source.files, Path(raw))
-        except Exception as error:  # whatever the library raises, the files are the cause
+            table = _loaded(source, source.files, Path(raw))
+        except Exception as error:  # whatever the library raises, the files are at fault
             raise _explained(source, parse, error, folder) from error
-        parse.check(found.features)
+        parse.check(table.features)
         try:
-            found = found.select_columns(parse.read)
-            rows = found.map(parse, **into(folder / "rows.arrow", found, parse.features), desc="read")
+            table = table.select_columns(parse.read)
+            rows = table.map(parse, **map_options(folder / "rows.arrow", table, parse.features), desc="read")
         except BadInput:
             _search(source, parse)
             raise
         count = len(rows)
     if not count:
-        raise BadInput(f"{said(source)}: holds no sentence")
+        raise BadInput(f"{describe(source)}: contains no sentences")
     facts = {"sha256": source.sha256, "columns": source.width + source.labelled, "rows": count}
     facts |= {"empty_lines_dropped": parse.empty}
     if source.labelled:
@@ -111,8 +110,8 @@ def _make(folder: Path, source: Source) -> None:
     logger.info("read %d rows (%d empty ones dropped)", count, parse.empty)
 
 
-def into(path: Path, rows: Dataset, features: Features) -> dict:
-    """Arguments of `rows.map`: batches with the numbers of their rows, new columns, an Arrow file."""
+def map_options(path: Path, rows: Dataset, features: Features) -> dict:
+    """Arguments of `rows.map`: batches with row indices, new columns, an Arrow file."""
     sizes = {"batch_size": ROWS_AT_ONCE, "writer_batch_size": ROWS_AT_ONCE}
     names = {"cache_file_name": str(path), "new_fingerprint": path.stem}  # the library's own would hash the function
     return {"with_indices": True, "batched": True, "remove_columns": rows.column_names, "features": features, **sizes,
@@ -120,7 +119,7 @@ def into(path: Path, rows: Dataset, features: Features) -> dict:
 
 
 def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
-    """The files as the library reads them; it sees links, whose names have no patterns and tell the packing."""
+    """Read the files through the library, by links whose names contain no patterns and show format and compression."""
     links = []
     for number, path in enumerate(files):
         if source.kind == "json":
@@ -129,29 +128,29 @@ def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
         links.append(folder / f"{number:05}.{suffix}{packing(path)}")
         links[-1].symlink_to(path.resolve())
     options = _csv_options(links[0]) if source.kind == "csv" else {}
-    found = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
-    return datasets.load_dataset(source.kind, data_files={"train": found}, split="train", cache_dir=str(folder),
+    names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
+    return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder),
                                  **options)  # fmt: skip
 
 
 def _check_json(path: Path) -> None:
-    """Refuse what would end the process in the library's parser: deep nesting, and values that are no objects."""
+    """Refuse what would crash the library's parser: deep nesting, and values that are not objects."""
     with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
         first = next((line for line in stream if line.strip()), b"").removeprefix(BOM_UTF8)
         if first.lstrip().startswith(b"["):
             kinds = {type(each) for each in json.loads(first + stream.read())}
             if kinds not in ({dict}, {str}):
-                raise BadInput("an array of objects, or of strings, is needed")
+                raise BadInput("expected an array of objects or of strings")
             return
         for line in chain([first], stream):
             if line.strip() and not line.lstrip().startswith(b"{"):
-                raise BadInput("one object a line, or one array, is needed")
+                raise BadInput("expected one object per line, or one array")
             if line.count(b"[") + line.count(b"{") > _DEEP:
                 json.loads(line)
 
 
 def _csv_options(path: Path) -> dict:
-    """Every cell is a string: pandas would read numbers from 007 and nothing from None."""
+    """Read every cell as a string: pandas would turn 007 into a number and None into a missing value."""
     head = pandas.read_csv(path, nrows=1, dtype=str)
     if not isinstance(head.index, pandas.RangeIndex):
         raise BadInput("the first row has more cells than the header")
@@ -160,18 +159,18 @@ def _csv_options(path: Path) -> dict:
 
 
 def _header(source: Source) -> list[str] | None:
-    """The names above the lines of all files, or None where none are read; BadInput for files that cannot be lines."""
+    """Return the header of files of lines, None if none is read; BadInput for files that are not lines of text."""
     header = None
     for path in source.files if source.kind == "text" else ():
         filled = ((number, line) for number, line in numbered_lines(path) if line.strip())
-        first = list(islice(filled, _LOOKED_AT))
+        first = list(islice(filled, _INSPECTED))
         if len(first) <= bool(source.read):
-            raise BadInput(f"{path}: holds no sentence (empty, or only empty lines)")
+            raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
             number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
-            missing = [name for name in _wanted(source) if name not in cells]
+            missing = [name for name in _required(source) if name not in cells]
             if missing or cells != (header or cells):
-                problem = f"has no column '{missing[0]}'" if missing else "is not that of the first file"
+                problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"
                 raise BadInput(f"{path}:{number}: the header {problem} (tab-separated: {', '.join(cells)[:200]})")
             header = cells
         else:
@@ -179,24 +178,24 @@ def _header(source: Source) -> list[str] | None:
     return header
 
 
-def _wanted(source: Source) -> list[str]:
-    """The columns that a table must have."""
+def _required(source: Source) -> list[str]:
+    """Return the columns that a table must have."""
     return [*source.read, *([LABEL] if source.labelled else [])]
 
 
 class _Parser:
-    """Makes rows of sentences of what the library read, and counts what it drops; called by `Dataset.map`.
+    """Turns the library's rows into rows of sentences and counts dropped ones; called by `Dataset.map`.
 
     Args:
         source: the text.
-        header: the names above lines of text, if there are any.
+        header: the header of lines of text, if any.
     """
 
     def __init__(self, source: Source, header: list[str] | None) -> None:
         self.source, self.header = source, header
         self.width = len(header) if header else source.columns
-        self.places = [header.index(name) for name in _wanted(source)] if header else list(range(self.width))
-        self.read = ["text"] if source.kind == "text" else _wanted(source)
+        self.places = [header.index(name) for name in _required(source)] if header else list(range(self.width))
+        self.read = ["text"] if source.kind == "text" else _required(source)
         names = [str(number) for number in range(source.width)]
         self.features = Features({name: Value("string") for name in names})
         if source.labelled:
@@ -204,18 +203,18 @@ class _Parser:
         self.classes: ClassLabel | None = None
         self.empty = self.undecided = 0
 
-    def check(self, found: Features) -> None:
-        """BadInput unless the columns are there and hold text; a label may be a class of the library."""
+    def check(self, columns: Features) -> None:
+        """Raise BadInput unless all columns exist and are text; a label may be a ClassLabel."""
         for name in self.read:
-            if name not in found:
+            if name not in columns:
                 flag = "--title_column" if self.source.titled and name == self.read[0] else "--text_column"
                 flag = "labelled pairs" if name == LABEL else flag
-                raise BadInput(f"{said(self.source)}: no column '{name}' ({flag}); there are: {', '.join(found)}")
-            if name == LABEL and isinstance(found[name], ClassLabel):
-                self.classes = found[name]
-            elif getattr(found[name], "dtype", None) not in _TEXT:
+                raise BadInput(f"{describe(self.source)}: no column '{name}' ({flag}) among {', '.join(columns)}")
+            if name == LABEL and isinstance(columns[name], ClassLabel):
+                self.classes = columns[name]
+            elif getattr(columns[name], "dtype", None) not in _TEXT:
                 _search(self.source, self)
-                raise BadInput(f"{said(self.source)}: column '{name}' holds {found[name]}, not text")
+                raise BadInput(f"{describe(self.source)}: column '{name}' is {columns[name]}, not text")
 
     def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
         rows = []
@@ -223,19 +222,19 @@ class _Parser:
             try:
                 row = self.row(values)
             except BadInput as error:
-                raise BadInput(f"{said(self.source)}: row {number + 1:,}: {error}") from error
+                raise BadInput(f"{describe(self.source)}: row {number + 1:,}: {error}") from error
             if row is not None:
                 rows.append(row)
         return {name: [row[place] for row in rows] for place, name in enumerate(self.features)}
 
     def row(self, values: Sequence) -> list | None:
-        """The cells of a row; None for one that is dropped. BadInput says what is wrong, not where."""
+        """Return the cells of a row, or None to drop it. BadInput says what is wrong, not where."""
         cells = self._split(values[0]) if self.source.kind == "text" else values
         if cells is None:
             return None
         texts = [(cell or "").strip() for cell in cells[: self.source.width]]
         if self.source.titled and not texts[1]:
-            texts[:2] = "", texts[0]  # a title alone is a text
+            texts[:2] = "", texts[0]  # a title without a text is the text
         blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]
         if blank and self.source.kind == "text":
             raise BadInput(f"column {self.places[blank[0]] + 1} is empty")
@@ -249,7 +248,7 @@ class _Parser:
             self.empty += 1
             return None
         if "\0" in line or len(line) > LONGEST_LINE:
-            raise BadInput("is no line of text")  # `numbered_lines` says more
+            raise BadInput("not a line of text")  # `numbered_lines` gives the details
         cells = [cell.strip() for cell in line.removeprefix("\ufeff").split("\t")]
         if cells == self.header:
             return None
@@ -259,7 +258,7 @@ class _Parser:
         return [cells[place] for place in self.places]
 
     def _labelled(self, texts: list[str], label: str | int | None) -> list | None:
-        """The row with the place of its label; None without a majority label: `-` in SNLI's files, -1 on the hub."""
+        """Append the index of the label; None without a majority label: `-` in SNLI's files, -1 on the hub."""
         if label in ("-", -1, None):
             self.undecided += 1
             return None
@@ -270,12 +269,11 @@ class _Parser:
 
 
 def _search(source: Source, parse: _Parser) -> None:
-    """Read files of lines again, and raise BadInput with file and line where one is wrong."""
+    """Read files of lines again; raise BadInput with file and line for the first wrong one."""
     for path in source.files if source.kind in ("text", "json") else ():
-        lines = numbered_lines(path)
-        for number, line in lines:
+        for number, line in numbered_lines(path):
             if number == 1 and source.kind == "json" and line.lstrip().startswith("["):
-                break  # one document, not a line each
+                break  # one document, not one per line
             try:
                 parse.row([line]) if source.kind == "text" else _check_object(line, parse.read)
             except BadInput as error:
@@ -284,34 +282,34 @@ def _search(source: Source, parse: _Parser) -> None:
 
 def _check_object(line: str, names: Sequence[str]) -> None:
     try:
-        found = json.loads(line) if line.strip() else {}
+        content = json.loads(line) if line.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"is not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise BadInput("is not a JSON object")
+        raise BadInput(f"not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise BadInput("not a JSON object")
     for name in names:
-        if not isinstance(found.get(name) or "", str):
-            raise BadInput(f"'{name}' is of type {type(found[name]).__name__}, not text")
+        if not isinstance(content.get(name) or "", str):
+            raise BadInput(f"'{name}' is of type {type(content[name]).__name__}, not text")
 
 
 def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -> Exception:
-    """The error of a file that the library could not read, in one line."""
+    """Return a one-line error for a file that the library could not read."""
     cause = first_cause(error)
     if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK):
         return cause
     _search(source, parse)
-    places = said(source)
+    place = describe(source)
     for path in source.files if len(source.files) > 1 else ():
         with TemporaryDirectory(dir=folder) as raw:
             try:
                 _loaded(source, [path], Path(raw))
             except Exception as alone:
-                cause, places = first_cause(alone), path
+                cause, place = first_cause(alone), path
                 break
-    return BadInput(f"{places}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
+    return BadInput(f"{place}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
 
 
-def said(source: Source) -> str:
-    """The text in messages."""
+def describe(source: Source) -> str:
+    """Name the text in a message."""
     more = f" and {len(source.files) - 1} more" if source.files[1:] else ""
-    return f"{source.said or source.files[0]}{more}"
+    return f"{source.dataset or source.files[0]}{more}"

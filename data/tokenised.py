@@ -1,6 +1,6 @@
-"""Token ids of a text, made once and kept in an Arrow file: a list of ids for every sentence of every row.
+"""Token ids of a text, computed once and kept in an Arrow file: a list of ids for every sentence of every row.
 
-A cache folder holds `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` if there are labels) and
+A cache folder contains `ids.arrow` (columns "0", "1", "2" of lists of int32, and `label` for labelled text) and
 `facts.json`. Its key is the content of the files, how they are read, and the tokenizer, never names or times. Ids are
 stored without special tokens and without a length limit; the collator applies both.
 """
@@ -21,11 +21,11 @@ from common.files import read_json, write_json
 from data import draws
 from data.cache import cached
 from data.source import LABEL, Source
-from data.text import into, read_text, said
+from data.text import describe, map_options, read_text
 from data.tokenizer import word_starts
 
 _COMPARED_AT_ONCE = 50_000  # rows
-EXAMINED = 1_000_000  # examples searched for equal ones, so that a longer text starts no later
+EXAMINED = 1_000_000  # examples searched for duplicates, so that a longer text does not start later
 WHOLE = np.iinfo(np.int32).max  # no length limit
 
 
@@ -37,7 +37,7 @@ class Sample:
     seed: int
 
     def rows(self, total: int) -> np.ndarray:
-        """Numbers of the drawn rows, in the order of the draw; BadInput if `total` is smaller than `count`."""
+        """Indices of the drawn rows, in the order of the draw; BadInput if `total` is smaller than `count`."""
         if not 1 <= self.count <= total:
             raise BadInput(f"--max_rows {self.count}: the text has {total:,} rows")
         return draws.permutation(self.seed, 0, total, "sample")[: self.count]
@@ -47,23 +47,23 @@ class TokenisedText:
     """Rows of token ids, read without copies from a memory-mapped file.
 
     Attributes:
-        columns: sentences in a row.
-        tokens: in all rows.
+        columns: sentences per row.
+        tokens: number of tokens in all rows.
         labels: (rows,) int64, or None.
-        facts: what run.json records of the text: content hash, rows, dropped lines.
+        facts: the text's facts for run.json: content hash, rows, dropped lines.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.facts = read_json(self.folder / "facts.json", "the facts of a cached text")
-        self._file = _mapped(self.folder / "ids.arrow")  # the whole file, as numbers of 32 bits
+        self._file = _mapped(self.folder / "ids.arrow")  # the whole file as 32-bit integers
         table = pa.ipc.open_stream(pa.py_buffer(self._file)).read_all()
         self.labels = table[LABEL].to_numpy() if LABEL in table.column_names else None
         columns = [table[name].chunks for name in table.column_names if name != LABEL]
         self.columns = len(columns)
         self.tokens = sum(len(chunk.values) for chunks in columns for chunk in chunks)
-        self._first = np.cumsum([0, *map(len, columns[0])])  # row of every chunk, and their number
-        # Where in the file the offsets and the ids of every chunk begin, (columns, 2, chunks).
+        self._first = np.cumsum([0, *map(len, columns[0])])  # first row of every chunk, and the number of rows
+        # Where the offsets and the ids of every chunk begin in the file, (columns, 2, chunks).
         self._begin = np.array([list(zip(*map(self._places, chunks), strict=True)) for chunks in columns])
 
     def _places(self, chunk: pa.ListArray) -> list[int]:
@@ -80,7 +80,7 @@ class TokenisedText:
         """The first `longest` ids of B sentences, concatenated, and their lengths: (tokens,), (B,)."""
         starts, lengths = self._extents(rows, column)
         lengths = np.minimum(lengths, longest)
-        shift = starts - (np.cumsum(lengths) - lengths)  # from a place in the answer to that in the file
+        shift = starts - (np.cumsum(lengths) - lengths)  # from an index in the result to that in the file
         return self._file[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
 
     def lengths(self, rows: Sequence[int], column: int) -> np.ndarray:
@@ -88,12 +88,12 @@ class TokenisedText:
         return self._extents(rows, column)[1]
 
     def _extents(self, rows: Sequence[int], column: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places in the file of the first ids of B sentences, and their lengths."""
+        """The index in the file of the first id of B sentences, and their lengths."""
         chunk = np.searchsorted(self._first, rows, side="right") - 1
         offsets, values = self._begin[column][:, chunk]
-        place = offsets + rows - self._first[chunk]
-        starts = self._file[place].astype(np.int64)
-        return values + starts, self._file[place + 1] - starts
+        offset = offsets + rows - self._first[chunk]
+        starts = self._file[offset].astype(np.int64)
+        return values + starts, self._file[offset + 1] - starts
 
 
 def _mapped(path: Path) -> np.ndarray:
@@ -102,23 +102,23 @@ def _mapped(path: Path) -> np.ndarray:
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise
-        said = f"{path}: {path.stat().st_size / 1e6:,.1f} MB cannot be mapped into memory"
-        raise StorageError(f"{said}; raise the limit (`ulimit -v`, or that of the job)") from error
+        problem = f"{path}: {path.stat().st_size / 1e6:,.1f} MB cannot be mapped into memory"
+        raise StorageError(f"{problem}; raise the memory limit (`ulimit -v`, or that of the job)") from error
 
 
 def load_tokenised(
     source: Source, tokenizer, cache_dir: str | Path, sample: Sample | None = None, block: int | None = None
 ) -> TokenisedText:
-    """The token ids of a text, from the cache or made now.
+    """Return the token ids of a text, from the cache or computed now.
 
-    Of a `sample` only these rows are tokenised, in the order of the draw. With `block` the rows become blocks of at
-    most so many ids (`_Cut`), for masked language modelling.
+    With `sample` only its rows are tokenised, in the order of the draw. With `block` the text is cut into blocks of at
+    most that many ids (`_Cut`), for masked language modelling.
 
     Raises:
-        BadInput: as `data.text.read_text`; a sentence without a token; a sample larger than the text.
+        BadInput: as `data.text.read_text`; a sentence without tokens; a sample larger than the text.
         StorageError: too little memory to map the ids.
     """
-    # The tokenizer's last call may have left truncation and padding; ids have neither.
+    # The tokenizer's last call may have set truncation and padding; neither affects the ids.
     rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
     key = source.key(rules, sample and astuple(sample), block)
 
@@ -127,18 +127,18 @@ def load_tokenised(
         drawn = None if sample is None else sample.rows(len(text))
         rows = text.rows if drawn is None else text.rows.select(drawn)
         encode = _Encode(source, tokenizer, rows, drawn) if block is None else _Cut(source, tokenizer, rows, block)
-        rows.map(encode, **into(folder / "ids.arrow", rows, encode.features), desc="tokenise")
+        rows.map(encode, **map_options(folder / "ids.arrow", rows, encode.features), desc="tokenise")
         write_json(folder / "facts.json", text.facts, remedy=None)
 
     return TokenisedText(cached(Path(cache_dir) / key, make))
 
 
 class _Encode:
-    """Lists of ids for batches of rows; called by `Dataset.map`."""
+    """Tokenises batches of rows; called by `Dataset.map`."""
 
     def __init__(self, source: Source, tokenizer, rows: Dataset, drawn: np.ndarray | None = None) -> None:
         self.source, self.drawn, self.backend = source, drawn, tokenizer.backend_tokenizer
-        self.backend.no_truncation()  # both may be left from the tokenizer's last call
+        self.backend.no_truncation()  # the tokenizer's last call may have set both
         self.backend.no_padding()
         self.names = [name for name in rows.column_names if name != LABEL]
         self.features = Features({name: List(Value("int32")) for name in self.names})
@@ -147,27 +147,27 @@ class _Encode:
 
     def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
         ids, width = self.ids(batch, numbers), len(self.names)
-        made = {name: ids[place::width] for place, name in enumerate(self.names)}
-        return made | ({LABEL: batch[LABEL]} if LABEL in batch else {})
+        columns = {name: ids[place::width] for place, name in enumerate(self.names)}
+        return columns | ({LABEL: batch[LABEL]} if LABEL in batch else {})
 
     def ids(self, batch: dict[str, list], numbers: list[int]) -> list[list[int]]:
-        """The ids of every sentence of every row, in their order."""
+        """The ids of every sentence of every row, in order."""
         cells = [cell for row in zip(*(batch[name] for name in self.names), strict=True) for cell in row]
-        found = [each.ids for each in self.backend.encode_batch_fast(cells, add_special_tokens=False)]
-        empty = next((place for place, ids in enumerate(found) if not ids and cells[place]), None)
+        encoded = [each.ids for each in self.backend.encode_batch_fast(cells, add_special_tokens=False)]
+        empty = next((place for place, ids in enumerate(encoded) if not ids and cells[place]), None)
         if empty is not None:
             row = numbers[empty // len(self.names)]
             row = 1 + (row if self.drawn is None else self.drawn[row])
-            raise BadInput(f"row {row:,} of {said(self.source)}, empty ones not counted: the tokenizer finds no "
-                           f"token in {cells[empty][:40]!a}; remove it")  # fmt: skip
-        return found
+            raise BadInput(f"{describe(self.source)}: row {row:,}, empty rows not counted: the tokenizer finds no "
+                           f"token in {cells[empty][:40]!a}; remove the row")  # fmt: skip
+        return encoded
 
 
 class _Cut(_Encode):
-    """Running text as consecutive blocks of at most `length` ids.
+    """Cuts running text into consecutive blocks of at most `length` ids.
 
-    A block ends at the last word that fits, so no word is cut (unless it is longer than a block). Sentences follow each
-    other without a separator, like paragraphs. A shorter last block is kept.
+    A block ends at the last word that fits, so no word is split (unless it is longer than a block). Sentences follow
+    each other without a separator. A shorter last block is kept.
     """
 
     def __init__(self, source: Source, tokenizer, rows: Dataset, length: int) -> None:
@@ -176,15 +176,15 @@ class _Cut(_Encode):
             raise BadInput("--max_length: the special tokens leave no room for text")
         self.features = Features({"0": List(Value("int32"))})
         self.length, self.total, self.starts_word = length, len(rows), word_starts(tokenizer)
-        self.left = np.array([], dtype=np.int32)  # behind the last block
+        self.left = np.array([], dtype=np.int32)  # ids after the last block
         self.left_begins = np.array([], dtype=bool)
 
     def __call__(self, batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        found = self.ids(batch, numbers)
-        lengths = np.array([len(ids) for ids in found])
-        new = np.fromiter(chain.from_iterable(found), dtype=np.int32, count=lengths.sum())
+        sentences = self.ids(batch, numbers)
+        lengths = np.array([len(ids) for ids in sentences])
+        new = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=lengths.sum())
         begins = self.starts_word[new]
-        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # whatever the first token of a sentence looks like
+        begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = True  # a sentence always begins with a word
         flat, begins = np.concatenate([self.left, new]), np.concatenate([self.left_begins, begins])
         cuts = cut(np.flatnonzero(begins), len(flat), self.length)
         if numbers[-1] == self.total - 1 and cuts[-1] < len(flat):
@@ -194,7 +194,7 @@ class _Cut(_Encode):
 
 
 def cut(words: np.ndarray, total: int, length: int) -> list[int]:
-    """0 and the ends of blocks of at most `length` of `total` ids, while more are left; `words`: where words begin."""
+    """Return 0 and the ends of full blocks of at most `length` of `total` ids; `words`: where words begin."""
     cuts = [0]
     while total - cuts[-1] > length:
         last = np.searchsorted(words, cuts[-1] + length, side="right") - 1
@@ -204,9 +204,9 @@ def cut(words: np.ndarray, total: int, length: int) -> list[int]:
 
 
 def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: int) -> tuple[int, int]:
-    """How many of the first epoch's examples share their batch with an equal one, and how many were examined.
+    """Count the first epoch's examples with a duplicate in their batch; return this and the number examined.
 
-    Only the first `longest` tokens of a row's first sentence count. A smaller last batch is not trained on.
+    Only the first `longest` tokens of a row's first sentence are compared. A smaller last batch is not trained on.
     """
     size = min(sampler.batch_size, sampler.count)
     count = min(sampler.count, EXAMINED) // size * size
@@ -218,7 +218,7 @@ def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: i
 
 
 def _fingerprints(text: TokenisedText, chosen: np.ndarray, longest: int) -> np.ndarray:
-    """64 bits of each row's first sentence, (rows,): a sum over its tokens of a hash of (token, position)."""
+    """Return a 64-bit hash of each row's first sentence, (rows,): the sum of hashes of (token, position)."""
     parts = []
     for start in range(0, len(chosen), _COMPARED_AT_ONCE):
         ids, lengths = text.sentences(chosen[start : start + _COMPARED_AT_ONCE], 0, longest)

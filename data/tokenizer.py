@@ -1,4 +1,4 @@
-"""Where a tokenizer's words begin; and a vocabulary learned from a text."""
+"""The word starts of a tokenizer's vocabulary, and a tokenizer trained on a text."""
 
 import json
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from data.cache import cached
 from data.source import Source
 from data.text import Text, read_text
 
-_SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # how a token shows the space in front of it, by decoder
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of a learned vocabulary
+_SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # decoder -> how a token marks a leading space
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # special tokens of a trained vocabulary
 
 
 def word_starts(tokenizer) -> np.ndarray:
-    """Whether each token begins a word, (vocabulary,) bool; BadInput for a tokenizer of another kind than these."""
+    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported tokenizer."""
     kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if kind == "WordPiece":
         return np.array([not token.startswith("##") for token in tokens])
     if kind in _SPACES:
         return np.array([token.startswith(_SPACES[kind]) for token in tokens])
-    raise BadInput(f"whole words are known for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
+    raise BadInput(f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
-    """BERT's lower-casing tokenizer with at most `size` pieces learned from a text, cached by the text's content.
+    """Train BERT's lower-casing tokenizer with at most `size` pieces on a text, cached by the text's content.
 
     Raises:
-        BadInput: `size` leaves no room for a piece or for the letters, or as `data.text.read_text`.
+        BadInput: `size` is too small for the special tokens or the letters; or as `data.text.read_text`.
     """
     if size <= len(SPECIAL):
         raise BadInput(f"--vocabulary_size {size}: must be above the {len(SPECIAL)} special tokens")
@@ -42,11 +42,11 @@ def train_tokenizer(source: Source, size: int, cache_dir: str | Path):
 
 
 def _learn(text: Text, size: int) -> BertTokenizer:
-    # The library numbers letters inside words in the order of a hash table, which differs between processes, and merges
-    # equally frequent pairs in the order of their numbers. So the letters are collected and numbered first.
+    # The library numbers letters inside words in hash-table order, which differs between processes, and merges equally
+    # frequent pairs in the order of their numbers. So the letters are collected and numbered first.
     letters = sorted(_pieces(text, 0, SPECIAL).keys() - set(SPECIAL))
     if len(SPECIAL) + len(letters) > size:
-        raise BadInput(f"--vocabulary_size {size}: the letters of the text alone need {len(SPECIAL) + len(letters)}")
+        raise BadInput(f"--vocabulary_size {size}: the letters of the text need at least {len(SPECIAL) + len(letters)}")
     vocabulary = _pieces(text, size, [*SPECIAL, *letters])
     tokenizer = _blank(models.WordPiece(vocabulary, unk_token="[UNK]"))
     cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
@@ -58,7 +58,7 @@ def _learn(text: Text, size: int) -> BertTokenizer:
 
 
 def _pieces(text: Text, size: int, first: Sequence[str]) -> dict[str, int]:
-    """A learned vocabulary whose lowest ids are `first`; it holds all letters of the text, whatever `size` is."""
+    """Train a vocabulary whose lowest ids are `first`; it has all letters of the text, whatever `size` is."""
     tokenizer = _blank(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
     tokenizer.train_from_iterator(text.cells(), trainer)

@@ -25,6 +25,6 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     (tmp_path / "lines.jsonl").write_text(json.dumps({"text": "one\n\nparagraph\tmore"}) + "\n")
     assert read_documents([tmp_path / "lines.jsonl"], tmp_path / "cache") == [Document("", "one paragraph more")]
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
-    with pytest.raises(BadInput, match=r"cut\.jsonl:2: is not JSON"):
+    with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
         read_documents([tmp_path / "cut.jsonl"], tmp_path / "cache")
     assert found["no_titles.csv"] == [Document("", "a dog")]

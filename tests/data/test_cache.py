@@ -1,4 +1,4 @@
-"""Folders of the cache: whole or made again; what killed processes left is removed, and only that."""
+"""Folders of the cache: whole or rebuilding; what killed processes left is removed, and only that."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def made(tmp_path):
 
 
 def never(partial):
-    raise AssertionError("made again")
+    raise AssertionError("rebuilding")
 
 
 def test_a_whole_folder_is_used(made):
@@ -54,7 +54,7 @@ def test_a_folder_that_does_not_hold_is_made_again_with_one_line(made, caplog, d
     cached(folder, make)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
     [line] = [record.message for record in caplog.records]
-    assert line.startswith(f"{folder}: ") and line.endswith("; it is made again")
+    assert line.startswith(f"{folder}: ") and line.endswith("; rebuilding it")
     assert list(folder.parent.iterdir()) == [folder]
 
 

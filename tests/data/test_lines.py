@@ -121,7 +121,7 @@ def test_a_long_compressed_file_cut_off_is_refused_where_it_ends(tmp_path, suffi
     packed = PACKED[suffix](content)
     path = written(tmp_path, packed[: len(packed) // 2])
     message = refusal(path)
-    assert "damaged or cut off" in message
+    assert "damaged or truncated" in message
     assert suffix == "bz2" or 1 < int(message.removeprefix(f"{path}:").split(":")[0]) < 60_000
 
 
@@ -142,7 +142,7 @@ def test_a_long_compressed_file_cut_off_is_refused_where_it_ends(tmp_path, suffi
 )
 def test_what_stands_behind_the_first_stream_is_read_or_refused(tmp_path, suffix, damage):
     packed = damage[1](PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:]))
-    assert "the compressed file is damaged or cut off" in refusal(written(tmp_path, packed))
+    assert "the compressed file is damaged or truncated" in refusal(written(tmp_path, packed))
 
 
 def test_the_content_hash_sees_bytes_and_order_not_names(tmp_path):

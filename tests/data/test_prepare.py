@@ -37,7 +37,7 @@ def test_fills_the_layout(hub, corpora, caplog, prefix):
     assert corpora.placed() == expected
     assert not (corpora.root / ".download").exists()
     ignored = len(corpora.content) - len(corpora.sts) + 3
-    assert f"{len(corpora.sts) + 1} files kept in {corpora.root / DOWNSTREAM}, {ignored} others ignored" in caplog.text
+    assert f"{len(corpora.sts) + 1} files to {corpora.root / DOWNSTREAM}, ignored {ignored}" in caplog.text
     digests = {name: _sha256(body) for name, body in hub.files.items()}
     lock = json.loads((corpora.root / LOCK).read_text())
     assert {name: entry["sha256"] for name, entry in lock.items()} == digests
@@ -62,8 +62,8 @@ def test_a_second_run_asks_for_nothing(hub, corpora, caplog):
     assert (corpora.root / LOCK).read_text() == lock
     assert (len(hub.requests), corpora.placed()) == (asked, before)
     assert asked >= 2
-    assert "sts: already there, verified" in caplog.text
-    assert "wiki1m: already there, verified" in caplog.text
+    assert "sts: already present, verified" in caplog.text
+    assert "wiki1m: already present, verified" in caplog.text
 
 
 def test_a_part_with_a_file_missing_is_completed_beside_the_others(hub, corpora):
@@ -92,7 +92,7 @@ def test_an_extracted_file_with_another_digest_is_refused(hub, corpora):
 
 def test_an_archive_that_lacks_a_file_is_refused(hub, corpora):
     corpora.serve({corpora.gold: None})
-    with pytest.raises(BadInput, match=re.escape(f"lacks 1 files of STS13: {corpora.gold}")):
+    with pytest.raises(BadInput, match=re.escape(f"1 files of STS13 missing: {corpora.gold}")):
         corpora.prepare("sts")
     assert corpora.placed() == {}
 

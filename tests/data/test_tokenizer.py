@@ -146,7 +146,7 @@ def test_a_size_without_room_for_a_piece_is_refused(text_file, tmp_path, size):
 
 
 def test_a_size_below_the_number_of_letters_is_refused(text_file, tmp_path):
-    with pytest.raises(BadInput, match=r"--vocabulary_size 30: the letters of the text alone need \d+"):
+    with pytest.raises(BadInput, match=r"--vocabulary_size 30: the letters of the text need at least \d+"):
         train_tokenizer(Source((text_file,)), 30, tmp_path)
 
 

@@ -116,7 +116,7 @@ def _modules(*others):
         ("modules.json", _modules({"type": "m.Normalize"}), "names no pooling module"),
         ("modules.json", _modules({"type": "m.Pooling"}), r"modules\.json has no 'path'"),
         ("modules.json", _modules({"type": "m.Dense", "path": "3_Dense"}), r"lacks 3_Dense/config\.json"),
-        ("modules.json", {}, "a list is needed"),
+        ("modules.json", {}, "expected a list"),
         ("modules.json", _modules(7), r"modules\.json has no 'type'"),
     ],
 )  # fmt: skip

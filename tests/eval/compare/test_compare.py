@@ -257,7 +257,7 @@ GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
     [
         ("{", "cannot be read as a file of scores"),
         (b"\xff", "cannot be read as a file of scores"),
-        ("{}", "a list is needed"),
+        ("{}", "expected a list"),
         ("[]", "holds no scores"),
         ("[1]", "row 1 is no object"),
         ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1 has no word as 'metric'"),

@@ -298,7 +298,7 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
     [
         ("x.txt", b"", "x.txt: holds no text; leave the file out"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: byte 2 is not UTF-8"),
-        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or cut off"),
+        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or truncated"),
         ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; choose by --column one of: content"),
         ("x.parquet", table_of([1, 2]), "column 'body' is int64, not string"),
         ("x.parquet", table_of(["a", None]), "x.parquet: row 2: 'body' is null"),
