@@ -14,63 +14,60 @@ class ModelArguments:
 
     _argument_group_name = "model"
 
-    method: str | None = flag(None, "a file of models/objectives; --help shows the flags of the one it is given with")
+    method: str | None = flag(None, "a file in models/objectives; --help shows the flags of the given method")
     model_name_or_path: str | None = flag(None, "checkpoint to start from: a folder, a run of stage 1, or a hub id")
     pooling: str = flag(
         "cls_before_pooler",
         "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, avg_first_last, "
         "avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
-    train_pooling: str | None = flag(
-        None, "what the loss pools with, where that differs from the saved pooling (ConSERT)"
-    )
+    train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
     projection: str = flag(
         "linear_tanh",
-        "head in front of the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)",
+        "head before the contrastive loss: none, linear_tanh (SimCSE), batch_norm (InfoCSE), wide_mlp (SG-OPT)",
     )
-    dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's own")
+    dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     train_last_layers: Count | None = flag(
-        None, "freeze the embeddings and all layers but the last so many; default: none"
+        None, "train only the last so many layers, freeze embeddings and other layers; default: train all"
     )
     bidirectional: bool = flag(
         False, "let a decoder's tokens see later ones too (LLM2Vec, 2404.05961, section 2.1); saved in the model"
     )
     lora_r: Count | None = flag(
         None,
-        "train adapters of this rank in the place of the encoder's weights (LoRA, 2106.09685); what is saved has them "
-        "merged; default: none, all weights are trained",
+        "train adapters of this rank instead of the encoder's weights (LoRA, 2106.09685); saved merged; default: "
+        "train all weights",
     )
     lora_alpha: Positive | None = flag(
         None,
-        "the adapters' outputs are multiplied by lora_alpha / lora_r (LoRA 4.1); default: by 1 (ours; LLM2Vec's code: "
-        "by 2)",
+        "adapter outputs are multiplied by lora_alpha / lora_r (LoRA 4.1); default: by 1 (ours; LLM2Vec's code: by 2)",
     )
-    lora_dropout: Rate = flag(0.0, "dropout of what the adapters read (ours; LLM2Vec's code: 0.05)")
+    lora_dropout: Rate = flag(0.0, "dropout of the adapters' inputs (ours; LLM2Vec's code: 0.05)")
     lora_target: list[str] = flag(
         [],
-        "layers with an adapter, by the ends of their names, or all-linear; default: queries and values (LoRA table "
-        "5) of the architectures that peft knows",
+        "layers to adapt, by suffixes of their names, or all-linear; default: queries and values (LoRA table 5) for "
+        "architectures that peft knows",
     )
-    lora_keep: bool = flag(False, "write the adapters too, into the folder adapter/ of the result")
+    lora_keep: bool = flag(False, "also write the adapters, to the folder adapter/ of the result")
     matryoshka_dims: list[Count] | None = flag(
         None,
-        "also train the first entries of the vector, so many each, to be used alone, such as 256 128 64; the dev "
-        "score is taken of each (Matryoshka, 2205.13147); default: no",
+        "also train the first so many entries of the vector for use alone, such as 256 128 64; each gets a dev score "
+        "(Matryoshka, 2205.13147); default: no",
     )
     bow_weight: Weight | None = flag(
         None,
-        "weight of a further term: the text's words, predicted from the pooled vector by the checkpoint's own MLM "
-        "head (2401.11248); default: no such term",
+        "weight of an extra term that predicts the text's words from the pooled vector by the checkpoint's MLM head "
+        "(2401.11248); default: none",
     )
     packed: bool | None = flag(
         None,
-        "compute real tokens only (same losses; a family that cannot runs padded and says so); default: true on a "
-        "CPU, false on a GPU",
+        "compute real tokens only (same losses; unsupported families run padded, with a log line); default: true on "
+        "a CPU, false on a GPU",
     )
     chunk_size: CountOrZero = flag(
         0,
-        "sentences a process holds the graph of at a time, so that memory does not bound the batch and its negatives; "
-        "one more forward pass (gradient caching, 2101.06983); 0: the whole batch",
+        "sentences per process with a graph in memory at a time, so that memory does not limit the batch and its "
+        "negatives; costs one more forward pass (gradient caching, 2101.06983); 0: the whole batch",
     )
 
 
@@ -83,30 +80,28 @@ class PretrainArguments:
     model_name_or_path: str | None = flag(None, "masked language model to start from: a folder or a hub id")
     config_name: str | None = flag(
         None,
-        "instead: a configuration (JSON file or folder) whose model is trained from scratch, with a vocabulary "
-        "learned from train_file",
+        "instead: a configuration (JSON file or folder) of a model to train from scratch, with a vocabulary learned "
+        "from train_file",
     )
-    vocabulary_size: Count = flag(4000, "with config_name: word pieces to learn")
-    skip_from: int = flag(6, "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: half")
+    vocabulary_size: Count = flag(4000, "with config_name: number of word pieces")
+    skip_from: int = flag(6, "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: half of the layers")
     head_layers: CountOrZero = flag(
         2, "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"
     )
     head_init: Literal["new", "encoder_top"] = flag(
-        "new", "head layers of a checkpoint that has none: new (Condenser), or copies of its top layers"
+        "new", "head layers for a checkpoint without any: new (Condenser), or copies of its top layers"
     )
     aux_cls: Literal["masked", "clean"] = flag(
-        "masked", "the head's [CLS] is of the masked text (InfoCSE 3.1), or of the clean one, as in stage 2"
+        "masked", "the head's [CLS] comes from the masked text (InfoCSE 3.1), or from the clean one, as in stage 2"
     )
     aux_mask_rate: Share | None = flag(
-        None, "the head gets masks of its own, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: none"
+        None, "give the head its own masks, at this rate (RetroMAE 0.5, CoT-MAE 0.45); default: the encoder's masks"
     )
-    bow_weight: Weight = flag(0.0, "weight of predicting the text's words from [CLS] alone (2401.11248); 0: not at all")
+    bow_weight: Weight = flag(0.0, "weight of predicting the text's words from [CLS] alone (2401.11248); 0: off")
     mask_rate: Share = flag(0.15, "share of masked tokens (Condenser)")
     whole_words: bool = flag(True, "mask whole words (Condenser)")
-    dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's own")
-    packed: bool | None = flag(
-        None, "compute real tokens only, the same losses; default: true on a CPU, false on a GPU"
-    )
+    dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
+    packed: bool | None = flag(None, "compute real tokens only (same losses); default: true on a CPU, false on a GPU")
 
 
 @dataclass
@@ -117,62 +112,62 @@ class DataArguments:
 
     train_file: list[str] = flag(
         [],
-        "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders, of which all files are read, those of subfolders "
-        "too, in the order of their paths, or patterns (*, **); looked up as given, then below data_dir. By its name "
-        "a file is a table (csv, json, jsonl, parquet, arrow) or lines of text",
+        "UTF-8 text, plain, .gz, .xz, .bz2 or .zst: files, folders (read with subfolders, sorted by path) or patterns "
+        "(*, **); looked up as given, then below data_dir. A file's name decides whether it is a table (csv, json, "
+        "jsonl, parquet, arrow) or lines of text",
     )
-    dataset_name: str | None = flag(None, "instead of train_file: a data set of the hub, such as OWNER/NAME")
+    dataset_name: str | None = flag(None, "instead of train_file: a dataset on the hub, such as OWNER/NAME")
     dataset_config_name: str | None = flag(None, "its configuration, if it has several")
     dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
-        "column of a table that holds the text (default: text; labelled pairs: premise hypothesis); several are the "
-        "sentences of a row; for lines, the names stand in the first line, tab-separated",
+        "column with the text (default: text; labelled pairs: premise hypothesis); several are the sentences of a "
+        "row; lines of text need a tab-separated header",
     )
-    title_column: str | None = flag(None, "column that holds the title, which becomes the first text of a row")
-    max_length: int = flag(32, "tokens of a sentence or block, special ones included")
-    data_dir: str = flag("corpora", "where `python -m data.prepare` puts things")
+    title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
+    max_length: int = flag(32, "tokens per sentence or block, special tokens included")
+    data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills")
     cache_dir: str = flag("corpora/cache", "tokenised text, keyed by content")
     held_out: CountOrZero = flag(
         128,
-        "examples kept out of training; the model's diagnostics at every evaluation are measured on them; at most one "
-        "in a hundred, and none where that is fewer than ten; 0: none",
+        "examples kept out of training, for the model's diagnostics at every evaluation; at most one in a hundred, "
+        "and none if that is fewer than ten; 0: none",
     )
     dry_run: bool = flag(False, "build everything, compute one batch, print the plan, write no run")
 
 
 @dataclass
 class ScoredArguments(DataArguments):
-    """The training text and what the encoder is scored on."""
+    """The training text and the data that the encoder is scored on."""
 
     dev: Literal["stsb", "none"] = flag("stsb", "what selects the best model: STS-B dev, or none (the last is kept)")
     dev_file: str | None = flag(
-        None, "own dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"
+        None, "your dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"
     )
     dev_beir: str | None = flag(
         None,
-        "own search set instead, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best model, "
-        "qrels/test.tsv, where it is there, judges it against the start",
+        "your search set instead, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best model, "
+        "qrels/test.tsv, if present, compares it with the initial model",
     )
     start_shares: list[Share] = flag(
         [],
-        "shares of the start's weights, such as 0.25 0.5 0.75: at the end the dev score chooses among these mixtures "
+        "shares of the initial weights, such as 0.25 0.5 0.75: at the end the dev score chooses among these mixtures "
         "and the trained model (LM-Cocktail, 2311.13534); default: none",
     )
-    keep_start: bool = flag(False, "the start is the result unless the trained model is better beyond chance")
+    keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
     patience: Count | None = flag(
         None,
-        "end the training when so many evaluations in a row bring no higher dev score (Prechelt 1998, Early stopping "
-        "- but when?); default: go on to the last step",
+        "stop after so many evaluations in a row without a higher dev score (Prechelt 1998, Early stopping - but "
+        "when?); default: train to the last step",
     )
     max_rows: Count | None = flag(
         None, "use so many rows, held-out ones included, drawn by --seed (few-shot studies); default: all"
     )
-    test_tasks: list[str] = flag(["sts"], "scored once at the end: sts, task names, or none")
+    test_tasks: list[str] = flag(["sts"], "tasks to score once at the end: sts, task names, or none")
 
 
 @dataclass
 class SentenceArguments(ScoredArguments):
     """Training text without labels."""
 
-    columns: int = flag(1, "sentences in a row; 2 or 3 for tab-separated rows")
+    columns: int = flag(1, "sentences per row; 2 or 3 for tab-separated rows")

@@ -1,10 +1,10 @@
 """Low-rank adapters on the linear layers of a backbone, by `peft` (LoRA: Hu et al. 2021, arXiv 2106.09685).
 
-A matrix W of the start stays as it is and acts as W + alpha / r * B A (section 4.1); B, which is zero at the start, and
-A are trained. `peft` exchanges the layers in place, so whatever calls a layer as a module calls the adapted one. What
-reads a layer's weights must know of it; methods that do say so (`Method.not_adapted`).
+A matrix W stays frozen and acts as W + alpha / r * B A (section 4.1); A and B are trained, and B starts at zero. `peft`
+replaces the layers in place, so calling a layer as a module calls the adapted one. Code that reads a layer's weights
+must handle adapters itself; methods that cannot declare it (`Method.not_adapted`).
 
-`peft` is imported only for a run that asks for it: that takes seconds.
+`peft` takes seconds to import, so only runs with adapters import it.
 """
 
 import copy
@@ -15,17 +15,17 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 
-FOLDER = "adapter"  # beside a saved encoder; in its root it would make an adapter of the folder
-EVERY = "all-linear"  # peft's name of all linear layers
-_BASE = ".base_layer"  # where peft keeps the layer that it adapts
+FOLDER = "adapter"  # subfolder of a saved encoder; in its root, the folder would load as an adapter
+EVERY = "all-linear"  # peft's name for all linear layers
+_BASE = ".base_layer"  # peft's name for the wrapped layer
 
 
 def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: float, targets: Sequence[str]) -> None:
-    """Freeze a backbone and give some of its linear layers adapters, which alone are trained.
+    """Freeze a backbone and add trainable adapters to some of its linear layers.
 
-    The adapters' outputs are multiplied by alpha / rank; `dropout` is that of what they read. `targets` are the ends of
-    the layers' names, or `all-linear`; empty, they are peft's choice for the architecture, queries and values in most.
-    BadInput for a name of no layer, or of one that is not linear.
+    The adapters' outputs are multiplied by alpha / rank; `dropout` applies to their inputs. `targets` are suffixes of
+    layer names, or `all-linear`; if empty, peft chooses by architecture, mostly queries and values. BadInput if a name
+    matches no layer, or one that is not linear.
     """
     from peft import LoraConfig
 
@@ -36,34 +36,35 @@ def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: fl
         reason = " ".join(str(error).split()).partition(". ")[0]
         kind = backbone.config.model_type
         raise BadInput(f"--lora_target: name linear layers of this '{kind}', or {EVERY} ({reason})") from error
-    found = _adapted(backbone)
-    absent = [name for name in targets if chosen != EVERY and not any(f".{one}".endswith(f".{name}") for one in found)]
+    layers = _adapted(backbone)
+    suffixes = () if chosen == EVERY else targets
+    absent = [name for name in suffixes if not any(f".{path}".endswith(f".{name}") for path in layers)]
     if absent:
-        raise BadInput(f"--lora_target {absent[0]}: no layer's name ends so; others do, such as {next(iter(found))}")
-    for name, layer in found.items():
+        raise BadInput(f"--lora_target {absent[0]}: no layer with this suffix, unlike {next(iter(layers))}")
+    for name, layer in layers.items():
         if not isinstance(layer.get_base_layer(), nn.Linear):
-            raise BadInput(f"--lora_target: {name} is no linear layer")
+            raise BadInput(f"--lora_target: {name} is not a linear layer")
 
 
 def has_adapters(backbone: nn.Module) -> bool:
-    """Whether `add_adapters` was called."""
+    """Whether `add_adapters` was called on this backbone."""
     return getattr(backbone, "_hf_peft_config_loaded", False)
 
 
 def adapter_dropout(backbone: PreTrainedModel) -> float:
-    """The dropout rate of a backbone's adapters; 0 where it has none."""
+    """Return the dropout rate of a backbone's adapters; 0 without adapters."""
     return backbone.peft_config[backbone.active_adapters()[0]].lora_dropout if has_adapters(backbone) else 0.0
 
 
 def without_adapters(backbone: PreTrainedModel) -> tuple[PreTrainedModel, dict[str, Tensor] | None]:
-    """A shallow copy that `save_pretrained` writes whole, and its tensors with W + alpha / r * B A for each W.
+    """Return a shallow copy for `save_pretrained`, and its tensors with the adapters merged, W + alpha / r * B A.
 
-    The tensors are None for a backbone without adapters, which are its own then.
+    The tensors are None for a backbone without adapters.
     """
     plain = copy.copy(backbone)
     if not has_adapters(backbone):
         return plain, None
-    plain._hf_peft_config_loaded = False  # with it, only the adapters would be written
+    plain._hf_peft_config_loaded = False  # otherwise only the adapters would be written
     layers = _adapted(backbone)
     tensors = {name.replace(_BASE, ""): value for name, value in backbone.state_dict().items() if ".lora_" not in name}
     for name, layer in layers.items():

@@ -1,4 +1,4 @@
-"""The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1), made of the pieces of a backbone.
+"""The auxiliary network of InfoCSE (arXiv 2210.06432, section 3.1), built from parts of a backbone.
 
 It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transformer layers over
 [[CLS] of the last layer ; states of layer `skip_from`, positions > 0] that predict masked tokens.
@@ -25,25 +25,23 @@ PREFIX = "c_head."
 
 
 def load_masked_lm(path: str, config=None) -> PreTrainedModel:
-    """A `*ForMaskedLM` of a family whose head is known, with every tensor from the file; BadInput otherwise."""
+    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput otherwise."""
     config = config if config is not None else load_config(path)
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise BadInput(
-            f"'{path}': a model of type '{config.model_type}' has no masked-language-model head, which this method "
-            "needs; purely contrastive methods work without one"
+            f"'{path}': this method needs a masked-language-model head, which a model of type '{config.model_type}' "
+            "lacks; purely contrastive methods work without one"
         )
     if not family_of(config).transform:
-        raise BadInput(f"'{path}': the output head is known of {WITH_HEAD}, not of a '{config.model_type}'")
+        raise BadInput(f"'{path}': the output head of '{config.model_type}' is not supported; choose {WITH_HEAD}")
     return load_strictly(AutoModelForMaskedLM, path, config)
 
 
 def check_depth(config, skip_from: int) -> None:
-    """Refuse a layer the backbone does not have, or its last one, which the head sees already."""
-    if not 0 <= skip_from < config.num_hidden_layers:
-        raise BadInput(
-            f"--skip_from {skip_from}: the backbone has {config.num_hidden_layers} layers, so 0 to "
-            f"{config.num_hidden_layers - 1} can be chosen (6 for 12 layers, 3 for 6)"
-        )
+    """Refuse a layer the backbone does not have, or its last one, which the head sees anyway."""
+    last = config.num_hidden_layers - 1
+    if not 0 <= skip_from <= last:
+        raise BadInput(f"--skip_from {skip_from}: must be from 0 to {last} for this backbone (6 of 12 layers, 3 of 6)")
 
 
 class LowerLayers(nn.Module):
@@ -63,7 +61,7 @@ class LowerLayers(nn.Module):
 
 
 class VocabularyHead(nn.Module):
-    """A copy of a model's way from hidden states to logits, with a matrix of its own: (M, H) -> (M, vocabulary)."""
+    """An untied copy of a model's output head: (M, H) -> (M, vocabulary)."""
 
     def __init__(self, lm: PreTrainedModel) -> None:
         super().__init__()
@@ -87,9 +85,9 @@ class Words(NamedTuple):
 
 
 class TiedHead(nn.Module):
-    """A model's own way from hidden states to logits, whose matrix is the encoder's word embeddings, not a copy.
+    """A model's output head, whose matrix is the encoder's word embeddings, not a copy.
 
-    Only a checkpoint whose matrix is another one brings it along.
+    Only a checkpoint with an untied matrix keeps its own.
     """
 
     def __init__(self, lm: PreTrainedModel) -> None:
@@ -100,15 +98,15 @@ class TiedHead(nn.Module):
         self.weight = None if tied else decoder.weight
 
     def words(self, backbone: PreTrainedModel) -> Words:
-        """What follows the transform, with the embeddings of the encoder's backbone."""
+        """The step after the transform, with the embeddings of the encoder's backbone."""
         weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
         return Words(weight, self.bias)
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
-    """`count` transformer layers of the backbone's own kind, drawn as it draws its layers; BadInput below one."""
+    """Create `count` transformer layers of the backbone's kind with its initialisation; BadInput below one."""
     if not 1 <= count <= MOST_LAYERS:
-        raise BadInput(f"--head_layers {count}: from 1 to {MOST_LAYERS}")
+        raise BadInput(f"--head_layers {count}: must be from 1 to {MOST_LAYERS}")
     kind = type(layers_of(backbone)[0])
     layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
     layers.apply(backbone._init_weights)
@@ -116,40 +114,40 @@ def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
 
 
 def top_layers(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
-    """Copies of the backbone's last `count` layers, under its own configuration."""
+    """Copy the backbone's last `count` layers; they share its configuration."""
     layers = layers_of(backbone)
     if not 0 < count <= len(layers):
-        raise BadInput(f"--head_layers {count}: the backbone has {len(layers)} layers")
+        raise BadInput(f"--head_layers {count}: must be from 1 to {len(layers)}, the backbone's layers")
     return copy.deepcopy(layers[-count:], {id(backbone.config): backbone.config})
 
 
 def read_head(path: str) -> dict[str, Tensor] | None:
-    """The auxiliary layers beside a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
+    """Read the auxiliary layers of a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
     readers = ((Path(path) / HEAD_FILE, read_tensors), (Path(path) / CONDENSER_FILE, _read_condenser))
     tensors = next((read(file) for file, read in readers if file.is_file()), None)
     if tensors is None:
         return None
-    stray = [name for name in tensors if not name.startswith(PREFIX)]
-    if stray:
-        raise BadInput(f"'{path}': tensor '{stray[0]}' of the auxiliary head is not named {PREFIX}LAYER.*")
+    unexpected = [name for name in tensors if not name.startswith(PREFIX)]
+    if unexpected:
+        raise BadInput(f"'{path}': tensor '{unexpected[0]}' of the auxiliary head is not named {PREFIX}LAYER.*")
     return {name.removeprefix(PREFIX): value for name, value in tensors.items()}
 
 
 def _read_condenser(path: Path) -> dict[str, Tensor]:
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the restricted unpickler raises whatever a damaged file makes its steps raise
-        raise BadInput(f"{path}: holds more than weights, or is damaged, and is not read") from error
-    whole = isinstance(tensors, dict) and all(type(name) is str for name in tensors)
-    if not whole or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise BadInput(f"{path}: is no mapping of names to tensors, as Condenser's `{CONDENSER_FILE}` is")
+    except Exception as error:  # a damaged file can make the restricted unpickler raise anything
+        raise BadInput(f"{path}: damaged, or contains more than weights; refused") from error
+    valid = isinstance(tensors, dict) and all(type(name) is str for name in tensors)
+    if not valid or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise BadInput(f"{path}: not a mapping of names to tensors, like Condenser's `{CONDENSER_FILE}`")
     check_finite(path, tensors)
     tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
     return tensors
 
 
 def load_head(path: str, backbone: PreTrainedModel, count: int) -> nn.ModuleList | None:
-    """The pre-trained auxiliary layers of a checkpoint, every tensor filled and none left over; None without any."""
+    """Load the pre-trained auxiliary layers of a checkpoint, or None; BadInput if the tensors do not match."""
     tensors = read_head(path)
     if tensors is None:
         return None
@@ -160,7 +158,7 @@ def load_head(path: str, backbone: PreTrainedModel, count: int) -> nn.ModuleList
     if wrong:
         raise BadInput(
             f"the auxiliary head in '{path}' does not fit {count} layers of this backbone: {PREFIX}{wrong[0]} is "
-            f"missing, left over or of another shape ({len(wrong)} tensors in all); see --head_layers"
+            f"missing, unexpected or of the wrong shape ({len(wrong)} tensors in all); see --head_layers"
         )
     layers.load_state_dict(tensors)
     return layers

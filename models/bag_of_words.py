@@ -1,7 +1,7 @@
-"""Bag of words: the words of a text are predicted from its vector (Ma et al. 2024, arXiv 2401.11248).
+"""Bag of words: predict the words of a text from its vector (Ma et al. 2024, arXiv 2401.11248).
 
-No decoder stands between the vector and the words, so none can learn to do without the vector. Stage 1 adds the term to
-its losses, `--bow_weight` to those of any method.
+There is no decoder between the vector and the words that could learn to ignore the vector. `--bow_weight` adds the term
+to stage 1 and to any method.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.precision import at_least_float32
 
 
 def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
+    """Return the sum of -log softmax(logits)[word] over the distinct words of each text, and their number.
 
     Args:
         logits: (B, vocabulary), from each text's vector.
@@ -29,7 +29,7 @@ def bag_of_words(logits: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BagOfWords(Objective):
-    """The mean of the loss over the words of all views, from pooled vectors, by a masked language model's head."""
+    """The mean loss over the words of all views, from pooled vectors through a masked language model's head."""
 
     reads_words = True
 
@@ -40,13 +40,11 @@ class BagOfWords(Objective):
 
     @classmethod
     def of(cls, source: str, weight: float) -> BagOfWords:
-        """With the head of a checkpoint; BadInput for one that has none."""
+        """Use the head of a checkpoint; BadInput if it has none."""
         try:
             return cls(TiedHead(load_masked_lm(source)), weight)
         except BadInput as error:
-            raise BadInput(
-                f"--bow_weight: the words are predicted by a masked language model's head; {error}"
-            ) from error
+            raise BadInput(f"--bow_weight: needs a masked language model's head; {error}") from error
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         logits = self.head.words(encoded.encoder.backbone)(self.head.transform(encoded.pooled.flatten(0, 1)))

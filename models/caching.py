@@ -1,11 +1,11 @@
-"""Gradient caching: the gradient of a whole batch while the graph of a few sentences is held (Gao et al. 2021).
+"""Gradient caching: the gradient of a whole batch with the graph of a few sentences in memory (Gao et al. 2021).
 
-A contrastive loss needs all vectors at once, but the encoder's gradient needs of it only d loss / d vector. So: encode
-every chunk without a graph; take the loss of the whole batch on the vectors, as leaves, head and batch statistics
-included; encode every chunk again, with the same random numbers, and go back from the leaves' gradients. Losses of
-tokens are taken chunk by chunk in between, and a momentum encoder makes its keys chunk by chunk. Nothing is
-approximated: it is the gradient of the same forward, in the same chunks, with all graphs kept. Dropout draws other
-numbers for chunks than for a whole batch, of the same distribution. Source: arXiv 2101.06983, section 3.2.
+A contrastive loss needs all vectors at once, but the encoder's gradient needs only d loss / d vector. So: encode every
+chunk without a graph; compute the loss of the whole batch with the vectors as leaves, including head and batch
+statistics; encode every chunk again, with the same random numbers, and backpropagate the leaves' gradients. Token
+losses are computed chunk by chunk in between, and a momentum encoder makes its keys chunk by chunk. The gradient is
+exact: that of the same forward, in the same chunks, with all graphs kept. Dropout draws other numbers for chunks than
+for a whole batch, from the same distribution. Source: arXiv 2101.06983, section 3.2.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,20 @@ class GradientCache:
     """Forward and backward of one batch, `size` sentences at a time.
 
     Args:
-        model: not wrapped: `backward` averages the gradients over the processes itself, since a wrapper would wait for
-            every parameter's gradient in the last backward pass, and the head's comes before.
-        size: sentences of a chunk, of which all views are computed together.
-        precision: opens the autocast context; a new one a forward, since autocast keeps weights that were cast without
-            a graph until it closes.
+        model: unwrapped: `backward` averages the gradients over the processes itself, since DDP would wait for every
+            parameter's gradient in the last backward pass, and the head's comes earlier.
+        size: sentences per chunk, with all their views.
+        precision: opens the autocast context; a new one per forward, since autocast caches weights that were cast
+            without a graph until it closes.
     """
 
     def __init__(self, model: EncoderForTraining, size: int, precision: Callable[[], AbstractContextManager]) -> None:
         self.model, self.size, self.precision = model, size, precision
 
     def backward(self, batch: Batch, scale: float = 1.0, synchronise: bool = True) -> TrainingOutput:
-        """Add the gradient of `scale` times the loss to the parameters; the loss itself is returned unscaled.
+        """Add the gradient of `scale` times the loss to the parameters; return the unscaled loss.
 
-        With `synchronise`, and several processes, the gradients are the processes' mean afterwards, those that were
-        accumulated before included.
+        `synchronise` averages the gradients, including those accumulated before, over the processes.
         """
         chunks = batch.split(self.size)
         device = batch.input_ids.device
@@ -63,7 +62,7 @@ class GradientCache:
         return output
 
     def _losses(self, leaves: list[Tensor], batch: Batch, chunks: list[Batch], scale: float) -> TrainingOutput:
-        """All terms, and their gradients to the leaves, the head and the objectives' own networks."""
+        """Compute all terms and their gradients for the leaves, the head and the objectives' networks."""
         pooled, cls, *others = leaves
         tokens = others[0] if others else None
         own = {"chunk_size": self.size, "tokens": tokens}
@@ -71,7 +70,7 @@ class GradientCache:
         with self.precision():
             self.model.project(encoded, batch)
             loss, terms = self._whole(encoded, batch)
-        # What the token losses read of the head's output is a leaf too: the head is gone back through once, at the end.
+        # The head's output, as the token losses read it, is a leaf too: the head's backward runs once, at the end.
         projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()
         token_loss = self._per_chunk(replace(encoded, own_projected=projected), batch, chunks, scale, terms)
         gradient = None if projected is None else projected.grad
@@ -79,14 +78,14 @@ class GradientCache:
         return TrainingOutput(loss=loss.detach() + token_loss, terms=terms)
 
     def _whole(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss and terms of the objectives that need the whole batch."""
+        """Return loss and terms of the objectives that need the whole batch."""
         whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
         return add_up([term for each in whole for term in each(encoded, batch).items()], encoded.pooled.device)
 
     def _per_chunk(
         self, encoded: Encoded, batch: Batch, chunks: list[Batch], scale: float, terms: dict[str, Tensor]
     ) -> Tensor:
-        """Loss of the objectives with `tokens`; adds their terms to `terms` and goes back chunk by chunk."""
+        """Return the loss of the objectives with `tokens`; add their terms to `terms` and backpropagate per chunk."""
         loss = torch.zeros((), device=batch.input_ids.device)
         counted = [(each, count) for each in self.model.objectives if (count := each.tokens(batch)) is not None]
         one = torch.ones((), device=batch.input_ids.device)
@@ -95,8 +94,8 @@ class GradientCache:
             rows = slice(number * self.size, (number + 1) * self.size)
             for (objective, _), share in zip(counted, shares, strict=True):
                 with self.precision():
-                    found = objective(_rows(encoded, rows), chunk)
-                for name, term in found.items():
+                    chunk_terms = objective(_rows(encoded, rows), chunk)
+                for name, term in chunk_terms.items():
                     part = share * term.value
                     _back([scale * term.weight * part], [torch.ones_like(part)])
                     terms[name] = terms.get(name, 0) + part.detach()
@@ -105,30 +104,30 @@ class GradientCache:
 
 
 def random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """The states of the generators that dropout on `device` draws from."""
+    """Return the states of the generators that dropout on `device` uses."""
     return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
 def set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
-    """Go back to a `random_state`."""
+    """Restore a `random_state`."""
     torch.set_rng_state(state[0])
     if state[1] is not None:
         torch.cuda.set_rng_state(state[1], device)
 
 
 def _read(encoded: Encoded) -> list[Tensor]:
-    """What a loss may read of the encoder's output."""
+    """Return the parts of the encoder's output that a loss may read."""
     return [part for part in (encoded.pooled, encoded.cls, encoded.tokens) if part is not None]
 
 
 def _rows(encoded: Encoded, rows: slice) -> Encoded:
-    """What an objective with `tokens` sees of a chunk."""
+    """Return what an objective with `tokens` sees of a chunk."""
     own = None if encoded.own_projected is None else encoded.own_projected[:, rows]
     return replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], projected=None, own_projected=own)
 
 
 def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:
-    """A leaf's gradient by chunk; None where no loss read the leaf."""
+    """Split a leaf's gradient by chunk; None if no loss read the leaf."""
     return [None] * count if gradient is None else list(gradient.split(size, dim=1))
 
 

@@ -1,8 +1,8 @@
-"""What several processes must agree on; the only file that imports torch.distributed.
+"""Communication between processes; the only file that imports torch.distributed.
 
-DistributedDataParallel averages gradients over the W processes, as `average` does where it is not used. A loss that
-every process computes whole, over vectors gathered with gradient, therefore comes out right as it is; a sum over local
-tokens has to be multiplied by W.
+DistributedDataParallel averages gradients over the W processes; `average` does so without it. A loss that every process
+computes in full, over vectors gathered with gradient, is therefore correct as it is; a sum over local tokens must be
+multiplied by W.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ from torch.distributed.nn.functional import all_gather
 
 
 def world_size() -> int:
-    """Number of processes, 1 without a launcher."""
+    """Return the number of processes, 1 without a launcher."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def gather_with_gradient(local: Tensor) -> Tensor:
-    """Rows of all processes in their order, (V, B, H) -> (V, N, H); gradient flows back to every process's rows."""
+    """Gather the rows of all processes in rank order, (V, B, H) -> (V, N, H); gradient flows back to every process."""
     return local if world_size() == 1 else torch.cat(all_gather(local.contiguous()), dim=1)
 
 
 @torch.no_grad()
 def gather_rows(local: Tensor) -> Tensor:
-    """Rows of all processes in their order, without gradient: (B, D) -> (N, D)."""
+    """Gather the rows of all processes in rank order, without gradient: (B, D) -> (N, D)."""
     if world_size() == 1:
         return local
     parts = [torch.empty_like(local) for _ in range(world_size())]
@@ -34,14 +34,14 @@ def gather_rows(local: Tensor) -> Tensor:
 
 
 def local_rows(everyone: Tensor) -> Tensor:
-    """This process's part of gathered rows, (V, N, D) -> (V, B, D)."""
+    """Return this process's part of gathered rows, (V, N, D) -> (V, B, D)."""
     return everyone if world_size() == 1 else everyone.chunk(world_size(), dim=1)[dist.get_rank()]
 
 
 def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> list[Tensor]:
-    """Sums of local token losses over the tokens of all processes, scaled so that DDP's average is exact; one message.
+    """Divide sums of local token losses by the token counts of all processes; one all-reduce for all losses.
 
-    The mean of a returned value over the processes is the mean over all tokens.
+    Scaled so that the mean of a returned value over the processes, as DDP takes it, is the mean over all tokens.
     """
     if world_size() > 1 and counts:
         counts = sum_over_processes(torch.stack(list(counts))).unbind()
@@ -50,7 +50,7 @@ def means_over_tokens(totals: Sequence[Tensor], counts: Sequence[Tensor]) -> lis
 
 @torch.no_grad()
 def sum_over_processes(local: Tensor) -> Tensor:
-    """The sum of every process's tensor, of the same shape."""
+    """Return the sum of the processes' tensors."""
     everyone = local.clone()
     if world_size() > 1:
         dist.all_reduce(everyone)
@@ -69,11 +69,11 @@ def average(tensors: Iterable[Tensor]) -> None:
 
 
 class SharedFlag:
-    """Whether any process has raised a flag: the same answer for all at the same call, so that nobody goes on alone.
+    """Whether any process has raised a flag: the same answer for all processes at the same call.
 
-    Each call starts one all-reduce of a number in host memory and reads the one of the call before, which is long
-    done: nobody waits for a device or for the slowest process. So the answer comes one call late; one process alone
-    knows at once.
+    Each call starts one all-reduce of a number in host memory and reads the previous call's, which has long finished:
+    no process waits for a device or for the slowest process. So the answer is one call late; a single process gets it
+    at once.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class SharedFlag:
         return bool(before[0])
 
     def close(self) -> None:
-        """Wait for what is still under way; to be called by all processes after the same number of calls."""
+        """Wait for the pending all-reduce; all processes must call this after the same number of calls."""
         if self._running is not None:
             self._running[1].wait()
             dist.destroy_process_group(self._group)

@@ -1,4 +1,4 @@
-"""Contrastive losses and measures of a set of vectors; pure functions in float32."""
+"""Contrastive losses and statistics of a set of vectors; pure functions in float32."""
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +8,8 @@ from common.errors import BadInput
 from models.precision import at_least_float32
 
 NO_NEGATIVES = (
-    "a batch of one sentence has no negatives, so that nothing would be learned: --per_device_train_batch_size must be "
-    "at least 2 (--gradient_accumulation_steps adds none; --chunk_size makes a larger batch fit)"
+    "a batch of one sentence has no negatives: --per_device_train_batch_size must be at least 2 "
+    "(--gradient_accumulation_steps adds no negatives; --chunk_size makes a larger batch fit)"
 )
 
 
@@ -24,11 +24,10 @@ def info_nce(
         query: one view of the batch, (N, D).
         key: the other view, row i belongs to query i, (N, D).
         temperature: tau in the papers.
-        negatives: rows that match no query, (M, D).
-        negative_bias: added to the logit of query i and negative i, where M = N: the logarithm of alpha in
-            SimCSE's equation 8.
+        negatives: vectors that match no query, (M, D).
+        negative_bias: added to the logit of query i and negative i (M = N): log alpha in SimCSE's equation 8.
 
-    Computed in float32 whatever the autocast state: at tau = 0.05 half precision is too coarse for cosines near 1.
+    Computed in float32 regardless of autocast: at tau = 0.05 half precision is too coarse for cosines near 1.
 
     Source: SimCSE (arXiv 2104.08821) equation 1, and equation 5 with hard negatives; one direction, as there.
     """
@@ -68,19 +67,19 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def cosines(first: Tensor, second: Tensor) -> Tensor:
-    """Of every row with every row, (N, D) and (M, D) -> (N, M); float32."""
+    """Cosines of all pairs of rows, (N, D) and (M, D) -> (N, M); float32."""
     with torch.autocast(first.device.type, enabled=False):
         return unit(first) @ unit(second).T
 
 
 def mean_cosine(vectors: Tensor) -> Tensor:
-    """Mean cosine of all pairs of different rows, (N, D) -> (); 1 is a collapsed encoder."""
+    """Mean cosine of all pairs of distinct rows, (N, D) -> (); 1 for a collapsed encoder."""
     count = len(vectors)
     return (unit(vectors).sum(0).square().sum() - count) / (count * (count - 1))
 
 
 def uniformity(vectors: Tensor) -> Tensor:
-    """Log mean exp(-2 |x - y|^2) over pairs of different unit rows, (N, D) -> (); 0 is a collapsed encoder.
+    """Log mean exp(-2 |x - y|^2) over pairs of distinct unit rows, (N, D) -> (); 0 for a collapsed encoder.
 
     Source: Wang and Isola 2020 (arXiv 2005.10242), as in SimCSE equation 3.
     """

@@ -39,7 +39,7 @@ from models.word_vectors import WordVectors
 
 
 class EncoderOutput(NamedTuple):
-    """What one forward gives: the pooled vectors before any head, the last layer's first token and, if asked, all."""
+    """Output of one forward: pooled vectors before any head, the last state of the first token and, on request, all."""
 
     pooled: Tensor  # (B, H)
     cls: Tensor  # (B, H)
@@ -53,12 +53,12 @@ class SentenceEncoder(PreTrainedModel):
         backbone: any Hugging Face encoder.
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
-        max_length: tokens per sentence, special ones included, at which texts are cut when they are encoded.
-        packed: compute real tokens only, see `models.packed`; the same vectors; a family it does not know runs padded.
-        train_pooling: what `forward` pools with, for methods whose loss sees another vector than is used afterwards
-            (ConSERT section 4.1); `embed` and the saved model have `pooling`. None: the same.
-        place: for pooling `mask`, where the tokenizer puts it, as `common.template.mask_place` finds it.
-        prompts: what users may put in front of a text, by its name; kept in the saved folder and used by nothing here.
+        max_length: tokens per sentence, special tokens included, at which texts are truncated.
+        packed: compute real tokens only, see `models.packed`; the same vectors; unsupported families run padded.
+        train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
+            (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
+        place: for pooling `mask`, the place of the mask, see `common.template.mask_place`.
+        prompts: prefixes for texts by name; only copied to the saved folder.
 
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
@@ -82,23 +82,23 @@ class SentenceEncoder(PreTrainedModel):
         self.pooling, self.place = pooling, place
         self.keeps_adapters = False
         self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
-        self.normalized = False  # what is saved gives vectors of length one, as its start
+        self.normalized = False  # whether the saved model normalises its vectors, as the initial one did
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
-                "pooling mask reads the mask of a template, and this tokenizer adds none to a text: choose another "
-                "pooling, or train by --method promptbert"
+                "pooling mask reads the mask of a template, but this tokenizer adds none: choose another pooling, or "
+                "train with --method promptbert"
             )
         if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(backbone):
-            given = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
+            flag = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
             raise BadInput(
-                f"{given}: the first token of a '{self.config.model_type}' sees no other one; give avg or last_token"
+                f"{flag}: the first token of a '{self.config.model_type}' sees no other; use avg or last_token"
             )
         self.runner = (Packed if packed else Runner).prepare(backbone)
         self.packed = self.runner is Packed
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
+        """Do nothing: every part arrives initialised or loaded."""
 
     def forward(
         self,
@@ -109,19 +109,19 @@ class SentenceEncoder(PreTrainedModel):
         with_tokens: bool = False,
         layout: Grid | None = None,
     ) -> EncoderOutput:
-        """The loss's pooled vectors before the head, and the first token's state.
+        """Return the pooled vectors for the loss, before the head, and the first token's state.
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 for a real token, (B, L); None where all are, so that there is nothing to pack.
-            rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one for each of its
-                dropout operations, (B, O), in the order of `models.kernels.dropout`.
+            attention_mask: 1 for a real token, (B, L); None if all are, so that there is nothing to pack.
+            rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one per dropout
+                operation, (B, O), in the order of `models.kernels.dropout`.
             perturbation: changes the embeddings.
-            with_tokens: give the last layer's states of all tokens too; those of padding have no meaning.
-            layout: of the mask; made from it where it did not travel with the batch.
+            with_tokens: also return the last layer's states of all tokens; those of padding are meaningless.
+            layout: the layout of the mask; computed from it if None.
         """
         if perturbation is not None:
-            check_apart(self.config, "a view with changed embeddings")
+            check_apart(self.config, "a view with perturbed embeddings")
         return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens, layout)
 
     def _encode(
@@ -141,27 +141,27 @@ class SentenceEncoder(PreTrainedModel):
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
         tokens = self.runner.of(attention_mask, layout=layout)
-        every = tokens.states(self.backbone, input_ids, UNCHANGED, all_layers=True)
-        return torch.stack([masked_mean(states, attention_mask) for states in every])
+        layers = tokens.states(self.backbone, input_ids, UNCHANGED, all_layers=True)
+        return torch.stack([masked_mean(states, attention_mask) for states in layers])
 
     def train_last(self, count: int) -> None:
-        """Freeze all but the last `count` layers; BadInput for more than there are, or an unknown backbone."""
+        """Freeze all but the last `count` layers; BadInput if there are fewer, or for an unknown backbone."""
         check_apart(self.config, "--train_last_layers")
         layers = layers_of(self.backbone)
         if not 1 <= count <= len(layers):
-            raise BadInput(f"--train_last_layers {count}: from 1 to {len(layers)}, which the backbone has")
+            raise BadInput(f"--train_last_layers {count}: must be from 1 to {len(layers)}, the backbone's layers")
         self.backbone.requires_grad_(False)
         layers[-count:].requires_grad_(True)
 
     def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str], keep: bool = False) -> None:
-        """Train adapters, see `add_adapters`; they are saved merged and, with `keep`, in a folder of their own too."""
+        """Train adapters, see `add_adapters`; they are saved merged and, with `keep`, also in a separate folder."""
         add_adapters(self.backbone, rank, alpha, dropout, targets)
         self.keeps_adapters = keep
 
     def sample_dropout(self) -> None:
-        """Let dropout take its rates from each forward pass; BadInput for a backbone whose attention is unknown."""
+        """Let dropout take its rates from each forward pass; BadInput for an unknown backbone."""
         if adapter_dropout(self.backbone):
-            raise BadInput("--lora_dropout: this method draws the rates of the backbone's own dropout; leave it out")
+            raise BadInput("--lora_dropout: this method draws the backbone's dropout rates; omit the flag")
         check_apart(self.config, "sampled dropout")
         exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
         Packed.prepare(self.backbone)
@@ -171,21 +171,21 @@ class SentenceEncoder(PreTrainedModel):
         return self.behind_head(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
 
     def behind_head(self, pooled: Tensor) -> Tensor:
-        """The sentence vectors that a kept head, if there is one, makes of pooled ones, (B, H) -> (B, D)."""
+        """Apply the kept head, if any, to pooled vectors, (B, H) -> (B, D)."""
         pooled = at_least_float32(pooled)
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()
     def mixed_with(self, start: SentenceEncoder, share: float) -> SentenceEncoder:
-        """An encoder without a head of weights `share` x start + (1 - `share`) x own (LM-Cocktail, 2311.13534)."""
-        mixed, theirs = copy.deepcopy(self), start.state_dict()
+        """Mix weights: `share` x start + (1 - `share`) x own, without a head (LM-Cocktail, 2311.13534)."""
+        mixed, initial = copy.deepcopy(self), start.state_dict()
         for name, weight in mixed.state_dict().items():
             if weight.is_floating_point():
-                weight.lerp_(theirs[name].to(weight), share)
+                weight.lerp_(initial[name].to(weight), share)
         return mixed
 
     def save(self, folder: str, tokenizer) -> None:
-        """Write saved format 1: a folder that `AutoModel`, sentence-transformers and this project read alike."""
+        """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []
         flow = getattr(self.head, "flow", None)
         backbone, weights = without_adapters(self.backbone)
@@ -200,56 +200,57 @@ class SentenceEncoder(PreTrainedModel):
             backbone.save_pretrained(folder, state_dict=weights)
             if self.keeps_adapters:
                 self.backbone.save_pretrained(str(Path(folder) / FOLDER))
-        saved = copy.deepcopy(tokenizer)  # the length limit of the encoder, not of whoever used the tokenizer
+        saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
         write_head(folder, dense, flow)
         if self.has_modules:
-            width, bare = self.config.hidden_size, without_pooler(type(self.backbone))
-            only = tokenizer if self._pooling.at_mask else None
-            parts = self._pooling.module, len(dense), self.max_length, width, bare, self.prompts, only, self.normalizes
-            write_modules(folder, *parts)
+            write_modules(
+                folder, self._pooling.module, len(dense), self.max_length, self.config.hidden_size,
+                without_pooler(type(self.backbone)), self.prompts, tokenizer if self._pooling.at_mask else None,
+                self.normalizes,
+            )  # fmt: skip
         share_weights(Path(folder))
 
     @property
     def normalizes(self) -> bool:
-        """Whether vectors of the saved model have length one."""
+        """Whether the saved model's vectors have length one."""
         return self.normalized or getattr(self.head, "normalizes", False)
 
     @property
     def has_modules(self) -> bool:
-        """Whether sentence-transformers has a module for every part; if not, no modules.json is written."""
+        """Whether sentence-transformers has a module for every part; otherwise no modules.json is written."""
         known = getattr(self.head, "flow", None) is None and not isinstance(self.backbone, WordVectors)
         return known and self._pooling.module is not None
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
-    """The SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
+    """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
 
-    A model that says how it is pooled is pooled so; `pooling` replaces it, without its head, only when given by name.
-    BadInput for no such model, missing tensors, or a plain encoder without `pooling`.
+    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head. BadInput if the model
+    does not exist or lacks tensors, or for a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
-    said = described(path, config, pooling)
+    description = described(path, config, pooling)
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length is not None and max_length < least:
-        raise BadInput(f"--max_length {max_length}: at least {least}, or no word is read beside the special tokens")
-    length = min(max_length or said.max_length or NO_LIMIT, usable_length(config, tokenizer))
-    head = Head(*said.head) if said.head else None
-    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": said.prompts}
-    return SentenceEncoder(backbone, said.pooling, head, length, packed=True, **own), tokenizer
+        raise BadInput(f"--max_length {max_length}: must be at least {least}, to fit a token besides the special ones")
+    length = min(max_length or description.max_length or NO_LIMIT, usable_length(config, tokenizer))
+    head = Head(*description.head) if description.head else None
+    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": description.prompts}
+    return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer
 
 
 def described(path: str, config, pooling: str | None = None) -> Described:
-    """How a model's tokens become a vector, as it says itself or `pooling` does; BadInput as in `load_encoder`."""
-    said = read_modules(path, config, needed=pooling is None)
-    if said is None and pooling is None:
+    """Return how a model pools its tokens, from its folder or by `pooling`; BadInput as in `load_encoder`."""
+    description = read_modules(path, config, needed=pooling is None)
+    if description is None and pooling is None:
         raise BadInput(
-            f"'{path}' does not say how its token vectors become a sentence vector; give --pooling "
-            "(cls_before_pooler for the SimCSE family, avg for most others)"
+            f"'{path}' does not state its pooling; give --pooling (cls_before_pooler for the SimCSE family, avg for "
+            "most others)"
         )
     if pooling is not None:
         if pooling_named(pooling).keeps_head:
-            raise BadInput("--pooling cls needs a trained head, which is read from the model; use cls_before_pooler")
-        said = (said or Described(pooling, [], None))._replace(pooling=pooling, head=[])
-    return said
+            raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
+        description = (description or Described(pooling, [], None))._replace(pooling=pooling, head=[])
+    return description

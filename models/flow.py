@@ -1,8 +1,8 @@
-"""An invertible flow of sentence vectors with a Gaussian base (BERT-flow: Li et al. 2020, arXiv 2011.05864).
+"""An invertible flow on sentence vectors with a Gaussian base (BERT-flow: Li et al. 2020, arXiv 2011.05864).
 
-The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors: act-norm, a permutation,
-a coupling. As BERT-flow, the permutation is fixed and random instead of a learned 1x1 convolution, and the coupling
-adds by default. Glow's levels, which set a part of the channels aside after some steps, are left out.
+The blocks are those of Glow (Kingma and Dhariwal 2018, arXiv 1807.03039) for plain vectors: act-norm, permutation,
+coupling. As in BERT-flow, the permutation is fixed and random instead of a learned 1x1 convolution, and the coupling is
+additive by default. Glow's multi-scale levels are left out.
 """
 
 import math
@@ -17,15 +17,15 @@ COUPLINGS = ("additive", "affine")
 
 
 class Step(nn.Module):
-    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of its Jacobian, (N,).
+    """Act-norm, permutation, coupling: (N, D) -> (N, D) and log |det| of the Jacobian, (N,).
 
-    Starts as act-norm's identity and a coupling that changes nothing (its last layer is zero), as in Glow.
+    Act-norm and coupling start as identities (the coupling's last layer is zero), as in Glow.
     """
 
     def __init__(self, width: int, hidden: int, affine: bool) -> None:
         super().__init__()
         self.affine = affine
-        self.parts = [width - width // 2, width // 2]  # entries that are kept, and that are changed by them
+        self.parts = [width - width // 2, width // 2]  # entries kept, and entries transformed given the kept ones
         self.bias = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
         self.register_buffer("order", torch.randperm(width))
@@ -44,33 +44,32 @@ class Step(nn.Module):
         return latent, self.log_scale.sum() + log_scale.sum(1)
 
     def _coupling(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """What is added to the other half, and the logarithm of its factor, each (N, D // 2)."""
+        """The shift and the log scale of the other half, each (N, D // 2)."""
         if not self.affine:
             shift = self.network(kept)
             return shift, torch.zeros_like(shift)
         shift, raw = self.network(kept).chunk(2, dim=1)
-        return shift, nn.functional.logsigmoid(raw + 2)  # Glow's form: factors near one at the start
+        return shift, nn.functional.logsigmoid(raw + 2)  # as in Glow: scales near one at the start
 
 
 class Flow(nn.Module):
-    """Sentence vectors to latent vectors whose distribution is near a standard Gaussian.
+    """Maps sentence vectors to latent vectors whose distribution is close to a standard Gaussian.
 
-    `steps` blocks, whose couplings' networks have two hidden layers of width `hidden`, and are `additive` (BERT-flow's)
-    or `affine` (Glow's). BadInput for sizes that make no flow.
+    `steps` blocks with `additive` (BERT-flow) or `affine` (Glow) couplings, whose networks have two hidden layers of
+    width `hidden`. BadInput for invalid sizes.
     """
 
     def __init__(self, width: int, steps: int, hidden: int, coupling: str = "additive") -> None:
         super().__init__()
-        if width < 2 or steps < 1 or hidden < 1 or coupling not in COUPLINGS:
-            raise BadInput(
-                f"a flow of {width} entries, {steps} steps, hidden width {hidden}, coupling '{coupling}' is none: "
-                f"at least 2, 1, 1 and one of {', '.join(COUPLINGS)} are needed"
-            )
+        if coupling not in COUPLINGS:
+            raise BadInput(f"unknown coupling '{coupling}'; choose from {', '.join(COUPLINGS)}")
+        if width < 2 or steps < 1 or hidden < 1:
+            raise BadInput(f"a flow needs width >= 2, steps >= 1, hidden >= 1; not {width}, {steps}, {hidden}")
         self.sizes: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
         self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine") for _ in range(steps))
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """(N, D) -> latent vectors (N, D): what stands for the sentence."""
+        """Sentence vectors (N, D) -> latent vectors (N, D)."""
         return self.transform(vectors)[0]
 
     def transform(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +81,7 @@ class Flow(nn.Module):
         return vectors, total
 
     def log_likelihood(self, vectors: Tensor) -> Tensor:
-        """The log density of each vector in nats, (N,): that of its latent vector, plus log |det|."""
+        """The log density of each vector in nats, (N,): that of its latent vector plus log |det|."""
         latent, log_det = self.transform(vectors)
         return log_det - (latent.square().sum(1) + latent.shape[1] * math.log(2 * math.pi)) / 2
 
@@ -90,15 +89,15 @@ class Flow(nn.Module):
     def initialise(self, vectors: Tensor) -> None:
         """Set every act-norm so that its output on these vectors, (N, D), has mean 0 and variance 1 (Glow, 3.1).
 
-        BadInput where an entry is the same in all vectors: no density of it is finite.
+        BadInput if an entry is constant over the vectors: it has no finite density.
         """
         for step in self.steps:
             deviation = vectors.std(0, correction=0)
             flat = (deviation <= torch.finfo(vectors.dtype).eps * vectors.abs().amax(0)).nonzero()
             if len(flat):
                 raise BadInput(
-                    f"entry {int(flat[0])} of the vectors is the same in all {len(vectors)} texts, so no flow has a "
-                    "finite likelihood; give more text, or another --pooling"
+                    f"entry {int(flat[0])} of the vectors is the same for all {len(vectors)} texts, so the likelihood "
+                    "is not finite; give more text or another --pooling"
                 )
             step.bias.copy_(-vectors.mean(0))
             step.log_scale.copy_(-deviation.log())

@@ -1,7 +1,7 @@
 """Checks on a model's folder before the library loads it: only its own tensors may be read.
 
-config.json comes from outside, and transformers follows some of its keys to code and to other places: attention and
-experts to compiled kernels on the hub, adapters to another model, a weight index to any file.
+config.json is untrusted, and transformers follows some of its keys to code and other files: attention and experts to
+compiled kernels on the hub, adapters to another model, a weight index to any file.
 """
 
 import json
@@ -15,7 +15,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
 
-# For a repository without safetensors the library would ask a service of the hub to convert it.
+# Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
 _PICKLES = "pytorch_model*.bin"
 _CONVERT = (
@@ -27,54 +27,54 @@ _SIZES = """num_hidden_layers num_attention_heads hidden_size intermediate_size 
 MOST_LAYERS = 1000
 _NOT_FOLLOWED = {
     "quantization_config": "its weights are quantized; save it unquantized",
-    "transformers_weights": "it names a file of weights; call that model.safetensors and remove the key",
+    "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
     "fusion_config": "it replaces parts of the model; remove the key",
 }
 
 
 def settle(path: str, config: PreTrainedConfig) -> None:
-    """Remove from a configuration what would load code, or change the outputs but not the vectors.
+    """Remove keys from a configuration that would load code, or change the outputs but not the vectors.
 
     Raises:
-        BadInput: it has a key without which it would be another model, or impossible sizes.
+        BadInput: it has a key without which it would be a different model, or impossible sizes.
     """
     for name, why in _NOT_FOLLOWED.items():
         if getattr(config, name, None) is not None:
             raise BadInput(f"'{path}': config.json has '{name}': {why}")
     _check_sizes(path, config)
-    config._attn_implementation = config._experts_implementation = None  # the library's choice, of every part too
+    config._attn_implementation = config._experts_implementation = None  # the library's default, for all parts
     config.output_attentions, config.chunk_size_feed_forward = False, 0
-    vars(config).pop("auto_map", None)  # names a file of code, which does not lie beside a saved copy
+    vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:
     for name in _SIZES:
         size = getattr(config, name, 1)
         if isinstance(size, int) and size < 1:
-            raise BadInput(f"'{path}': config.json says {name} {size}; at least 1 is needed")
+            raise BadInput(f"'{path}': {name} {size} in config.json; must be at least 1")
     depth = getattr(config, "num_hidden_layers", 0)
-    if isinstance(depth, int) and depth > MOST_LAYERS:  # each would be built before a file shows that it is not there
-        raise BadInput(f"'{path}': config.json claims {depth} layers; at most {MOST_LAYERS} are built")
-    spread = getattr(config, "initializer_range", 0)
-    if isinstance(spread, float) and not 0 <= spread < math.inf:
-        raise BadInput(f"'{path}': config.json says initializer_range {spread}; a finite number is needed")
+    if isinstance(depth, int) and depth > MOST_LAYERS:  # all would be built before a file shows that they are missing
+        raise BadInput(f"'{path}': {depth} layers in config.json; must be at most {MOST_LAYERS}")
+    init_std = getattr(config, "initializer_range", 0)
+    if isinstance(init_std, float) and not 0 <= init_std < math.inf:
+        raise BadInput(f"'{path}': initializer_range {init_std} in config.json; must be finite and not negative")
 
 
 def check_weights(path: str) -> None:
-    """BadInput for a folder or hub id with weights elsewhere, an adapter, or nothing but a pickle."""
+    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle."""
     root = Path(path)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
-        raise BadInput(f"'{path}': is an adapter (adapter_config.json); merge it into its model and save that")
+        raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False,
                         _raise_exceptions_for_connection_errors=False)  # fmt: skip
     if index is not None:
         _check_index(Path(index))
     elif root.is_dir() and not (root / SAFE_WEIGHTS_NAME).is_file() and any(root.glob(_PICKLES)):
-        raise BadInput(f"'{path}': only safetensors are read, not its pytorch_model.bin; {conversion(path)}")
+        raise BadInput(f"'{path}': only safetensors are read, not pytorch_model.bin; {conversion(path)}")
 
 
 def conversion(folder: str) -> str:
-    """The command that converts a pickle to safetensors without running code in it."""
+    """Return the command that converts a pickle to safetensors without running code from it."""
     return f"convert it: {_CONVERT.replace('DIR', folder)}"
 
 
@@ -82,12 +82,10 @@ def _check_index(index: Path) -> None:
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(
-            f"{index}: is no index of weights ({type(error).__name__}); copy the whole folder again"
-        ) from error
+        raise BadInput(f"{index}: not a weight index ({type(error).__name__}); copy the whole folder again") from error
     folder = index.parent.resolve()
-    cached = folder.parents[1] / "blobs" if folder.parent.name == "snapshots" else folder  # the hub's cache has links
+    cached = folder.parents[1] / "blobs" if folder.parent.name == "snapshots" else folder  # links in the hub's cache
     for name in names:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(".safetensors")
         if not plain or (index.parent / name).resolve().parent not in (folder, cached):
-            raise BadInput(f"{index}: '{str(name)[:80]}' is no safetensors file of its own folder; refused")
+            raise BadInput(f"{index}: '{str(name)[:80]}' is not a safetensors file of this folder; refused")

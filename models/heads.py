@@ -1,9 +1,9 @@
 """Projection heads between the pooled vector and the contrastive loss, and their form in a saved model.
 
-Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head from the
-official InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the middle, batch norm
-without affine parameters at the end), which the InfoCSE paper does not mention; the wide one (d -> 4096 -> 4096) from
-SG-OPT (Kim et al. 2021, arXiv 2106.07345, and its code).
+Sources: linear-tanh from SimCSE section 3 (a new layer, not BERT's pooler); the batch-norm head from the official
+InfoCSE and DiffCSE code (d -> 2d -> d without biases, batch norm and ReLU in the middle, batch norm without affine
+parameters at the end), which the InfoCSE paper does not mention; the wide one (d -> 4096 -> 4096) from SG-OPT (Kim et
+al. 2021, arXiv 2106.07345, and its code).
 """
 
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from models.flow import Flow
 
-WIDE = 4096  # of SG-OPT's head, whatever the encoder
-ACTIVATIONS = ("Tanh", "ReLU", "Identity", "GELU", "Sigmoid")  # of torch.nn
+WIDE = 4096  # width of SG-OPT's head for any encoder
+ACTIVATIONS = ("Tanh", "ReLU", "Identity", "GELU", "Sigmoid")  # names in torch.nn
 
 
 class Dense(nn.Sequential):
@@ -22,13 +22,13 @@ class Dense(nn.Sequential):
 
     def __init__(self, linear: nn.Linear, activation: str) -> None:
         if activation not in ACTIVATIONS:
-            raise BadInput(f"activation '{activation}' of a Dense module is unknown: {', '.join(ACTIVATIONS)}")
+            raise BadInput(f"unknown activation '{activation}' of a Dense module; known: {', '.join(ACTIVATIONS)}")
         super().__init__(linear, getattr(nn, activation)())
         self.activation = activation
 
 
 class Normalize(nn.Module):
-    """Unit length, as sentence-transformers' module of that name."""
+    """Scales vectors to unit length, like sentence-transformers' module of this name."""
 
     def forward(self, vectors: Tensor) -> Tensor:
         return F.normalize(vectors, dim=-1)
@@ -40,7 +40,7 @@ class LinearTanh(nn.Module):
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
         self.linear = nn.Linear(width, width)
-        nn.init.normal_(self.linear.weight, std=init_std)  # BERT's initialisation, as the official code gets it
+        nn.init.normal_(self.linear.weight, std=init_std)  # BERT's initialisation, as in the official code
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class LinearTanh(nn.Module):
 class BatchNormMLP(nn.Module):
     """Linear, batch norm, ReLU, linear, batch norm without affine: (T, H) -> (T, H).
 
-    The batch statistics are those of the rows it is given, both views and all processes together.
+    The batch statistics are over all its input rows: both views, all processes.
     """
 
     def __init__(self, width: int, init_std: float) -> None:
@@ -74,7 +74,7 @@ class BatchNormMLP(nn.Module):
 
 
 class Head(nn.Sequential):
-    """What a saved encoder has behind its pooling, (T, H) -> (T, D): Dense modules, and a flow or Normalize or none."""
+    """The modules after a saved encoder's pooling, (T, H) -> (T, D): Dense modules, then a flow, Normalize or none."""
 
     @property
     def flow(self) -> Flow | None:
@@ -85,19 +85,19 @@ class Head(nn.Sequential):
         return isinstance(self[-1], Normalize)
 
     def dense_layers(self) -> list[Dense]:
-        """All but what stands at the end; BadInput for a module that saved format 1 has no place for."""
+        """All modules before a final flow or Normalize; BadInput for a module that saved format 1 cannot store."""
         dense = list(self)[: -1 if self.flow or self.normalizes else None]
         for module in dense:
             if not isinstance(module, Dense):
                 raise BadInput(
-                    f"a model with a module {type(module).__name__} behind its pooling cannot be saved in this "
-                    "format; sentence-transformers, which has it, saves it as it is"
+                    f"a model with a {type(module).__name__} module after its pooling cannot be saved in this format; "
+                    "save it with sentence-transformers"
                 )
         return dense
 
 
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
-    """The linear layer that equals `linear` followed by `norm` in evaluation mode."""
+    """Fold `norm`, in evaluation mode, into `linear`; return the equivalent linear layer."""
     scale = torch.rsqrt(norm.running_var + norm.eps) * (norm.weight if norm.affine else 1.0)
     folded = nn.Linear(linear.in_features, linear.out_features)
     with torch.no_grad():
@@ -107,7 +107,7 @@ def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
 
 
 class WideMLP(nn.Module):
-    """Two linear layers, each with a GELU behind it: (T, H) -> (T, 4096)."""
+    """Two linear layers, each followed by a GELU: (T, H) -> (T, 4096)."""
 
     def __init__(self, width: int, init_std: float) -> None:
         super().__init__()
@@ -124,25 +124,23 @@ class WideMLP(nn.Module):
 
 
 def check_width(head: nn.Module | None, width: int) -> None:
-    """BadInput for a head whose vectors are wider than the encoder's, where both stand beside each other."""
+    """Raise BadInput for a head whose vectors are wider than the encoder's, for methods that combine both."""
     if isinstance(head, WideMLP):
-        raise BadInput(
-            f"--projection wide_mlp: this method needs vectors of the encoder's width, {width}; choose another"
-        )
+        raise BadInput(f"--projection wide_mlp: this method needs vectors of the encoder's width {width}; use another")
 
 
 PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp": WideMLP}
 
 
 def projection_named(name: str, width: int, init_std: float) -> nn.Module | None:
-    """A new projection head; None for `none`."""
+    """Create a projection head; None for `none`."""
     if name == "none":
         return None
     if name not in PROJECTIONS:
-        raise BadInput(f"projection '{name}' is unknown; choose from: none, {', '.join(PROJECTIONS)}")
+        raise BadInput(f"unknown projection '{name}'; choose from none, {', '.join(PROJECTIONS)}")
     return PROJECTIONS[name](width, init_std)
 
 
 def project(head: nn.Module | None, vectors: Tensor) -> Tensor:
-    """(V, N, H) -> (V, N, D): all views through the head together, so that batch statistics are of both; float32."""
+    """(V, N, H) -> (V, N, D) in float32; all views together, so that batch statistics cover both."""
     return vectors if head is None else head(vectors.flatten(0, 1)).view(*vectors.shape[:2], -1)

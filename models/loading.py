@@ -1,4 +1,4 @@
-"""Load a checkpoint (configuration, tokenizer, backbone) completely, or refuse it."""
+"""Load a checkpoint (configuration, tokenizer, backbone) completely or not at all."""
 
 import inspect
 import logging
@@ -17,14 +17,14 @@ from common.model_place import check_place
 from models.families import attends_backwards, family_of
 from models.folder import check_weights, conversion, settle
 
-NO_LIMIT = 10**9  # tokens of a sentence
+NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
-_UNKNOWN = "a \U00010600"  # the second is a sign of Linear A, which no vocabulary has
+_UNKNOWN = "a \U00010600"  # with a sign of Linear A, which no vocabulary has
 
 
 @contextmanager
 def quiet():
-    """Silence transformers' loading report; `load_strictly` checks what it would report."""
+    """Silence transformers' loading report; `load_strictly` does its checks."""
     level = transformers_logging.get_verbosity()
     bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
@@ -38,9 +38,9 @@ def quiet():
 
 
 def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
-    """`kind.from_pretrained` with every tensor from the file, in float32; BadInput names what is missing.
+    """Call `kind.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
 
-    A checkpoint stored in half precision is not kept in it: small steps of an optimizer would be rounded away.
+    Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away.
     """
     options = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32} | extra
     try:
@@ -49,59 +49,59 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
             model, info = kind.from_pretrained(path, config=config, output_loading_info=True, **options)
     except BadInput:
         raise
-    except Exception as error:  # on unexpected files the libraries raise all kinds of errors
+    except Exception as error:  # the libraries raise all kinds of errors on unexpected files
         pickled = not Path(path).is_dir() and "cannot be loaded with `safetensors`" in str(error)
         download = f"hf download {path} --local-dir DIR, {conversion('DIR')}"
-        advice = f" Only safetensors are read; of a pytorch_model.bin: {download}" if pickled else ""
-        raise BadInput(f"cannot load '{path}' by {kind.__name__}: {error}{advice}") from error
+        advice = f" Only safetensors are read; for a pytorch_model.bin: {download}" if pickled else ""
+        raise BadInput(f"cannot load '{path}' with {kind.__name__}: {error}{advice}") from error
     if info["missing_keys"]:
         raise BadInput(
-            f"'{path}' does not fill {len(info['missing_keys'])} tensors of a {type(model).__name__}, among them "
-            f"{sorted(info['missing_keys'])[0]}; weights are never drawn at random in their place"
+            f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
+            f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )
     check_finite(path, dict(model.named_parameters()))
     return model
 
 
 def load_backbone(path: str, config=None) -> PreTrainedModel:
-    """`AutoModel` without a pooler, every tensor from the file; BadInput names what is missing."""
+    """Load an `AutoModel` without a pooler, every tensor from the file; BadInput names a missing one."""
     config = config if config is not None else load_config(path)
     if config.is_encoder_decoder or type(config) not in MODEL_MAPPING:
-        raise BadInput(f"'{path}': a model of type '{config.model_type}' is no encoder of sentences here")
+        raise BadInput(f"'{path}': a model of type '{config.model_type}' is not supported as a sentence encoder")
     known = MODEL_MAPPING[type(config)]
     known = known[0] if isinstance(known, tuple) else known
     if known.main_input_name != "input_ids":
-        raise BadInput(f"'{path}': a model of type '{config.model_type}' reads no text")
+        raise BadInput(f"'{path}': a model of type '{config.model_type}' does not read text")
     model = load_strictly(AutoModel, path, config, **without_pooler(known))
     if attends_backwards(model):
-        model.config.use_cache = False  # of keys and values, for texts that are generated
+        model.config.use_cache = False  # the key-value cache is only for generation
     return model
 
 
 def without_pooler(kind: type) -> dict[str, bool]:
-    """What a model class is told, if it can be: a pooler nobody reads would be random weights, unused under DDP."""
+    """Return the option that drops the pooler, if the class has one: it would be random weights, unused under DDP."""
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind).parameters else {}
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, every number finite; BadInput otherwise."""
+    """Read a safetensors file; BadInput if it is damaged or has a number that is not finite."""
     try:
         tensors = load_file(file)
-    except (OSError, KeyError, SafetensorError) as error:  # KeyError: a type that torch does not have
-        raise BadInput(f"{file}: not a whole safetensors file ({error}); copy it again") from error
+    except (OSError, KeyError, SafetensorError) as error:  # KeyError: a dtype that torch does not have
+        raise BadInput(f"{file}: incomplete or no safetensors file ({error}); copy it again") from error
     check_finite(file, tensors)
     return tensors
 
 
 def check_finite(file: Path | str, tensors: dict[str, Tensor]) -> None:
-    """BadInput with the first tensor that holds NaN or infinity."""
+    """Raise BadInput for the first tensor that contains NaN or infinity."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.float().isfinite().all():
             raise BadInput(f"{file}: tensor '{name}' is not finite; the weights are damaged")
 
 
 def load_config(path: str):
-    """The configuration of a folder or hub id; BadInput when there is none."""
+    """Load the configuration of a folder or hub id; BadInput if there is none."""
     check_place(path)
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
@@ -112,53 +112,51 @@ def load_config(path: str):
 
 
 def load_tokenizer(path: str):
-    """The fast tokenizer of a folder or hub id; BadInput when there is none, or none that its model can read."""
+    """Load the fast tokenizer of a folder or hub id; BadInput if there is none, or if it does not fit its model."""
     check_place(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         tokenizer(_UNKNOWN, verbose=False)  # a vocabulary without an unknown token fails only here
     except Exception as error:  # as above
         raise _unreadable("tokenizer", path, error) from error
-    if hasattr(tokenizer, "rules"):  # that of word vectors is our own
+    if hasattr(tokenizer, "rules"):  # our own, for word vectors
         return tokenizer
-    tokenizer.padding_side = "right"  # where training has it: positions are counted from a sentence's first token
+    tokenizer.padding_side = "right"  # as in training: positions are counted from a sentence's first token
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        logger.info("'%s': its tokenizer has no padding token; %s stands in, masked", path, tokenizer.eos_token)
+        logger.info("'%s': its tokenizer has no padding token; padding with %s, masked", path, tokenizer.eos_token)
         tokenizer.pad_token = tokenizer.eos_token
     if not tokenizer.is_fast:
-        raise BadInput(
-            f"'{path}': its {type(tokenizer).__name__} has no fast version (tokenizer.json), which is needed"
-        )
+        raise BadInput(f"'{path}': needs a fast tokenizer (tokenizer.json), not a {type(tokenizer).__name__}")
     _check_fit(path, tokenizer, load_config(path))
     return tokenizer
 
 
 def _check_fit(path: str, tokenizer, config) -> None:
-    """BadInput where a batch would end in an index error, or in one of the library's."""
+    """Raise BadInput if a batch would fail with an index error or inside the library."""
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
-        raise BadInput(f"'{path}': its tokenizer knows no word; the files of one (tokenizer.json) are missing there")
+        raise BadInput(f"'{path}': the vocabulary of its tokenizer is empty; tokenizer files (tokenizer.json) missing?")
     if tokenizer.pad_token_id is None:
         raise BadInput(f"'{path}': its tokenizer has no padding token, so sentences cannot share a batch")
     limit, least = tokenizer.model_max_length, tokenizer.num_special_tokens_to_add() + 1
-    if not limit >= least:  # so that NaN is refused too
-        raise BadInput(f"'{path}': model_max_length {limit} in its tokenizer_config.json; at least {least} is needed")
+    if not limit >= least:  # also refuses NaN
+        raise BadInput(f"'{path}': model_max_length {limit} in tokenizer_config.json; must be at least {least}")
     rows, last = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if rows is not None and last >= rows:
         raise BadInput(
-            f"'{path}': its tokenizer counts to {last}, its model has {rows} token embeddings; use the tokenizer it "
-            "was trained with, or save the model after resize_token_embeddings"
+            f"'{path}': its tokenizer has ids up to {last}, but its model has {rows} token embeddings; use the "
+            "tokenizer it was trained with, or save the model after resize_token_embeddings"
         )
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
-        best = f", or name {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
-        return BadInput(f"'{path}': a run that has not finished; finish it by its command{best}")
+        best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
+        return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
     return BadInput(f"'{path}': cannot read its {what}: {' '.join(str(error).split())[:300]}")
 
 
 def usable_length(config, tokenizer) -> int:
-    """How many tokens a sentence may have: what both the position table and the tokenizer allow."""
+    """Return how many tokens a sentence may have, by the position table and the tokenizer."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     if family_of(config).behind_padding:
         positions -= config.pad_token_id + 1

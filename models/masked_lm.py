@@ -27,7 +27,7 @@ from models.training import TrainingOutput
 
 
 class Sums(NamedTuple):
-    """One loss of stage 1 on a batch: the sum of its cross entropies, and over how many targets."""
+    """One loss of stage 1 on a batch: the sum of its cross entropies and the number of targets."""
 
     total: Tensor
     count: Tensor
@@ -36,23 +36,22 @@ class Sums(NamedTuple):
 class AuxiliaryMaskedLM(PreTrainedModel):
     """MLM loss of the backbone plus MLM loss of the auxiliary head, both through the tied output matrix.
 
-    Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's
-    pre-training with `late_mlm`. What a batch holds beside the published three tensors changes where the head's
-    input comes from:
+    Source: InfoCSE section 3.1 (equations of L_aux and L_mlm, summed with equal weight); Condenser's pre-training with
+    `late_mlm`. Optional tensors of a batch go beyond the published three:
 
-    - `clean_input_ids`: [CLS] is of the unmasked text, as in stage 2. Published: of the masked text, as the states
-      below it, so that it adds only what the upper layers compute.
-    - `aux_input_ids`, `aux_labels`: the head has masks of its own, usually more of them (RetroMAE, arXiv 2205.12035:
-      30 % for the encoder and 50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
-    - `words`: the loss also asks [CLS] for the words of the text, through the same output matrix, with no layer
-      between (bag-of-words prediction, arXiv 2401.11248).
+    - `clean_input_ids`: the head's [CLS] comes from the unmasked text, as in stage 2. Published: from the masked text,
+      like the states below it, so that it adds only what the upper layers compute.
+    - `aux_input_ids`, `aux_labels`: the head has its own masks, usually more (RetroMAE, arXiv 2205.12035: 30 % for the
+      encoder and 50 % for the decoder; CoT-MAE, arXiv 2208.07670: 30 % and 45 %).
+    - `words`: [CLS] must also predict the words of the text, through the same output matrix, with no layer between
+      (bag-of-words prediction, arXiv 2401.11248).
 
     Args:
         lm: a `*ForMaskedLM` of a known family.
-        head: the auxiliary layers; none of them makes this a plain masked language model.
+        head: the auxiliary layers; without any this is a plain masked language model.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
-        packed: compute real tokens only, and the last layers and the logits at masked ones, see `models.packed`.
-        bow_weight: of the bag-of-words loss.
+        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.packed`.
+        bow_weight: weight of the bag-of-words loss.
     """
 
     # `num_items_in_batch` normalises over accumulation steps and processes, see `count_targets`.
@@ -74,13 +73,13 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
+        """Do nothing: every part arrives initialised or loaded."""
 
     def forward(self, num_items_in_batch: Tensor | None = None, **batch: Tensor) -> TrainingOutput:
-        """The loss of a batch of `data.collator.MaskedCollator`, see `_losses`.
+        """Return the loss of a batch from `data.collator.MaskedCollator`, see `_losses`.
 
-        Without `num_items_in_batch` each loss is the mean over the targets of all processes; with it, (losses,) as
-        `count_targets` counts, the sum of this process over that number, which the Trainer scales.
+        Without `num_items_in_batch` each loss is the mean over the targets of all processes. With it, (losses,) from
+        `count_targets`, it is this process's sum divided by that number, which the Trainer scales.
         """
         device = batch["input_ids"].device
         alone = world_size() == 1 and not self.is_activation_checkpointing  # see `models.training`
@@ -98,11 +97,11 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
 
     def packing(self, static: bool = False) -> Packing:
-        """Which layouts a batch takes along."""
+        """The layouts that travel with a batch."""
         return Packing(Layout if self.packed else Grid, frozenset({(0,)}), static=static)
 
     def count_targets(self, batch: dict[str, Tensor]) -> Tensor:
-        """How many targets each loss of a batch is a sum over, in the order of the losses: (losses,)."""
+        """The number of targets of each loss, in the order of the losses: (losses,)."""
         aux = batch.get("aux_labels", batch["labels"])
         targets = [batch["labels"], *([aux] if self.c_head else []), *([batch["words"]] if "words" in batch else [])]
         return torch.stack([(each != IGNORED).sum() for each in targets])
@@ -112,9 +111,9 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         aux_labels: Tensor | None = None, clean_input_ids: Tensor | None = None, words: Tensor | None = None,
         layouts: dict[tuple, Grid] | None = None, shuffle_cls: bool = False,
     ) -> dict[str, Sums]:  # fmt: skip
-        """The losses by name, of masked ids, mask and labels, all (B, L), as are the optional ones of the class.
+        """The losses by name, from masked ids, mask, labels and the optional tensors of the class, all (B, L).
 
-        `shuffle_cls` gives rows each other's [CLS].
+        `shuffle_cls` gives every row another row's [CLS].
         """
         [layout] = (layouts or {None: None}).values()
         tokens, backbone = self.runner.of(attention_mask, layout=layout), self.lm.base_model
@@ -128,37 +127,37 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         cls, late = tokens.run_both(upper_layers, lower, labels, "masked")
         if clean_input_ids is not None:
             cls = tokens.run_first(upper_layers, below(clean_input_ids))
-        found = {"mlm": late}
+        labelled = {"mlm": late}
         if self.c_head:
             lower = lower if aux_input_ids is None else below(aux_input_ids)
             states = tokens.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
             own = (labels, "masked") if aux_labels is None else (aux_labels, "aux")
-            found["aux_mlm"] = tokens.run_labelled(self.c_head, states, *own)
+            labelled["aux_mlm"] = tokens.run_labelled(self.c_head, states, *own)
         transform, decoder = output_of(self.lm)
-        sums = {name: Sums(*tokens.token_loss(transform, decoder, each)) for name, each in found.items()}
+        sums = {name: Sums(*tokens.token_loss(transform, decoder, each)) for name, each in labelled.items()}
         if words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
         return sums
 
     @torch.no_grad()
     def probe(self, **batch: Tensor) -> dict[str, float]:
-        """Losses on one batch in evaluation mode, and the auxiliary loss when each row sees another row's [CLS]."""
+        """Losses on one batch in evaluation mode, and the auxiliary loss if each row sees another row's [CLS]."""
         was_training = self.training
         self.eval()
-        seen = _means(self._losses(**batch))
+        losses = _means(self._losses(**batch))
         if self.c_head:
-            seen["aux_mlm_shuffled_cls"] = _means(self._losses(**batch, shuffle_cls=True))["aux_mlm"]
+            losses["aux_mlm_shuffled_cls"] = _means(self._losses(**batch, shuffle_cls=True))["aux_mlm"]
         self.train(was_training)
-        return {name: float(value) for name, value in seen.items()}
+        return {name: float(value) for name, value in losses.items()}
 
     def after_step(self) -> None:
         """Nothing to do after an optimizer step."""
 
     def save(self, folder: str, tokenizer) -> None:
-        """An unprefixed `*ForMaskedLM`, its tokenizer, and the head, where there is one, in `aux_head.safetensors`."""
+        """Write an unprefixed `*ForMaskedLM`, its tokenizer, and the head, if any, to `aux_head.safetensors`."""
         lm = copy.copy(self.lm)
         lm.config = copy.deepcopy(self.lm.config)
-        for name in ("skip_from", "head_layers"):  # of the head that the start had
+        for name in ("skip_from", "head_layers"):  # those of the head in the initial checkpoint
             vars(lm.config).pop(name, None)
         if self.c_head:
             lm.config.skip_from, lm.config.head_layers = self.skip_from, len(self.c_head)

@@ -1,11 +1,11 @@
-"""A batch without its padding: a backbone's own layers on the real tokens only.
+"""A batch without its padding: a backbone's own layers run on the real tokens only.
 
-The sentences of a batch lie behind each other in one row, (1, N, H). Embeddings, projections, feed-forward and
-norms know no sentence, so they run on that row as they are; attention alone spreads its queries, keys and values over
-the padded grid again, under the function registered here with transformers. A layer may compute its output at some
-tokens only, from the keys and values of all.
+The sentences of a batch are concatenated in one row, (1, N, H). Embeddings, projections, feed-forward and norms work
+per token, so they run on that row unchanged; only attention scatters queries, keys and values to the padded grid, in
+the function registered here with transformers. A layer may compute its output at some tokens only, from the keys and
+values of all.
 
-Dropout draws its masks over other shapes than in the padded call: the same distribution, another stream.
+Dropout masks have other shapes than in the padded call: the same distribution, another random stream.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ NAME = "packed"
 
 @dataclass(frozen=True)
 class Packed(Runner):
-    """The real tokens only, as a Layout has them.
+    """Runs layers on the tokens of a Layout only.
 
-    As in the padded call, the padding positions among them attend and are not attended to, and no loss or pooling reads
+    As in the padded call, the padding positions among them attend but are not attended to, and no loss or pooling reads
     them.
 
     Attributes:
-        layout: where the N tokens stand in the grid of B rows; `slots`, `source` and `first` are its parts.
-        queries: the places of the tokens that attend; `slots`, or a part of them.
-        keys: which places are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`; None where
-            all are.
-        seen: the states of all tokens, (1, N, H), which keys and values are made of where some attend; else None.
-        rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' own.
+        layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first` are its parts.
+        queries: the grid indices of the tokens that attend; `slots`, or a part of them.
+        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`;
+            None for all.
+        seen: if only some tokens attend, the states of all, (1, N, H), for keys and values; otherwise None.
+        rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' rates.
     """
 
     layout: Layout
@@ -72,9 +72,9 @@ class Packed(Runner):
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """As `Runner.prepare`; a model's padded call stays as it was."""
+        """As `Runner.prepare`; the model's padded call does not change."""
         if not packs(model.config):
-            logger.info("%s: runs padded; packing knows %s", model.config.model_type, PACKED)
+            logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
             return Runner
         model.set_attn_implementation(NAME)
         return cls
@@ -83,12 +83,12 @@ class Packed(Runner):
         return replace(self, keys=earlier(self.layout.length, self.slots.device))
 
     def within(self, window: int) -> Packed:
-        """The same batch, whose tokens attend to those at most `window` places away; any token to itself."""
-        place = torch.arange(self.layout.length, device=self.slots.device)
-        away = (place - place[:, None]).abs()[None, None]
-        near = away <= window
+        """The same batch with attention limited to `window` positions on each side; every token attends to itself."""
+        column = torch.arange(self.layout.length, device=self.slots.device)
+        distance = (column - column[:, None]).abs()[None, None]
+        near = distance <= window
         if self.keys is not None:
-            near = near & (self.keys if self.keys.dtype == torch.bool else self.keys == 0) | (away == 0)
+            near = near & (self.keys if self.keys.dtype == torch.bool else self.keys == 0) | (distance == 0)
         return replace(self, keys=near)
 
     @property
@@ -98,28 +98,28 @@ class Packed(Runner):
 
     @property
     def position(self) -> Tensor:
-        """Its column in the padded batch, (N,); filled-in columns count as the last one."""
+        """The column of each token in the padded batch, (N,); columns beyond it count as the last one."""
         return self.source % self.layout.columns
 
     def per_token(self, vectors: Tensor) -> Tensor:
         return vectors.index_select(0, self.row).unsqueeze(0)
 
     def pack(self, padded: Tensor) -> Tensor:
-        """What a padded batch (B, L, ...) has for the tokens, (N, ...)."""
+        """Select the tokens from a padded tensor, (B, L, ...) -> (N, ...)."""
         return padded.flatten(0, 1)[self.source]
 
     def align(self, labels: Tensor) -> Tensor:
-        """(B, L) -> (N,); filled-in columns carry no label."""
+        """(B, L) -> (N,); columns beyond the padded batch have no label."""
         beyond = self.slots % self.layout.length >= self.layout.columns
         return self.pack(labels).masked_fill(beyond, IGNORED)
 
     def unpack(self, states: Tensor) -> Tensor:
-        """States (1, N, H) -> (B, L, H), zeros where no token is."""
+        """States (1, N, H) -> (B, L, H), zeros elsewhere."""
         batch, length = self.layout.batch, self.layout.length
         return spread(states[0], self.slots, batch * length).view(batch, length, -1)[:, : self.layout.columns]
 
     def at(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """The states of some different tokens, (1, N, H) -> (1, number of tokens, H)."""
+        """Select the states of distinct tokens, (1, N, H) -> (1, number of tokens, H)."""
         return collect(states[0], tokens).unsqueeze(0)
 
     def states(
@@ -131,29 +131,29 @@ class Packed(Runner):
         return self._last(backbone, input_ids, change, self.first)[0]
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """Zeros where no token is."""
+        """As `Runner.logits`; zeros at positions without a token."""
         (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids, UNCHANGED)
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
-            made = [None if other is None else other[tokens] for other in others]
-            parts.append(read(decoder(transform(states[tokens])), *made))
+            chunks = [None if other is None else other[tokens] for other in others]
+            parts.append(read(decoder(transform(states[tokens])), *chunks))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
 
     def _every(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
-        """What `states` gives, each (1, N, H)."""
+        """The states of `states`, each packed, (1, N, H)."""
         config, masks = backbone.config, family_of(backbone.config).masks
         if masks:
-            given = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
+            packings = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
             tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
-            output = backbone(**tokens, attention_mask=given, output_hidden_states=all_layers)
+            output = backbone(**tokens, attention_mask=packings, output_hidden_states=all_layers)
             return output.hidden_states if all_layers else [output.last_hidden_state]
         return self.run_every(layers_of(backbone), self._embedded(backbone, input_ids, change), all_layers)
 
     def _last(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, tokens: Tensor) -> Tensor:
-        """The last states of some tokens, for which alone the last layer is computed where it runs by itself."""
+        """The last states of some tokens; if layers run by themselves, the last one is computed for these only."""
         if family_of(backbone.config).whole:
             return self.at(self._every(backbone, input_ids, UNCHANGED)[-1], tokens)
         return self.run_at(layers_of(backbone), self._embedded(backbone, input_ids, change), tokens)
@@ -162,7 +162,7 @@ class Packed(Runner):
         return change.change(self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack)
 
     def embed(self, model: nn.Module, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Ids (B, L), and their positions where they are not the usual ones -> embeddings of N tokens, (1, N, H)."""
+        """Ids (B, L), and positions if not the default ones -> embeddings of the N tokens, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
         elif family_of(model.config).behind_padding:
@@ -180,7 +180,7 @@ class Packed(Runner):
         return states
 
     def run_at(self, layers: Sequence[nn.Module], states: Tensor, tokens: Tensor) -> Tensor:
-        """Layers in order, the last one's output at some tokens only: (1, N, H) -> (1, number of tokens, H)."""
+        """Run layers, the last one at some tokens only: (1, N, H) -> (1, number of tokens, H)."""
         return self._run_at(layers[-1], self.run(layers[:-1], states), tokens)
 
     def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
@@ -190,43 +190,43 @@ class Packed(Runner):
         return Labelled(states, self.align(labels))
 
     def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
-        found = self.layout.labels(name, labels)
-        return Labelled(self._last(backbone, input_ids, UNCHANGED, found.tokens), found.targets)
+        marked = self.layout.labels(name, labels)
+        return Labelled(self._last(backbone, input_ids, UNCHANGED, marked.tokens), marked.targets)
 
     def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
-        found = self.layout.labels(name, labels)
-        return Labelled(self.run_at(layers, states, found.tokens), found.targets)
+        marked = self.layout.labels(name, labels)
+        return Labelled(self.run_at(layers, states, marked.tokens), marked.targets)
 
     def run_both(
         self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
     ) -> tuple[Tensor, Labelled]:
-        found = self.layout.labels(name, labels)
-        states = self.run_at(layers, states, found.read)
-        cls, late = (self.at(states, part) for part in (found.first_among, found.tokens_among))
-        return cls[0], Labelled(late, found.targets)
+        marked = self.layout.labels(name, labels)
+        states = self.run_at(layers, states, marked.read)
+        cls, late = (self.at(states, part) for part in (marked.first_among, marked.tokens_among))
+        return cls[0], Labelled(late, marked.targets)
 
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
 
-    def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
-        """The logits never exist at once."""
-        total = vocabulary_loss(decoder, transform(found.states)[0], found.labels)
-        return total, (found.labels != IGNORED).sum()
+    def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
+        """As `Runner.token_loss`, without all logits in memory at once."""
+        total = vocabulary_loss(decoder, transform(labelled.states)[0], labelled.labels)
+        return total, (labelled.labels != IGNORED).sum()
 
     def sampled(self, tokens: Tensor | None = None) -> dict[str, Tensor]:
-        """The same for (1, N, H), or for some tokens of it."""
+        """As `Runner.sampled`, for (1, N, H) or some of its tokens."""
         if self.rates is None:
             return {}
         return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}
 
     def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
-        """One layer's output at some tokens: it runs on these alone, but for its attention's keys and values."""
+        """One layer's output at some tokens: only keys and values are computed for all tokens."""
         some = replace(self, queries=self.slots[tokens], seen=states)
         return layer(self.at(states, tokens), some, **self.sampled(tokens))
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
-    """Attention within the sentences of a packed batch; transformers' own `sdpa` where the mask is no Packed.
+    """Attention within the sentences of a packed batch; transformers' `sdpa` if the mask is not a Packed.
 
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
     """

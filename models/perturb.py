@@ -1,6 +1,6 @@
-"""Changed embeddings of a sentence: other positions, zeroed or added values (ConSERT, arXiv 2105.11741, section 3.2).
+"""Perturbed embeddings: new positions, zeroed or added values (ConSERT, arXiv 2105.11741, section 3.2).
 
-Nothing random happens here: what is changed was drawn in the collator, or is a gradient.
+Nothing random happens here: perturbations are drawn in the collator, or are gradients.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from models.families import family_of
 
 @dataclass(frozen=True)
 class Perturbation:
-    """What is done to the embedding output of a padded batch; None leaves it alone.
+    """A change of the embedding output of a padded batch; None means no change.
 
     Attributes:
-        positions: the position that each token is given, counted from 0, (B, L).
-        kept: 0 where the output becomes zero, without scaling the rest; as `numpy.packbits` packs it, because it
-            travels with every batch, (B, L, H / 8).
-        added: is added to the output, (B, L, H).
+        positions: the new position of each token, counted from 0, (B, L).
+        kept: 0 where the output becomes zero, without scaling the rest; packed by `numpy.packbits`, since it travels
+            with every batch, (B, L, H / 8).
+        added: added to the output, (B, L, H).
     """
 
     positions: Tensor | None = None
@@ -31,13 +31,13 @@ class Perturbation:
         return any(part is not None for part in (self.positions, self.kept, self.added))
 
     def position_ids(self, config) -> Tensor | None:
-        """The positions as a model counts them, (B, L)."""
+        """The positions as the model counts them, (B, L)."""
         if self.positions is None or not family_of(config).behind_padding:
             return self.positions
         return self.positions + config.pad_token_id + 1
 
     def change(self, states: Tensor, pick: Callable[[Tensor], Tensor] = lambda padded: padded) -> Tensor:
-        """The embedding output changed; `pick` takes from what is padded, (B, L, ...), what `states` holds."""
+        """Apply to the embedding output; `pick` selects from padded tensors, (B, L, ...), the tokens of `states`."""
         if self.kept is not None:
             states = states * unpacked(pick(self.kept))[..., : states.shape[-1]]
         if self.added is not None:
@@ -46,7 +46,7 @@ class Perturbation:
 
 
 def unpacked(bits: Tensor) -> Tensor:
-    """0 and 1 from bytes, the highest bit first, (..., W / 8) -> (..., W)."""
+    """Unpack bytes to 0 and 1, highest bit first, (..., W / 8) -> (..., W)."""
     places = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     return (bits.unsqueeze(-1) >> places & 1).flatten(-2)
 

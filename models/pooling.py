@@ -1,9 +1,9 @@
-"""From the hidden states of a backbone to one vector per sentence, without parameters.
+"""Poolings: from the hidden states of a backbone to one vector per sentence, without parameters.
 
 Sources: SimCSE (arXiv 2104.08821) section 6.3 and its released code for the names; InfoCSE Table 9 for
 `cls_before_pooler`; PromptBERT (arXiv 2201.04337) for `mask`. Two definitions of "first-last average" are published
-under one name: SimCSE's table averaged the embedding layer with the last layer (56.70 on STS for bert-base), its
-corrected code the first transformer layer with the last one (60.73). They have two names here.
+under one name: SimCSE's table averages the embedding layer and the last layer (56.70 on STS for bert-base), its
+corrected code the first and the last transformer layer (60.73). They have two names here.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from common.errors import BadInput
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H); 0 where there is none."""
+    """Mean over the real tokens: tokens (B, L, H), mask (B, L) with 1 for a token -> (B, H); 0 without tokens."""
     weights = mask.unsqueeze(-1).to(tokens.dtype)  # (B, L, 1)
     return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
 
@@ -26,7 +26,7 @@ def _first(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> 
 
 
 def _last(states: Sequence[Tensor], mask: Tensor, place: int | None = None) -> Tensor:
-    """The state of each row's last real token, on whichever side the padding is; 0 where there is none."""
+    """The state of each row's last real token, with padding on either side; 0 without tokens."""
     places = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
     return _at(states[-1], places) * _at(mask, places).unsqueeze(1).to(states[-1].dtype)
 
@@ -36,7 +36,7 @@ def _masked(states: Sequence[Tensor], mask: Tensor, place: int) -> Tensor:
 
 
 def _at(tokens: Tensor, places: Tensor) -> Tensor:
-    """One token of each row, (B, L, ...) and (B,) -> (B, ...); `len` or a fixed place would fix an export's sizes."""
+    """Select one token per row, (B, L, ...) and (B,) -> (B, ...); `len` would hard-code the batch size in an export."""
     return tokens[torch.arange(tokens.shape[0], device=tokens.device), places]
 
 
@@ -49,17 +49,17 @@ def _mean_of(*layers: int) -> Callable[..., Tensor]:
 
 @dataclass(frozen=True)
 class Pooling:
-    """A pooling: `pool(states, mask, place)`, where `states` are the embedding output and each layer's, (B, L, H).
+    """A pooling: `pool(states, mask, place)`; `states` are the outputs of embeddings and layers, (B, L, H) each.
 
     `place` is that of the mask in the tokenizer's template, see `common.template.Frame.place`.
     """
 
     pool: Callable[..., Tensor]
     all_layers: bool = False  # False: only the last hidden state is needed
-    keeps_head: bool = False  # the projection head of training belongs to the vector (pooling `cls`)
-    only_first: bool = False  # reads nothing but the first token of the last layer
-    at_mask: bool = False  # reads nothing but the mask of the tokenizer's template
-    module: str | None = None  # sentence-transformers' name of the same pooling, None where it has none
+    keeps_head: bool = False  # the projection head of training is part of the encoder (pooling `cls`)
+    only_first: bool = False  # reads only the first token of the last layer
+    at_mask: bool = False  # reads only the mask of the tokenizer's template
+    module: str | None = None  # name of the same pooling in sentence-transformers, if any
 
 
 POOLINGS = {
@@ -70,12 +70,12 @@ POOLINGS = {
     "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
     "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),
     "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
-    "mask": Pooling(_masked, at_mask=True, module="mean"),  # of the tokens, all but the mask weighed 0
+    "mask": Pooling(_masked, at_mask=True, module="mean"),  # a mean with weight 0 for all tokens but the mask
 }
 
 
 def pooling_named(name: str) -> Pooling:
-    """The pooling of that name; BadInput with the known names otherwise."""
+    """Return the pooling of that name; BadInput if unknown."""
     if name not in POOLINGS:
-        raise BadInput(f"pooling '{name}' is unknown; choose from: {', '.join(POOLINGS)} (avg is the mean)")
+        raise BadInput(f"unknown pooling '{name}'; choose from {', '.join(POOLINGS)} (avg is the mean)")
     return POOLINGS[name]

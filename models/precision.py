@@ -1,4 +1,4 @@
-"""Where float32 matters, and where weights become less: similarities and sums of losses are never in half precision."""
+"""Precision of numbers: similarities and sums of losses are never in half precision; weights may be cast for speed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Half-precision numbers in float32; float32 and float64 as they are."""
+    """Convert half precision to float32; leave float32 and float64."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def cast_matrices(frozen: nn.Module, dtype: torch.dtype) -> None:
-    """Keep the matrices of what never learns in the type to which autocast would cast them in every step.
+    """Cast the matrices of a frozen module once to the dtype to which autocast would cast them in every step.
 
-    Under autocast to that type the states stay the same to the bit: norms, embeddings and sums are not touched.
+    Under autocast to that dtype the states are bit-identical: norms, embeddings and sums do not change.
     """
     for part in frozen.modules():
         if isinstance(part, nn.Linear):
@@ -24,10 +24,10 @@ def cast_matrices(frozen: nn.Module, dtype: torch.dtype) -> None:
 
 @contextmanager
 def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Within, the learning matrices and biases of linear layers are in autocast's type, by one kernel on a GPU.
+    """Within this context, the trained weights of linear layers are in autocast's dtype, cast by one kernel on a GPU.
 
-    Autocast itself casts each of them alone, and each of their gradients back: of bert-base 288 kernels a step, which
-    a GPU spends more time to start than to run. The numbers are the same. On a CPU, and in a compiled step, nothing.
+    Autocast itself casts each of them, and each gradient back, separately: for bert-base 288 kernels per step, which
+    take longer to launch than to run. The numbers are the same. Does nothing on a CPU and without autocast.
     """
     kind = device.type
     if kind == "cpu" or not (torch.is_autocast_enabled(kind) and torch.is_grad_enabled()):
@@ -35,16 +35,16 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
         return
     layers = [part for part in module.modules() if isinstance(part, nn.Linear) and part.weight.requires_grad]
     places = [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
-    places = [(held, name) for held, name in places if held[name] is not None and held[name].dtype == torch.float32]
-    learned = [held[name] for held, name in places]
+    places = [(owner, name) for owner, name in places if owner[name] is not None and owner[name].dtype == torch.float32]
+    trained = [owner[name] for owner, name in places]
     try:
-        cast = _Together.apply(torch.get_autocast_dtype(kind), *learned) if learned else ()
-        for (held, name), value in zip(places, cast, strict=True):
-            held[name] = value
+        cast = _Together.apply(torch.get_autocast_dtype(kind), *trained) if trained else ()
+        for (owner, name), value in zip(places, cast, strict=True):
+            owner[name] = value
         yield
     finally:
-        for (held, name), value in zip(places, learned, strict=True):
-            held[name] = value
+        for (owner, name), value in zip(places, trained, strict=True):
+            owner[name] = value
 
 
 class _Together(torch.autograd.Function):
@@ -58,6 +58,6 @@ class _Together(torch.autograd.Function):
 
 
 def _copied(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    made = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
-    torch._foreach_copy_(made, tensors)
-    return tuple(made)
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return tuple(copies)

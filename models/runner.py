@@ -1,7 +1,7 @@
-"""How the parts of a model run on a batch: with its padding here, without it in `models.packed`.
+"""Run the parts of a model on a batch: with padding here, without it in `models.packed`.
 
-Nothing outside these two files knows which of the two runs. What `embed` and `run` give and take as states is (B, L, H)
-here and (1, N, H) there.
+No other file depends on which of the two runs. States, as `embed` and `run` take and return them, are (B, L, H) here
+and (1, N, H) there.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from models.kernels.device import on_cpu
 from models.perturb import UNCHANGED, Perturbation
 from models.precision import at_least_float32
 
-READY = ("sdpa", "packed")  # attention functions that take a ready mask
-LOGITS = 1024  # tokens whose logits exist at the same time: 62 MB in bfloat16 with BERT's vocabulary
+READY = ("sdpa", "packed")  # attention functions that accept a prepared mask
+LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[..., Tensor]
 
 
 class Labelled(NamedTuple):
-    """States at the labelled tokens and some others, with their labels (IGNORED for the others), (M,)."""
+    """States of the labelled tokens and some unlabelled ones, with their labels (IGNORED for the latter), (M,)."""
 
     states: Tensor
     labels: Tensor
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
-    """A mask that is True from each token to itself and to earlier ones, (1, 1, length, length)."""
+    """Return a causal mask, True from each token to itself and to earlier ones, (1, 1, length, length)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 class Runner:
-    """Layers on the padded batch, as the library runs them: the oracle of `Packed`, and the way of unknown families."""
+    """Runs layers on the padded batch as the library does: for unknown families, and the reference for `Packed`."""
 
     def __init__(self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> None:
         self.mask, self.rates, self.layout = attention_mask, rates, layout
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Runner:
-        """For a batch with this mask, (B, L), its sentences' dropout rates, (B, O), and the mask's layout, if known."""
+        """For a batch with this mask, (B, L), dropout rates of its sentences, (B, O), and the mask's layout, if any."""
         return cls(attention_mask, rates, layout)
 
     @classmethod
     def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """Make a model run so; returns this, or the padded runner for a model that cannot."""
+        """Prepare a model for this runner; return this class, or the padded runner if the model is not supported."""
         return cls
 
     def causal(self) -> Runner:
-        """The same batch, whose tokens attend to themselves and earlier ones only; its padding is on the right."""
+        """The same batch with causal attention; its padding must be on the right."""
         return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
 
     def states(
         self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
     ) -> Sequence[Tensor]:
-        """Ids (B, L) -> the last layer's states in a list, or those of the embeddings and every layer: (B, L, H)."""
+        """Ids (B, L) -> the last layer's states in a list, or those of embeddings and all layers, (B, L, H) each."""
         config = backbone.config
         if (change or all_layers or self.rates is not None) and not family_of(config).whole:
             positions = change.position_ids(config)
@@ -78,9 +78,9 @@ class Runner:
         return self.states(backbone, input_ids, change)[-1][:, 0]
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """What `read` makes of the logits of each real token, and of `others` (B, L): (B, L).
+        """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
 
-        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens exist at a time.
+        `read` gets (..., vocabulary) and (...); the logits of about `LOGITS` tokens are in memory at once.
         """
         parts, mask = [], self._mask(lm.config)
         size = max(1, LOGITS // input_ids.shape[1])
@@ -94,15 +94,15 @@ class Runner:
         return embed(model, input_ids=input_ids)
 
     def sampled(self) -> dict[str, Tensor]:
-        """What a part whose dropout is sampled takes beside its other arguments, see `kernels.dropout`."""
+        """The extra argument of a part with sampled dropout, see `kernels.dropout`."""
         return {} if self.rates is None else {"rates": self.rates[:, None, None]}
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        """Transformer layers in order, states -> states; padding is masked as the backbone itself masks it."""
+        """Run transformer layers, states -> states; padding is masked as in the backbone."""
         if len(layers) == 0:
             return states
         attention = layers[0].attention
-        config = getattr(attention, "self", attention).config  # BERT has a module within
+        config = getattr(attention, "self", attention).config  # BERT nests a module
         mask = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=self._mask(config))
         sampled = self.sampled()
         for layer in layers:
@@ -110,7 +110,7 @@ class Runner:
         return states
 
     def run_every(self, layers: Sequence[nn.Module], states: Tensor, all_layers: bool) -> list[Tensor]:
-        """The same; the last states in a list, or with `all_layers` those given and every layer's."""
+        """Run layers; the last states in a list, or with `all_layers` the input and every layer's output."""
         if not all_layers:
             return [self.run(layers, states)]
         every = [states]
@@ -119,54 +119,54 @@ class Runner:
         return every
 
     def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        """The same; the states of the first tokens, (B, H)."""
+        """Run layers; the states of the first tokens, (B, H)."""
         return self.run(layers, states)[:, 0]
 
     def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
-        """The same; what a loss at the labels (B, L) reads. The layout may know them by name."""
+        """Run layers; the states for a loss at the labels, (B, L), which the layout may have under `name`."""
         return self.labelled(self.run(layers, states), labels, name)
 
     def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
-        """All of a backbone, ids (B, L) -> what a loss at the labels (B, L) reads."""
+        """Run a whole backbone, ids (B, L) -> the states for a loss at the labels, (B, L)."""
         return self.labelled(self.states(backbone, input_ids, UNCHANGED)[-1], labels, name)
 
     def run_both(
         self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
     ) -> tuple[Tensor, Labelled]:
-        """`run_first` and `run_labelled` at once."""
+        """`run_first` and `run_labelled` in one pass."""
         states = self.run(layers, states)
         return states[:, 0], self.labelled(states, labels, name)
 
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
-        """[h ; M > 0]: the states with vectors (B, H) in the place of the first tokens."""
+        """[h ; M > 0]: the states with the first tokens replaced by vectors, (B, H)."""
         return torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
 
     def per_token(self, vectors: Tensor) -> Tensor:
-        """Vectors of the sentences, (B, H), that broadcast to states."""
+        """Make sentence vectors, (B, H), broadcast to states."""
         return vectors.unsqueeze(1)
 
     def align(self, labels: Tensor) -> Tensor:
-        """Labels (B, L) in the order of states; IGNORED where a state stands for no token."""
+        """Labels (B, L) in the order of states; IGNORED for a state without a token."""
         return labels
 
-    def token_loss(self, transform: nn.Module, decoder: nn.Linear, found: Labelled) -> tuple[Tensor, Tensor]:
-        """Sum of the cross entropies of the labels, behind transform and vocabulary matrix, and their number.
+    def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, through transform and vocabulary matrix, and their number.
 
-        Logits exist only at the labelled tokens.
+        Logits are computed only for the labelled tokens.
         """
-        logits = decoder(transform(found.states))  # (M, vocabulary)
-        total = F.cross_entropy(at_least_float32(logits), found.labels, ignore_index=IGNORED, reduction="sum")
-        return total, (found.labels != IGNORED).sum()
+        logits = decoder(transform(labelled.states))  # (M, vocabulary)
+        total = F.cross_entropy(at_least_float32(logits), labelled.labels, ignore_index=IGNORED, reduction="sum")
+        return total, (labelled.labels != IGNORED).sum()
 
     def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
-        """States of all tokens -> what a loss at the labels (B, L) reads."""
-        found = (self.layout or Grid.of(labels)).labels(name, labels)
-        return Labelled(states.flatten(0, 1)[found.tokens], found.targets)
+        """States of all tokens -> the states for a loss at the labels, (B, L)."""
+        marked = (self.layout or Grid.of(labels)).labels(name, labels)
+        return Labelled(states.flatten(0, 1)[marked.tokens], marked.targets)
 
     def _mask(self, config) -> Tensor:
-        """What the library makes its mask from: on a CPU the mask itself, or the ready one.
+        """The mask to pass to the library: prepared on a GPU, where the library would synchronise to look for padding.
 
-        The library asks whether a mask has any padding, for which it would wait for a GPU.
+        On a CPU, for models called as a whole and for other attention functions, it is the mask itself.
         """
         if (
             self.mask.dim() == 4
@@ -179,9 +179,9 @@ class Runner:
 
 
 def ready_mask(mask: Tensor, rates: Tensor | None) -> Tensor:
-    """A mask (B, L) as attention takes it, (B, 1, 1, L): what is added to the scores, in the type of their product.
+    """Convert a mask (B, L) to what attention adds to the scores, (B, 1, 1, L), in their dtype.
 
-    That is a conversion for each batch, not for each layer. Attention with sampled rates takes True for a real token.
+    So it is converted once per batch, not per layer. On a CPU, and with sampled rates, it is True for a real token.
     """
     keys = mask.bool()[:, None, None]
     if rates is not None or on_cpu(mask):

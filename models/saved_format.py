@@ -1,10 +1,10 @@
-"""How a saved model says what turns its tokens into a vector: our description, and sentence-transformers' modules.
+"""The saved description of pooling and head: ours in config.json, and sentence-transformers' modules.
 
-Reading: what a folder says of itself is input from outside. Every value is checked, nothing outside the folder is read,
-and no size that is only claimed allocates memory.
+Reading: a folder is untrusted input. Every value is checked, nothing outside the folder is read, and claimed sizes
+allocate no memory.
 
-Writing: the pooling file is written in both schemas, because text-embeddings-inference needs the old booleans and
-current sentence-transformers the new name; type strings in the old form, which every version imports.
+Writing: the pooling file is written in both schemas, since text-embeddings-inference needs the old booleans and current
+sentence-transformers the new name; type strings are in the old form, which every version imports.
 """
 
 import logging
@@ -33,45 +33,45 @@ _TYPES = "sentence_transformers.models."
 
 
 class _Unreachable(BadInput):
-    """A file that may or may not be on the hub, which cannot be asked."""
+    """A file that may be on the hub, which cannot be reached."""
 
 
 class Described(NamedTuple):
-    """How a saved model turns tokens into a vector."""
+    """How a saved model turns token states into a vector."""
 
     pooling: str
     head: list[nn.Module]
     max_length: int | None
-    prompts: Mapping[str, str] = {}  # by what they are for; nothing here puts them in front of a text
+    prompts: Mapping[str, str] = {}  # by name; nothing here prepends them to a text
 
     @property
     def normalizes(self) -> bool:
-        """Whether its vectors have length one."""
+        """Whether the model's vectors have length one."""
         return bool(self.head) and isinstance(self.head[-1], Normalize)
 
 
 def read_modules(path: str, config, needed: bool = True) -> Described | None:
-    """What a folder or hub id says of its pooling, head and length; None when it says nothing.
+    """Read the pooling, head and length that a folder or hub id states; None if it states nothing.
 
     Raises:
-        BadInput: a file is damaged or missing, or says what this version does not know; the hub cannot be asked,
-            where the answer is `needed` (otherwise a warning is logged and the answer is None).
+        BadInput: a file is damaged, missing or not supported by this version; or the hub cannot be reached and the
+            answer is `needed` (otherwise it is None, with a warning).
     """
     try:
         return _read(path, config)
     except _Unreachable as error:
         if needed:
             raise
-        logger.warning("%s; its texts are cut where the backbone ends", error)
+        logger.warning("%s; using the backbone's maximum length", error)
         return None
 
 
 def _read(path: str, config) -> Described | None:
     ours = getattr(config, "sentence_embedding", None)
     if ours is not None:
-        found = _entry(path, "sentence_embedding", ours, "format", int)
-        if found != FORMAT:
-            raise BadInput(newer_format(f"'{path}': sentence_embedding in config.json", found, FORMAT))
+        version = _entry(path, "sentence_embedding", ours, "format", int)
+        if version != FORMAT:
+            raise BadInput(newer_format(f"'{path}': sentence_embedding in config.json", version, FORMAT))
         pooling, count, length = (
             _entry(path, "sentence_embedding", ours, name, kind)
             for name, kind in (("pooling", str), ("head", int | None), ("max_length", int | None))
@@ -98,22 +98,22 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
         elif kind == "Normalize":
             head.append(Normalize())
         else:
-            raise BadInput(f"'{path}' has a module of type {module['type']}, which is not supported here")
+            raise BadInput(f"'{path}': module type {module['type']} is not supported here")
     if pooling is None:
         raise BadInput(f"'{path}': modules.json names no pooling module")
     lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
     if lengths.get("do_lower_case"):
-        raise BadInput(f"'{path}' lower-cases its texts (do_lower_case), which is not supported here")
+        raise BadInput(f"'{path}': lower-casing of texts (do_lower_case) is not supported here")
     prompts, length = _prompts(path), _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
     return Described(pooling, head, length, prompts)
 
 
 def _prompts(path: str) -> dict[str, str]:
-    """The prompts of a folder by their names; BadInput for one that belongs in front of every text."""
+    """Read the prompts of a folder by name; BadInput for a default prompt."""
     settings = {"prompts": {}} | (_read_json(path, "config_sentence_transformers.json") or {})
     prompt = settings.get("default_prompt_name")
     if prompt is not None:
-        raise BadInput(f"'{path}' puts its prompt '{prompt}' in front of every text, which is not supported here")
+        raise BadInput(f"'{path}': a default prompt ('{prompt}') is not supported here")
     return _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None) or {}
 
 
@@ -126,18 +126,18 @@ def _pooling_name(path: str, settings: dict | None) -> str:
     for name, pooling in POOLINGS.items():
         if pooling.module == named and not (pooling.keeps_head or pooling.at_mask):
             return name
-    raise BadInput(f"'{path}' pools by '{named}', which is not supported here")
+    raise BadInput(f"'{path}': pooling '{named}' is not supported here")
 
 
 def _read_dense(path: str, name: str) -> Dense:
     place = f"{name}/config.json"
     settings, weights = _read_json(path, place), _fetch(path, f"{name}/model.safetensors")
     if settings is None or weights is None:
-        raise BadInput(f"'{path}' lacks {place} or {name}/model.safetensors of its head")
+        raise BadInput(f"'{path}' lacks {place} or {name}/model.safetensors of its head; copy the whole folder")
     kinds = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
     *sizes, bias, activation = (_entry(path, place, settings, key, kind) for key, kind in kinds.items())
     tensors = {key.removeprefix("linear."): value for key, value in read_tensors(weights).items()}
-    linear = _filled(path, f"{name} is not the layer", lambda: nn.Linear(*sizes, bias=bias), tensors)
+    linear = _filled(path, name, lambda: nn.Linear(*sizes, bias=bias), tensors)
     return Dense(linear, activation.rsplit(".", 1)[-1])
 
 
@@ -147,62 +147,62 @@ def _read_flow(path: str, sizes: dict) -> Flow:
         raise BadInput(f"'{path}' lacks {FLOW}, the flow that its config.json describes; copy the whole folder")
     tensors = read_tensors(weights)
     if _entry(path, "flow", sizes, "steps", int) > len(tensors):
-        raise BadInput(f"'{path}': {FLOW} is not the flow that its config.json describes: it has fewer steps")
-    return _filled(path, f"{FLOW} is not the flow", lambda: Flow(**sizes), tensors)
+        raise BadInput(f"'{path}': {FLOW} does not match its config.json: it has fewer steps")
+    return _filled(path, FLOW, lambda: Flow(**sizes), tensors)
 
 
-def _filled(path: str, refusal: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
-    """A module with every tensor of a file and none left over; the described sizes alone allocate nothing."""
+def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
+    """Fill a module with exactly the tensors of a file; sizes from config.json alone allocate nothing."""
     try:
         with torch.device("meta"):
             module = make()
     except (RuntimeError, TypeError, OverflowError) as error:
-        raise BadInput(f"'{path}': {refusal} that its config.json describes: {error}") from error
+        raise BadInput(f"'{path}': {part} does not match its config.json: {error}") from error
     expected, found = ({n: value.shape for n, value in state.items()} for state in (module.state_dict(), tensors))
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if wrong:
-        reason = f"{wrong[0]} is missing, left over or of another shape ({len(wrong)} tensors in all)"
-        raise BadInput(f"'{path}': {refusal} that its config.json describes: {reason}")
+        reason = f"{wrong[0]} is missing, unexpected or of the wrong shape ({len(wrong)} tensors in all)"
+        raise BadInput(f"'{path}': {part} does not match its config.json: {reason}")
     module.to_empty(device="cpu").load_state_dict(tensors)
     return module
 
 
 def _entry(path: str, where: str, mapping: Any, name: str, kind: type | UnionType) -> Any:
-    """`mapping[name]`, of that kind and, if a number, not negative; BadInput otherwise."""
+    """Return `mapping[name]`; BadInput if it is missing, of another type, or a negative number."""
     if not isinstance(mapping, dict) or name not in mapping:
         raise BadInput(f"'{path}': {where} has no '{name}'; copy the whole folder again")
     value = mapping[name]
     negative = isinstance(value, int) and value < 0
     if not isinstance(value, kind) or negative or (isinstance(value, bool) and kind is not bool):
-        raise BadInput(f"'{path}': {where}: '{name}' cannot be {str(value)[:40]}; copy the whole folder again")
+        raise BadInput(f"'{path}': {where}: invalid '{name}' {str(value)[:40]}; copy the whole folder again")
     return value
 
 
 def _read_json(path: str, name: str, kind: type = dict) -> Any:
-    """The content of a JSON file, an object or another `kind`; None when the file does not exist."""
+    """Read a JSON file, an object or another `kind`; None if the file does not exist."""
     file = _fetch(path, name)
     return None if file is None else read_json(file, "a description of the model", "copy the whole folder again", kind)
 
 
 def _fetch(path: str, name: str) -> Path | None:
-    """A file of a local folder or of a hub repository; None when it does not exist there."""
+    """Return a file of a local folder or hub repository; None if it does not exist."""
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        raise BadInput(f"'{path}': '{name}' lies outside the model's folder; refused")
+        raise BadInput(f"'{path}': '{name}' is outside the model's folder; refused")
     if Path(path).is_dir():
         file = Path(path) / name
         return file if file.is_file() else None
     try:
         return Path(hf_hub_download(path, name))
-    except LocalEntryNotFoundError as error:  # a kind of EntryNotFoundError, but nobody was asked now
+    except LocalEntryNotFoundError as error:  # a subclass of EntryNotFoundError, but the hub was not reached
         if try_to_load_from_cache(path, name) is _CACHED_NO_EXIST:
             return None
-        raise _Unreachable(f"'{path}': whether it has {name} is not known without the hub; go online once") from error
+        raise _Unreachable(f"'{path}': cannot check for {name} without the hub; go online once") from error
     except EntryNotFoundError:
         return None
 
 
 def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
-    """The weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
+    """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
     for i, layer in enumerate(dense, start=2):
         _write_dense(Path(folder) / f"{i}_Dense", layer)
     if flow is not None:
@@ -210,15 +210,15 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
 
 
 def write_modules(
-    folder: str, pooling: str, dense: int, max_length: int, width: int, bare: Mapping[str, bool],
+    folder: str, pooling: str, dense: int, max_length: int, width: int, options: Mapping[str, bool],
     prompts: Mapping[str, str], masking: Any = None, normalizes: bool = False,
 ) -> None:  # fmt: skip
-    """Write modules.json and what it names besides the head, which has `dense` layers behind vectors of `width`.
+    """Write modules.json and the files it names, except the head, which has `dense` layers after vectors of `width`.
 
-    `bare` is how the backbone is loaded without a pooler, which sentence-transformers would draw at random, and say so.
-    `masking` is the tokenizer, where the pooling reads nothing but the mask token: all others get the weight 0. The
-    pooling's folder has another name then: servers that look for the usual one do not know the weights. `normalizes`
-    gives the vectors length one at the end.
+    `options` load the backbone without a pooler, which sentence-transformers would initialise at random. `masking` is
+    the tokenizer if the pooling reads only the mask token: all other tokens get the weight 0. The pooling's folder then
+    has another name: servers that look for the usual one do not support the weights. `normalizes` adds a final
+    Normalize module.
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
@@ -235,8 +235,8 @@ def write_modules(
         root / "modules.json",
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
     )
-    described = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": bare} if bare else {})
-    write_json(root / "sentence_bert_config.json", described)
+    settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
+    write_json(root / "sentence_bert_config.json", settings)
     write_json(
         root / "config_sentence_transformers.json",
         {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
@@ -244,14 +244,14 @@ def write_modules(
     write_json(
         root / place / "config.json",
         {
-            "word_embedding_dimension": width,  # the old name alone: with the new one beside it, a warning is printed
+            "word_embedding_dimension": width,  # only the old name: both together cause a warning
             "pooling_mode": pooling,
             "pooling_mode_cls_token": pooling == "cls",
             "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
             **({"pooling_mode_lasttoken": True} if pooling == "lasttoken" else {}),
-            "include_prompt": True,  # last: older vLLM takes the first key that is true for the pooling
+            "include_prompt": True,  # last: older vLLM takes the first true key as the pooling
         },
     )
 

@@ -1,4 +1,4 @@
-"""Encoders that no gradient reaches, whose similarities of a batch's sentences another encoder learns from."""
+"""Frozen encoders whose similarities between a batch's sentences another encoder learns from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_tokenizer, usable_length
 from models.objectives.base import Batch, Encoded
 
-ITSELF = "self"  # what a flag calls the encoder that is trained
+ITSELF = "self"  # the flag value for the trained encoder
 
 
 class Teacher(nn.Module):
-    """Gives cosines in evaluation mode, without gradient, from the vectors as they are used after training.
+    """Computes cosines in evaluation mode, without gradient, from the vectors as they are used after training.
 
-    Without an encoder of its own it is the one that is trained, as it is at each step.
+    Without an encoder of its own it uses the trained one in its current state.
     """
 
     def __init__(self, encoder: SentenceEncoder | None) -> None:
@@ -33,32 +33,32 @@ class Teacher(nn.Module):
     def similarities(self, batch: Batch, encoded: Encoded) -> Tensor:
         """Cosines of the sentences of all processes in the first view, (N, N), `encoded.chunk_size` at a time."""
         encoder = encoded.encoder if self.encoder is None else self.encoder
-        was = encoder.training
+        was_training = encoder.training
         encoder.eval()
         chunks = batch.split(encoded.chunk_size)
         parts = [encoder.embed(chunk.input_ids[0], chunk.attention_mask[0], chunk.layout((0,))) for chunk in chunks]
-        encoder.train(was)
+        encoder.train(was_training)
         everyone = gather_rows(torch.cat(parts))
         return cosines(everyone, everyone)
 
 
 def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, source: str) -> Teacher:
-    """A teacher from a run, an export or any model folder; `self` is the student, which came from `source`.
+    """Load a teacher from a run, an export or any model folder; `self` is the student, which came from `source`.
 
-    Its pooling is what its folder says, or `pooling`. BadInput where it cannot be loaded, or cannot read the student's
-    token ids.
+    It pools as its folder says, or by `pooling`. BadInput if it cannot be loaded or cannot read the student's token
+    ids.
     """
     if path == ITSELF:
         return Teacher(None)
     encoder, tokenizer = load_encoder(path, pooling)
     own = load_tokenizer(source)
     if tokenizer.get_vocab() != own.get_vocab():
-        raise BadInput(f"'{path}' has another vocabulary than '{source}', whose token ids it would be shown")
+        raise BadInput(f"'{path}': a teacher needs the vocabulary of '{source}'; choose another")
     if frame_of(tokenizer) != frame_of(own):
-        raise BadInput(f"'{path}' has another template around its texts than '{source}'")
+        raise BadInput(f"'{path}': a teacher needs the template of '{source}'; choose another")
     length = usable_length(encoder.config, tokenizer)
     if length < student.max_length:
-        raise BadInput(f"'{path}' reads {length} tokens at most, '{source}' {student.max_length}")
+        raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}")
     if not student.packed:  # the layouts that travel with a batch are the student's
         encoder.runner, encoder.packed = student.runner, False
     return Teacher(encoder)

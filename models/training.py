@@ -33,12 +33,12 @@ class EncoderForTraining(PreTrainedModel):
     """Sum of the objectives' weighted terms on one batch.
 
     Args:
-        encoder: the artefact; its kept head, where it has one, is the projection.
+        encoder: the artefact; its kept head, if any, is the projection.
         projection: a head for training only, or None.
-        objectives: what is minimised.
+        objectives: the terms of the loss.
     """
 
-    # The loss is a mean over the batch, so the Trainer has to divide it by the accumulation steps.
+    # The loss is a mean over the batch, so the Trainer must divide it by the accumulation steps.
     accepts_loss_kwargs = False
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
@@ -47,27 +47,27 @@ class EncoderForTraining(PreTrainedModel):
         super().__init__(encoder.config)
         self.encoder = encoder
         read = any(objective.reads_projection for objective in objectives)
-        self.projection = projection if read else None  # a head that no loss reaches would never get a gradient
+        self.projection = projection if read else None  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
         lighten_dropout(self)
         exchange_activations(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: every part arrives initialised or loaded, and must not be drawn anew."""
+        """Do nothing: every part arrives initialised or loaded."""
 
     def packing(self, count: int, chunk: int = 0, static: bool = False) -> Packing:
-        """Which layouts batches of `count` views take along."""
+        """The layouts that travel with batches of `count` views."""
         groups = {tuple(range(count)), *(group for each in self.objectives for group in each.groups(count))}
         return Packing(Layout if self.encoder.packed else Grid, frozenset(groups), chunk, static)
 
     @property
     def head(self) -> nn.Module | None:
-        """The projection head: the encoder's own where it keeps one."""
+        """The projection head: the encoder's if it keeps one."""
         return self.encoder.head if self.encoder.head is not None else self.projection
 
     def forward(self, **inputs: Tensor) -> TrainingOutput:
-        """One training step's loss; the inputs are those of `Batch.of`."""
+        """Return the loss of one training step; inputs as for `Batch.of`."""
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
         self.project(encoded, batch)
@@ -78,7 +78,7 @@ class EncoderForTraining(PreTrainedModel):
         return TrainingOutput(loss=loss, terms=values)
 
     def encode(self, batch: Batch) -> Encoded:
-        """All views in one forward: they differ in ids and dropout masks only."""
+        """Encode all views in one forward: they differ only in ids and dropout masks."""
         shape = batch.input_ids.shape[:2]
         rates = None if batch.dropout_rates is None else batch.dropout_rates.flatten(0, 1)
         change = None
@@ -86,8 +86,8 @@ class EncoderForTraining(PreTrainedModel):
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
-        # Several processes average gradients while the backward pass runs: there these may not come all at its end.
-        # A layer that is computed again meets the weights as they are, not as they were cast for the first time.
+        # Several processes average gradients during the backward pass, so they must not all come at its end.
+        # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
         alone = world_size() == 1 and not self.is_activation_checkpointing
         cast = cast_together(self.encoder, ids.device) if alone else nullcontext()
         with recomputing(ids.device), cast:
@@ -96,7 +96,7 @@ class EncoderForTraining(PreTrainedModel):
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
     def project(self, encoded: Encoded, batch: Batch) -> None:
-        """Gather, then project, so that batch statistics are those of all processes; in float32."""
+        """Gather, then project in float32, so that batch statistics are those of all processes."""
         if not any(objective.reads_projection for objective in self.objectives):
             return
         pooled, device = at_least_float32(encoded.pooled), encoded.pooled.device
@@ -110,18 +110,18 @@ class EncoderForTraining(PreTrainedModel):
 
     @torch.no_grad()
     def probe(self, **inputs: Tensor) -> dict[str, float]:
-        """Diagnostics on one batch in evaluation mode: spread of the vectors and what the objectives add."""
+        """Diagnostics on one batch in evaluation mode: spread of the vectors, and those of the objectives."""
         was_training = self.training
         self.eval()
         batch = Batch.of(**inputs)
         encoded = self.encode(batch)
-        seen = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
+        values = {"mean_cosine": mean_cosine(encoded.pooled[0]), "uniformity": uniformity(encoded.pooled[0])}
         for objective in self.objectives:
-            seen |= objective.probe(encoded, batch)
+            values |= objective.probe(encoded, batch)
         self.train(was_training)
-        return {name: float(value) for name, value in seen.items()}
+        return {name: float(value) for name, value in values.items()}
 
     def after_step(self) -> None:
-        """Tell the objectives that the optimizer has stepped."""
+        """Call the objectives' hooks after an optimizer step."""
         for objective in self.objectives:
             objective.after_step(self.encoder, self.head)

@@ -1,10 +1,10 @@
-"""Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that all else works with them.
+"""Word vectors (GloVe: Pennington et al. 2014) as a backbone without layers, so that everything works with them.
 
-A sentence is split as by sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe vectors is the papers'
-61.32: words at white space, in lower case if that is asked for; each is looked up as it stands, then without the
-punctuation around it, then in lower case; a stop word at any of the three is left out. What is found in none of them
-is an unknown word, except what was punctuation only. Unknown words are tokens, so that they can be counted, but are
-no part of the average; a sentence without any known word has the zero vector.
+A sentence is split like sentence-transformers' `WhitespaceTokenizer`, whose average of GloVe vectors gives the papers'
+61.32: at whitespace, optionally in lower case. Each word is looked up as written, then without surrounding punctuation,
+then in lower case; a stop word in any of these forms is dropped, and so is pure punctuation. Anything else not found is
+an unknown word. Unknown words are tokens, so that they can be counted, but do not enter the average; a sentence without
+any known word has the zero vector.
 
 Importing this file registers the classes with transformers' `Auto` classes.
 """
@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from common.errors import BadInput
 
-NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # white space within: no sentence splits into them
+NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # contain whitespace, so no sentence splits into them
 SPECIAL = (NO_WORD, UNKNOWN)  # the first rows of the table, both zero
 
 
@@ -39,7 +39,7 @@ class WordVectorsConfig(PreTrainedConfig):
 
 
 class WordVectors(PreTrainedModel):
-    """A table of vectors, called as an encoder is: its one layer gives what the embedding layer gives."""
+    """A table of vectors with the interface of an encoder: its one layer returns the embeddings."""
 
     config_class = WordVectorsConfig
     base_model_prefix = "word_vectors"
@@ -47,34 +47,34 @@ class WordVectors(PreTrainedModel):
     def __init__(self, config: WordVectorsConfig, table: Tensor | None = None) -> None:
         super().__init__(config)
         size = (config.vocab_size, config.hidden_size)
-        self.embeddings = nn.Embedding(*size, device="meta")  # drawing what is replaced at once would take seconds
+        self.embeddings = nn.Embedding(*size, device="meta")  # skips a random initialisation that takes seconds
         self.embeddings.weight = nn.Parameter(torch.empty(size) if table is None else table)
         self.post_init()
 
     @classmethod
     def of(cls, table: Tensor) -> WordVectors:
-        """The model of a table (V, D) float32 whose first rows are those of `SPECIAL`; it is not copied."""
+        """Wrap a table, (V, D) float32, whose first rows are those of `SPECIAL`, without a copy."""
         return cls(WordVectorsConfig(*table.shape), table)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: the table is given or loaded."""
+        """Do nothing: the table is given or loaded."""
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embeddings
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, output_hidden_states: bool = False):
-        """(B, L) ids -> (B, L, D); the mask plays no part."""
+        """(B, L) ids -> (B, L, D); the mask is not used."""
         vectors = self.embeddings(input_ids)
         return BaseModelOutput(vectors, hidden_states=(vectors, vectors) if output_hidden_states else None)
 
 
 class WordTokenizer(PreTrainedTokenizer):
-    """Sentences to rows of the table; see the head of this file.
+    """Maps sentences to rows of the table; see the module docstring.
 
     Args:
-        vocab_file: a word a line (line feed), in the order of the table behind `SPECIAL`.
-        lower_case: the whole sentence in lower case first.
-        stop_words: words that are left out.
+        vocab_file: one word per line, in the order of the table after `SPECIAL`.
+        lower_case: lower-case the whole sentence first.
+        stop_words: words to drop.
     """
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}
@@ -84,7 +84,7 @@ class WordTokenizer(PreTrainedTokenizer):
         try:
             words = Path(vocab_file).read_bytes().decode("utf-8").split("\n")[:-1]
         except (OSError, TypeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{vocab_file}: cannot be read as a word a line ({error})") from error
+            raise BadInput(f"{vocab_file}: cannot be read as one word per line ({error})") from error
         self._words = [*SPECIAL, *words]
         self._rows = {word: row for row, word in enumerate(self._words)}
         self._stop_words = frozenset(stop_words)
@@ -97,7 +97,7 @@ class WordTokenizer(PreTrainedTokenizer):
 
     @property
     def rules(self) -> dict:
-        """What decides the ids of a sentence."""
+        """Everything that determines the ids of a sentence."""
         return {"words": self._words, "stop_words": sorted(self._stop_words), "lower_case": self._lower_case}
 
     @property
@@ -108,12 +108,12 @@ class WordTokenizer(PreTrainedTokenizer):
         return dict(self._rows)
 
     def tokenize(self, text: str, **kwargs) -> list[str]:
-        """The known words as the table writes them, `UNKNOWN` for the others; `NO_WORD` where nothing is left."""
-        words = (self._found(word) for word in (text.lower() if self._lower_case else text).split())
+        """Words as spelled in the table, `UNKNOWN` for others; `NO_WORD` if nothing is left."""
+        words = (self._lookup(word) for word in (text.lower() if self._lower_case else text).split())
         return [word for word in words if word] or [NO_WORD]
 
-    def _found(self, word: str) -> str | None:
-        """The word of the table, `UNKNOWN`, or None for a stop word and for punctuation."""
+    def _lookup(self, word: str) -> str | None:
+        """Return the word in the table, `UNKNOWN`, or None for a stop word and for punctuation."""
         bare = word.strip(string.punctuation)
         for form in (word, bare, bare.lower()):
             if form in self._stop_words:
@@ -129,7 +129,7 @@ class WordTokenizer(PreTrainedTokenizer):
         return self._words[index]
 
     def _pad(self, encoded_inputs, *args, **kwargs):
-        """As every tokenizer (of one sentence), but unknown words are masked like padding."""
+        """Pad as usual (one sentence), but mask unknown words like padding."""
         encoded_inputs["attention_mask"] = [int(row >= len(SPECIAL)) for row in encoded_inputs["input_ids"]]
         return super()._pad(encoded_inputs, *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Operations written for speed on a CPU; what they compute, torch computes too.
+"""Operations written for speed on a CPU; each has an equivalent in torch.
 
-Fenced off: these files import none of the project but `common` and each other.
+These files import only `common` and each other.
 """

@@ -1,8 +1,8 @@
-"""Which way is taken where."""
+"""The choice between implementations."""
 
 import torch
 
 
 def on_cpu(x: torch.Tensor) -> bool:
-    """Whether the CPU's own way is taken; a compiled step takes what every device can run."""
+    """Whether to use the CPU implementation; compiled steps use the portable one."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -1,16 +1,16 @@
-"""Dropout that is cheap on a CPU, and dropout whose rate is itself drawn (S-SimCSE, arXiv 2111.11750).
+"""Dropout that is cheap on a CPU, and dropout with random rates (S-SimCSE, arXiv 2111.11750).
 
-`nn.Dropout` modules are exchanged; they have no parameters, so the state dict stays as it was. On a CPU torch draws a
-floating-point number for each unit and keeps it for the backward pass: an eighth of a training step. Here a unit takes
-16 random bits and leaves one byte. The bits are numpy's, from a seed that torch's generator gives to each operation, so
-that its state is all there is to save.
+`nn.Dropout` modules are replaced; they have no parameters, so the state dict does not change. On a CPU torch draws a
+float per unit and keeps it for the backward pass: an eighth of a training step. Here a unit takes 16 random bits and
+keeps one byte. numpy generates the bits, seeded by torch's generator in each operation, so torch's state is all there
+is to save.
 
-Sampled rates are drawn in the collator and travel in the batch, then as the argument `rates` of each call of the
-embeddings and of a layer; here they are only applied. The library's layers hand no argument on to the dropout within
-them, so a hook in front of the call takes `rates` and gives them to these modules, anew in each call. Operations are
-numbered in the order of the network: embeddings, then of every layer attention weights, attention output, feed-forward
-output; rates have O of them on their last axis, or one for all. A unit is kept with probability 1 - rate and scaled by
-its own keep rate, so its expectation stays.
+Sampled rates are drawn in the collator, travel in the batch and are passed as the argument `rates` to the embeddings
+and to each layer; here they are only applied. The library's layers do not pass arguments on to their dropout modules,
+so a pre-forward hook takes `rates` and sets them on these modules in every call. Operations are numbered in network
+order: embeddings, then per layer attention weights, attention output, feed-forward output; the last axis of the rates
+has O entries or one for all. A unit is kept with probability 1 - rate and scaled by its own keep rate, so its
+expectation does not change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from torch import Tensor, nn
 
 from models.kernels.device import on_cpu
 
-GRAIN = 1 << 16  # rates are rounded to a multiple of its inverse, 0.1 to 0.100006; the scale is that of the rounded one
-_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+GRAIN = 1 << 16  # rates are rounded to multiples of 1 / GRAIN, 0.1 to 0.100006, and scaled by the rounded rate
+_INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
 
 
 def drop(x: Tensor, rates: Tensor | float) -> Tensor:
     """Dropout at one rate, or at rates that broadcast to x."""
     if isinstance(rates, float) and not on_cpu(x):
         return F.dropout(x, rates)
-    if torch.compiler.is_compiling():  # a compiler fuses what follows, and cannot read how `_Drop` draws
+    if torch.compiler.is_compiling():  # the compiler fuses this code but cannot trace `_Drop`
         rates = rates.clamp(max=1 - 1 / GRAIN)
         kept = torch.rand_like(x, dtype=torch.float32) >= rates
         return x * (kept / (1 - rates)).to(x.dtype)
@@ -40,7 +40,7 @@ def drop(x: Tensor, rates: Tensor | float) -> Tensor:
 
 
 def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Which units are kept, one byte each, and what they are multiplied with; one rate for all only on a CPU."""
+    """Draw which units are kept, one byte each, and return their scale too; a float rate only on a CPU."""
     cut = ((rates if isinstance(rates, Tensor) else torch.tensor(rates)) * GRAIN).round().clamp(max=GRAIN - 1)
     least, words = (cut - GRAIN // 2).to(torch.int16), -(-shape.numel() // 4)
     if device.type == "cpu":  # numpy draws twice as fast and compares four times as fast
@@ -54,7 +54,7 @@ def _draw(shape: torch.Size, rates: Tensor | float, device: torch.device, dtype:
 
 
 def _scaled(x: Tensor, kept: Tensor, scale: Tensor) -> Tensor:
-    """What is kept of x, times the scale: its bits are multiplied with 0 or 1 first, as integers, which is faster."""
+    """Return the kept units of x times the scale; the scale's bits are multiplied by 0 or 1 as integers: faster."""
     bits = _INTEGERS[x.element_size()]
     return kept.view(torch.int8).to(bits).mul_(scale.view(bits)).view(x.dtype).mul_(x)
 
@@ -74,10 +74,10 @@ class _Drop(torch.autograd.Function):
 def attend(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, rates: Tensor | float | None, scaling: float
 ) -> Tensor:
-    """Scaled dot-product attention whose weights are dropped, at one rate, at a rate a sentence, or not at all.
+    """Scaled dot-product attention with dropout of the weights, at one rate, at a rate per sentence, or without.
 
     Queries, keys and values are (B, heads, L, width), `keys` is True where attended to, `rates` (B, 1, 1, 1), a number
-    or None. On a CPU, torch's own attention has no fast path with dropout and copies more.
+    or None. On a CPU, torch's attention has no fast path with dropout and copies more.
     """
     if not torch.compiler.is_compiling():
         return _Attend.apply(query, key, value, keys, rates, scaling)
@@ -93,16 +93,16 @@ def _weights(query: Tensor, key: Tensor, keys: Tensor | None, scaling: float) ->
 
 
 def backward_is_slow(query: Tensor) -> bool:
-    """Whether torch's attention loses to `attend` on a CPU: in bfloat16 its backward does, 7-fold at 32 tokens."""
-    return query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256  # at 512 it is ahead
+    """Whether torch's attention is slower than `attend` on a CPU: its bfloat16 backward is, 7-fold at 32 tokens."""
+    return query.requires_grad and query.dtype == torch.bfloat16 and query.shape[2] <= 256  # at 512 it is faster
 
 
 class _Attend(torch.autograd.Function):
-    """Keeps the weights in the type of the queries; they are rounded to it before they are dropped, as elsewhere."""
+    """Keeps the weights in the dtype of the queries, to which they are rounded before dropout, as in torch."""
 
     @staticmethod
     def forward(ctx, query, key, value, keys, rates, scaling: float) -> Tensor:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # else copied in every product
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # or every product copies them
         weights = _weights(query, key, keys, scaling)
         drawn = () if rates is None else _draw(weights.shape, rates, weights.device, weights.dtype)
         ctx.save_for_backward(query, key, value, weights, *drawn)
@@ -121,18 +121,18 @@ class _Attend(torch.autograd.Function):
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` by `drop`."""
+    """`nn.Dropout` computed by `drop`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return drop(x, float(self.p)) if self.training and self.p else x
 
 
 class SampledDropout(Dropout):
-    """Dropout at the rates that the running call of its part was given; plain dropout where there are none.
+    """Dropout at the rates passed to the current call of its part; plain dropout without them.
 
     Args:
-        p: the rate where none is given, or NaN is.
-        number: which of a network's dropout operations this is.
+        p: the rate if none is given, or it is NaN.
+        number: the index of this dropout operation in the network.
     """
 
     def __init__(self, p: float, number: int) -> None:
@@ -141,7 +141,7 @@ class SampledDropout(Dropout):
         self.rates: Tensor | None = None  # (rows, tokens or 1, 1, O)
 
     def of(self, rates: Tensor) -> Tensor:
-        """This operation's rates among those of all, (..., O) or (..., 1) -> (...)."""
+        """Select this operation's rates, (..., O) or (..., 1) -> (...)."""
         return rates[..., self.number if rates.shape[-1] > 1 else 0].nan_to_num(self.p)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -151,14 +151,14 @@ class SampledDropout(Dropout):
 
 
 def lighten_dropout(module: nn.Module) -> None:
-    """Put a Dropout in the place of every `nn.Dropout` below a module."""
+    """Replace every `nn.Dropout` below a module by a Dropout."""
     for name, child in list(module.named_modules()):
         if type(child) is nn.Dropout:
             module.set_submodule(name, Dropout(child.p))
 
 
 def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Put a SampledDropout in the place of every `nn.Dropout` below a module, whose parts then take `rates`."""
+    """Replace every `nn.Dropout` below a module by a SampledDropout; its parts then take `rates`."""
     plain = [name for name, child in module.named_modules() if type(child) in (nn.Dropout, Dropout)]
     for number, name in enumerate(plain):
         module.set_submodule(name, SampledDropout(module.get_submodule(name).p, number))
@@ -167,7 +167,7 @@ def exchange_dropout(module: nn.Module, parts: Iterable[nn.Module]) -> None:
 
 
 def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Take `rates` from a call of a part for the dropout within; a call without them sets None."""
+    """Take `rates` from the arguments of a part and set them on its dropout modules; None if absent."""
     rates = kwargs.pop("rates", None)
     for child in part.modules():
         if isinstance(child, SampledDropout):
@@ -176,5 +176,5 @@ def _hand_down(part: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]
 
 
 def count_operations(module: nn.Module) -> int:
-    """How many dropout operations of a module take their rates from the batch."""
+    """Count the dropout operations of a module that take their rates from the batch."""
     return sum(isinstance(child, SampledDropout) for child in module.modules())

@@ -1,7 +1,7 @@
-"""Activations that are computed again in the backward pass, on a CPU, rather than kept.
+"""Activations that are recomputed in the backward pass, on a CPU, instead of saved.
 
-The feed-forward of a transformer layer keeps what goes into its activation and what comes out, each four times as wide
-as the states: nearly half of what a layer keeps. The second follows from the first at the price of one GELU.
+The feed-forward of a transformer layer saves the input and the output of its activation, each four times as wide as the
+states: nearly half of what a layer saves. The output follows from the input at the cost of one GELU.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _LAST: ContextVar[list | None] = ContextVar("last", default=None)
 
 
 class Recomputed(nn.Module):
-    """An element-wise activation whose output, where the next module alone keeps it, is not kept."""
+    """An element-wise activation whose output is not saved if only the next module would save it."""
 
     def __init__(self, activation: nn.Module) -> None:
         super().__init__()
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        made, last = self.activation(x), _LAST.get() if on_cpu(x) else None
+        output, last = self.activation(x), _LAST.get() if on_cpu(x) else None
         if last is not None:
-            last[:] = [(made, x, self.activation)]  # holds `made`, so that no other tensor takes its address
-        return made
+            last[:] = [(output, x, self.activation)]  # keeps `output` alive, so that no other tensor gets its address
+        return output
 
 
 @contextmanager
 def recomputing(device: torch.device) -> Iterator[None]:
-    """A forward pass within which every Recomputed spares its output."""
+    """Within this context, no Recomputed saves its output."""
     if device.type != "cpu" or torch.compiler.is_compiling():
         yield
         return
@@ -62,7 +62,7 @@ def recomputing(device: torch.device) -> Iterator[None]:
 
 
 def exchange_activations(module: nn.Module) -> None:
-    """Put a Recomputed in the place of every activation of a feed-forward below a module."""
+    """Replace every feed-forward activation below a module by a Recomputed."""
     for child in list(module.modules()):
         activation = getattr(child, "intermediate_act_fn", None)
         if isinstance(activation, nn.Module) and not isinstance(activation, Recomputed):

@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
-    """Rows (N, W) to their different places among `size` rows, zeros elsewhere."""
+    """Scatter rows (N, W) to distinct places among `size` rows, zeros elsewhere."""
     return _Spread.apply(rows, places, size)
 
 
 def collect(rows: Tensor, places: Tensor) -> Tensor:
-    """The rows at different places, (size, W) -> (N, W); the adjoint of `spread`."""
+    """Gather the rows at distinct places, (size, W) -> (N, W); the adjoint of `spread`."""
     return _Collect.apply(rows, places)
 
 
@@ -28,7 +28,7 @@ class _Spread(torch.autograd.Function):
 
 
 class _Collect(torch.autograd.Function):
-    """Indexing, with a backward that copies: places differ, so nothing has to be added up."""
+    """Indexing with a backward that copies: places are distinct, so nothing needs to be summed."""
 
     @staticmethod
     def forward(ctx, rows: Tensor, places: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Cross entropy over a vocabulary whose logits never exist at once."""
+"""Cross entropy over a vocabulary without all logits in memory at once."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from torch import Tensor, nn
 
 from common.views import IGNORED
 
-CHUNK = 512  # rows whose logits exist at a time in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
-BLOCK = 16  # of them go through the soft-max at a time on a CPU: what they need stays in its cache
+CHUNK = 512  # rows with logits in memory in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
+BLOCK = 16  # rows per softmax on a CPU, so that they stay in its cache
 
 
 def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tensor:
-    """The sum of -log softmax(decoder(states))[target] over the rows that have a target.
+    """Return the sum of -log softmax(decoder(states))[target] over the rows with a target.
 
     Args:
         decoder: the output matrix and its bias, (vocabulary, H).
-        states: (M, H); products are in the autocast type where autocast is on, the soft-max in float32.
-        targets: (M,), IGNORED where a row carries no loss.
+        states: (M, H); products use the autocast dtype if autocast is on, the softmax float32.
+        targets: (M,), IGNORED for a row without a loss.
     """
-    if torch.compiler.is_compiling():  # a compiler fuses the soft-max itself, and cannot read a backward of our own
+    if torch.compiler.is_compiling():  # the compiler fuses the softmax itself and cannot trace a custom backward
         logits = decoder(states)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         return F.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
@@ -28,7 +28,7 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
 
 
 class _SumOfCrossEntropies(torch.autograd.Function):
-    """Computes the gradients with the loss, chunk by chunk, while soft-max minus target is in memory."""
+    """Computes the gradients with the loss, chunk by chunk, while softmax minus target is in memory."""
 
     @staticmethod
     def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, learns: bool) -> Tensor:
@@ -59,23 +59,23 @@ class _SumOfCrossEntropies(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor):
         d_states, d_weight, d_bias = ctx.gradients
-        del ctx.gradients  # scaled in place, so that the matrix' gradient exists once; a second backward fails
+        del ctx.gradients  # scaled in place, so only one copy of the matrix gradient exists; a second backward fails
         return d_states.mul_(gradient), d_weight.mul_(gradient), d_bias.mul_(gradient), None, None
 
 
 def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor) -> Tensor:
-    """The sum of the rows' cross entropies; the logits become its gradient, in place, and the bias gets its part."""
+    """Return the sum of the rows' cross entropies; replace the logits by their gradient and add that of the bias."""
     total = torch.zeros((), device=logits.device)
     size = BLOCK if logits.device.type == "cpu" else len(logits)
-    for part, wanted in zip(logits.split(size), targets.split(size), strict=True):
-        real = wanted != IGNORED
-        wanted = wanted.clamp(min=0).unsqueeze(1)
+    for part, target in zip(logits.split(size), targets.split(size), strict=True):
+        real = target != IGNORED
+        target = target.clamp(min=0).unsqueeze(1)
         soft = part if part.dtype == torch.float64 else part.float()
-        picked, top = soft.gather(1, wanted).squeeze(1), soft.amax(1, keepdim=True)
+        picked, top = soft.gather(1, target).squeeze(1), soft.amax(1, keepdim=True)
         mass = soft.sub_(top).exp_().sum(1, keepdim=True)
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()
         weight = real.to(soft.dtype).unsqueeze(1)  # 0 for a row without a target, whose gradient is 0
-        soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, wanted, -weight)
+        soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, target, -weight)
         d_bias += soft.sum(0)
         part.copy_(soft)
     return total

@@ -1,4 +1,4 @@
-"""ConSERT: two changed copies of a sentence's embeddings, NT-Xent between them (Yan et al. 2021, arXiv 2105.11741).
+"""ConSERT: NT-Xent between two perturbed copies of a sentence's embeddings (Yan et al. 2021, arXiv 2105.11741).
 
 python run_unsup.py --config configs/consert-bert-base.yaml
 """
@@ -25,23 +25,23 @@ class Arguments(MethodArguments):
 
     view_1: Change = flag("feature_cutoff", "change of the first copy (script, Figure 5)")
     view_2: Change = flag("shuffle", "change of the second copy (script, Figure 5)")
-    token_cutoff: Rate = flag(0.15, "share of tokens that become zero (section 4.1)")
-    feature_cutoff: Rate = flag(0.2, "share of features that become zero (section 4.1)")
-    embedding_dropout: Rate = flag(0.2, "chance of a value to become zero (section 4.1)")
+    token_cutoff: Rate = flag(0.15, "share of tokens set to zero (section 4.1)")
+    feature_cutoff: Rate = flag(0.2, "share of features set to zero (section 4.1)")
+    embedding_dropout: Rate = flag(0.2, "probability that a value is set to zero (section 4.1)")
     temperature: Positive = flag(0.1, "tau: cosines are divided by it (section 4.1)")
-    contrastive_weight: Weight = flag(0.15, "alpha; the code applies it also where there is no other loss")
+    contrastive_weight: Weight = flag(0.15, "alpha; the code applies it even without another loss")
     directions: Literal["sum", "mean"] = flag(
-        "sum", "of the losses of the two copies: sum as coded, mean as in section 3.1"
+        "sum", "how to combine the losses of the two copies: sum (code) or mean (section 3.1)"
     )
 
 
 def perturb(
     count: int, width: int, generator: np.random.Generator, change: Change, token: float, feature: float, element: float
 ) -> Perturbed:
-    """One change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
+    """Apply one change of section 3.2 to a sentence of `count` tokens, special ones included as in the code.
 
-    Positions are permuted, or int(rate x n) whole rows or columns become zero, or single values by chance. What is
-    left is not scaled up.
+    Positions are permuted, or int(rate x n) whole rows or columns are set to zero, or single values at random. The rest
+    is not rescaled.
     """
     positions, kept = np.arange(count), np.ones((count, width), dtype=bool)
     if change == "shuffle":
@@ -56,14 +56,14 @@ def perturb(
 
 
 def check_changes(args: Arguments, config) -> None:
-    """BadInput, by its flag, for a change of embeddings that are not known."""
+    """Raise BadInput, naming the flag, if a view changes embeddings of an unknown backbone."""
     for name in ("view_1", "view_2"):
         if getattr(args, name) != "none":
             check_apart(config, f"--{name} {getattr(args, name)}")
 
 
 def view(args: Arguments, change: Change) -> View:
-    """A copy with one change."""
+    """Return a view with one change."""
     if change == "none":
         return View()
     rates = {"token": args.token_cutoff, "feature": args.feature_cutoff, "element": args.embedding_dropout}
@@ -77,7 +77,7 @@ def contrast(args: Arguments) -> Contrast:
 
 
 class ConSERT(Method):
-    """NT-Xent between two changed copies."""
+    """NT-Xent between two perturbed copies."""
 
     arguments = Arguments
 

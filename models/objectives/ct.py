@@ -1,15 +1,15 @@
-"""Contrastive Tension: two encoders agree on a sentence and disagree on two (Carlsson et al. 2021, ICLR).
+"""Contrastive Tension: two encoders agree on equal and disagree on different sentences (Carlsson et al. 2021, ICLR).
 
-Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors tells whether both
+Two copies of the checkpoint are trained, without shared weights; the dot product of their vectors predicts whether both
 saw the same sentence.
 
 Different from the paper:
-- It keeps the better of the two encoders on the dev task. Here the first one is the artefact, whatever the second would
-  score: by symmetry neither is the better one before training.
-- A pair of different sentences consists of two of this batch: the second encoder sees the same sentences as the first,
-  in another order. The paper draws 2K further sentences for every identical pair.
+- It keeps the encoder that is better on the dev task. Here the first one is the artefact: by symmetry neither is better
+  before training.
+- A pair of different sentences comes from this batch: the second encoder sees the same sentences as the first, in
+  another order. The paper draws 2K further sentences for every identical pair.
 - Its learning rate is a staircase, see configs/ct-bert-base.yaml.
-With --chunk_size the second encoder's graph is held whole.
+With --chunk_size the second encoder's whole graph stays in memory.
 
     python run_unsup.py --config configs/ct-bert-base.yaml
 """
@@ -33,24 +33,25 @@ from models.precision import at_least_float32
 class Arguments(MethodArguments):
     """The one option of the loss."""
 
-    negatives: Count = flag(7, "K: pairs of different sentences for an equal one (paper)")
+    negatives: Count = flag(7, "K: pairs of different sentences per identical pair (paper)")
 
 
 def pairing(count: int, negatives: int) -> tuple[Tensor, Tensor]:
-    """Whom row i of the first encoder meets: the second encoder's row (count,), and whether it is row i, (count,).
+    """Pair the rows of the encoders: the second encoder's row for row i, (count,), and whether it is row i, (count,).
 
-    Groups of 1 + `negatives` rows: the first of each meets itself, the others meet the next of them, the last the
-    first. Nothing is drawn, since the batch is a random one. BadInput where fewer than two are left to meet each other.
+    In groups of 1 + `negatives` rows, the first row is paired with itself; the others, over all groups, with the next
+    of them, the last with the first. Nothing is drawn, since the batch is random. BadInput if fewer than two rows are
+    left for pairs of different sentences.
     """
     same = [row % (negatives + 1) == 0 for row in range(count)]
     others = [row for row in range(count) if not same[row]]
     if len(others) < 2:
         raise BadInput(
             f"--per_device_train_batch_size: of {count} sentences {len(others)} are left for pairs of different ones "
-            f"with --negatives {negatives}; give more sentences"
+            f"with --negatives {negatives}; raise it"
         )
-    met = dict(zip(others, others[1:] + others[:1], strict=True))
-    return torch.tensor([met.get(row, row) for row in range(count)]), torch.tensor(same)
+    partners = dict(zip(others, others[1:] + others[:1], strict=True))
+    return torch.tensor([partners.get(row, row) for row in range(count)]), torch.tensor(same)
 
 
 def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
@@ -58,9 +59,9 @@ def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
 
     loss = mean_i -[ y_i log sigma(a_i . b_i) + (1 - y_i) log(1 - sigma(a_i . b_i)) ]
 
-    Both sides of the pairs, a and b, are (N, H); `same` is y, (N,) bool.
+    The sides of the pairs, a and b, are (N, H); `same` is y, (N,) bool.
 
-    Source: Carlsson et al. 2021, section 3; the mean, not the sum, as the official code.
+    Source: Carlsson et al. 2021, section 3; the mean, not the sum, as in the official code.
     """
     with torch.autocast(first.device.type, enabled=False):
         logits = (at_least_float32(first) * at_least_float32(second)).sum(-1)
@@ -68,13 +69,13 @@ def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
 
 
 class ContrastiveTension(Objective):
-    """The loss between the encoder and a second one that starts as its copy."""
+    """The loss between the encoder and a second one, initially its copy."""
 
     def __init__(self, second: SentenceEncoder, negatives: int) -> None:
         super().__init__()
         self.second = second
         self.negatives = negatives
-        self._pairs: tuple[Tensor, Tensor] | None = None  # of the last batch, and nearly always of the next
+        self._pairs: tuple[Tensor, Tensor] | None = None  # of the last batch, reused while the batch size is the same
 
     def check_batch(self, count: int) -> None:
         pairing(count, self.negatives)

@@ -1,8 +1,8 @@
-"""DCLR: negatives of noise, and no push away from likely false ones (Zhou et al. 2022, arXiv 2205.00656).
+"""DCLR: noise as negatives, and weight 0 for likely false negatives (Zhou et al. 2022, arXiv 2205.00656).
 
-A sentence is also told from random vectors, which a few steps of gradient ascent move to where the loss is high. A
-second model's cosines say which negatives of the batch are too like the sentence to be negatives: those above a
-threshold have weight 0. This model is a folder, or `self`: the trained encoder without dropout (the paper's ablation).
+Additional negatives are random vectors, moved by a few steps of gradient ascent to where the loss is high. Negatives of
+the batch that are too similar to the sentence, by a second model's cosine and a threshold, get weight 0. This model is
+a folder, or `self`: the trained encoder without dropout (the paper's ablation).
 
     python run_unsup.py --config configs/dclr-bert-base.yaml
 """
@@ -31,46 +31,46 @@ class Arguments(MethodArguments):
     )
     complement_pooling: str | None = flag(None, "its pooling; default: what its folder says")
     false_above: Share = flag(
-        0.9, "phi: negatives that the complementary model finds more alike have weight 0 (script)"
+        0.9, "phi: negatives with a higher cosine in the complementary model get weight 0 (script)"
     )
-    noise_share: Weight = flag(1.0, "noise vectors for a sentence of the batch (script)")
-    noise_steps: CountOrZero = flag(4, "of gradient ascent (code: pgd)")
-    noise_rate: Positive = flag(1e-3, "beta: length of such a step (code)")
+    noise_share: Weight = flag(1.0, "noise vectors per sentence of the batch (script)")
+    noise_steps: CountOrZero = flag(4, "steps of gradient ascent (code: pgd)")
+    noise_rate: Positive = flag(1e-3, "beta: length of a step (code)")
     weighted_loss: Literal["binary", "info_nce"] = flag(
-        "binary", "binary: as coded, weight 0 makes a logit 0; info_nce: weight 0 leaves the negative out"
+        "binary", "binary: weight 0 sets the logit to 0, as in the code; info_nce: weight 0 drops the negative"
     )
 
 
 class Noise(nn.Module):
-    """Standard normal numbers from a generator of its own: equal in all processes, and after a resume.
+    """Standard normal numbers from a separate generator: equal in all processes and after a resume.
 
-    Its state is a seed, which the run's seed gives, and the number of calls.
+    Its state is a seed, drawn from the run's seed, and the number of calls.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seed", torch.randint(2**48, ()))
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
-        self._next: int | None = None  # the sum of both, which is read from the device once
+        self._next: int | None = None  # the sum of both, read from the device once
 
     def _load_from_state_dict(self, *args) -> None:
         super()._load_from_state_dict(*args)
         self._next = None
 
     def draw(self, rows: int, like: Tensor) -> Tensor:
-        """(rows, D) numbers for a (N, D) tensor, of its type and on its device."""
+        """(rows, D) numbers with the width, dtype and device of `like`, (N, D)."""
         self._next = int(self.seed + self.calls) if self._next is None else self._next
         generator = torch.Generator().manual_seed(self._next)
         self.calls += 1
         self._next += 1
-        made = torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator)
-        return made.to(like.device, non_blocking=True)
+        noise = torch.randn(rows, like.shape[1], dtype=like.dtype, generator=generator)
+        return noise.to(like.device, non_blocking=True)
 
 
 def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, steps: int, rate: float) -> Tensor:
-    """Noise (M, D) after `steps` steps of length `rate`, each up the gradient of InfoNCE with it as negatives.
+    """Move noise (M, D) by `steps` steps of length `rate` up the gradient of InfoNCE with it as negatives.
 
-    Source: DCLR (arXiv 2205.00656) section 4.1, as coded: of the loss with the batch's negatives too.
+    Source: DCLR (arXiv 2205.00656) section 4.1; as in the code, the loss includes the batch's negatives.
     """
     query, key = query.detach(), key.detach()
     for _ in range(steps):
@@ -83,7 +83,7 @@ def ascended(noise: Tensor, query: Tensor, key: Tensor, temperature: float, step
 def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over the rows i of -log( exp(l_ii) / (exp(l_ii) + sum over negatives j of exp(l_ij)) ).
 
-    The logits l, (N, K), have a sentence's own partner on the diagonal; `negative` says which of the others count.
+    The logits l, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives that count.
     """
     own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     kept = logits.masked_fill(~(negative | own), float("-inf"))
@@ -93,7 +93,7 @@ def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
 def binary_nce(logits: Tensor, negative: Tensor) -> Tensor:
     """Mean over all (i, j) of -log p_ii, and of -log(1 - p_ij) elsewhere; p is the rows' softmax.
 
-    What is no negative takes part with a logit of 0, as in the official code. Arguments as for `weighted_nce`.
+    Dropped negatives take part with a logit of 0, as in the official code. Arguments as for `weighted_nce`.
     """
     own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     log_p = torch.where(negative | own, logits, 0.0).log_softmax(1)

@@ -1,7 +1,7 @@
 """DiffCSE: SimCSE plus replaced token detection conditioned on the sentence vector (Chuang et al. 2022, 2204.10298).
 
-A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector in the place of its first
-token's embedding, tells which tokens were replaced.
+A frozen generator rewrites masked copies; a discriminator, which sees the sentence vector instead of the first token's
+embedding, detects the replaced tokens.
 
     python run_unsup.py --config configs/diffcse-bert-base.yaml
 """
@@ -35,21 +35,21 @@ class Arguments(simcse.Arguments):
     """DiffCSE's options; defaults are those of the official code for bert-base and STS."""
 
     generator: str = flag(
-        "distilbert-base-uncased", "masked language model that rewrites; the same vocabulary as the encoder"
+        "distilbert-base-uncased", "masked language model that rewrites; same vocabulary as the encoder"
     )
     rtd_weight: Weight = flag(0.005, "lambda of the detection loss (run_diffcse.sh)")
     rtd_mask_rate: Share = flag(0.30, "share of masked tokens (run_diffcse.sh)")
     rtd_tokens: Literal["argmax", "sample"] = flag(
-        "argmax", "the generator's likeliest token (code), or one drawn from it (paper)"
+        "argmax", "the generator's most likely token (code), or a sampled one (paper)"
     )
     rtd_positions: Literal["all", "masked"] = flag(
-        "all", "rewritten: every token (code), or the masked ones only (paper)"
+        "all", "tokens to rewrite: all (code), or the masked ones only (paper)"
     )
     rtd_condition: Literal["projected", "pooled"] = flag(
-        "projected", "what the detector sees of the sentence (code: behind the projection)"
+        "projected", "the sentence vector that the detector sees (code: after the projection)"
     )
-    generator_dropout: bool = flag(True, "dropout in the generator, as coded")
-    pad_as_negative: bool = flag(False, "count padding as unreplaced tokens, as the published code did (its issue 25)")
+    generator_dropout: bool = flag(True, "dropout in the generator, as in the code")
+    pad_as_negative: bool = flag(False, "count padding as unreplaced tokens, as in the published code (its issue 25)")
 
 
 class ReplacedTokens(Objective):
@@ -58,8 +58,8 @@ class ReplacedTokens(Objective):
     Args:
         args: the method's arguments.
         generator: a frozen masked language model.
-        backbone: what the discriminator is a copy of.
-        runner: how the layers of both run on a batch.
+        backbone: copied to make the discriminator.
+        runner: runs the layers of both on a batch.
     """
 
     reads_projection = True
@@ -71,9 +71,9 @@ class ReplacedTokens(Objective):
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
         self.generator_runner = runner.prepare(generator)
-        self.runner = Runner if args.pad_as_negative else runner  # where padding counts as tokens, it has to run
+        self.runner = Runner if args.pad_as_negative else runner  # padding that counts as tokens must be computed
         self.discriminator = copy.deepcopy(backbone)
-        self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's own initialisation, as coded
+        self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's default initialisation, as in the code
         self.args = args
         self.reads_projection = args.rtd_condition == "projected"
 
@@ -88,7 +88,7 @@ class ReplacedTokens(Objective):
         rewritten = self.rewrite(batch)
         labels = (rewritten != ids).long()
         if self.args.pad_as_negative:
-            rewritten = rewritten * mask  # padding is id 0 there, whatever the tokenizer's is
+            rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's is
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
         tokens, discriminator = self.runner.of(mask, layout=batch.layout()), self.discriminator
@@ -104,7 +104,7 @@ class ReplacedTokens(Objective):
 
     @torch.no_grad()
     def rewrite(self, batch: Batch) -> Tensor:
-        """The generator's version of every sentence, (T, L): first token and padding stay."""
+        """The generator's version of every sentence, (T, L); first token and padding do not change."""
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         twin = batch.twins["rtd"]
         masked = twin.input_ids.flatten(0, 1)
@@ -118,21 +118,21 @@ class ReplacedTokens(Objective):
 
 
 def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
-    """Logits (..., V) -> the likeliest tokens, or with numbers (...) in [0, 1) drawn ones, (...)."""
-    # On a CPU the same as argmax, ties too (the first one), in less than half of its time.
+    """Logits (..., V) -> the most likely tokens, or samples if numbers (...) in [0, 1) are given, (...)."""
+    # The same as argmax on a CPU, ties included (the first one), in less than half the time.
     return logits.max(-1).indices if uniforms is None else sampled(logits, uniforms)
 
 
 def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """A token from each distribution by inversion: (..., V) logits and (...) numbers in [0, 1) -> (...) ids."""
+    """Sample a token from each distribution by inversion: (..., V) logits, (...) numbers in [0, 1) -> (...) ids."""
     cumulative = at_least_float32(logits).softmax(-1).cumsum(-1)
-    # Scaled by the last sum, which is 1 but for rounding, so that the last token is not drawn too often.
+    # Scaled by the last sum, 1 up to rounding, so that the last token is not drawn too often.
     drawn = torch.searchsorted(cumulative, (uniforms.unsqueeze(-1) * cumulative[..., -1:]), right=True).squeeze(-1)
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
 def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None) -> ReplacedTokens:
-    """The detection objective with its generator loaded; BadInput where vocabularies or widths differ."""
+    """Build the detection objective and load its generator; BadInput if vocabularies or widths differ."""
     if args.rtd_condition == "projected":
         check_width(projection, encoder.config.hidden_size)
     config = load_config(args.generator)

@@ -1,4 +1,4 @@
-"""ESimCSE: a repeated word instead of the same length twice, and a momentum queue (Wu et al. 2021, arXiv 2109.04380).
+"""ESimCSE: repeated words, so that views differ in length, and a momentum queue (Wu et al. 2021, arXiv 2109.04380).
 
 python run_unsup.py --config configs/esimcse-bert-base.yaml
 """
@@ -22,15 +22,14 @@ class Arguments(moco.Arguments):
     """ESimCSE's options; defaults are those of the official code for bert-base."""
 
     queue_size: Count = flag(160, "2.5 batches of 64 (section 4.2 and the code)")
-    momentum: Rate = flag(0.995, "of the key encoder (section 4.2)")
-    momentum_mode: Literal["train", "eval"] = flag("eval", "eval: dropout off, as coded")
-    queue_head: Literal["momentum", "online", "none"] = flag("online", "online: keys pass the trained head, as coded")
-    repeat_rate: Rate = flag(0.32, "dup_rate: at most this share is repeated (Table 8)")
-    repeat_unit: Literal["subword", "word"] = flag("subword", "what is repeated")
+    momentum: Rate = flag(0.995, "momentum of the key encoder (section 4.2)")
+    momentum_mode: Literal["train", "eval"] = flag("eval", "eval: dropout off, as in the code")
+    queue_head: Literal["momentum", "online", "none"] = flag("online", "online: the trained head, as in the code")
+    repeat_rate: Rate = flag(0.32, "dup_rate: largest share to repeat (Table 8)")
+    repeat_unit: Literal["subword", "word"] = flag("subword", "unit to repeat")
     repeat_count: Literal["code", "paper"] = flag(
         "code",
-        "code: 0 to min(10, rate x length) - 1, [CLS] and [SEP] counted; paper: 0 to max(2, rate x length), section "
-        "3.1",
+        "code: 0 to min(10, rate x length) - 1, with [CLS] and [SEP]; paper: 0 to max(2, rate x length) (section 3.1)",
     )
 
 
@@ -39,10 +38,10 @@ def repeat(
 ) -> np.ndarray:
     """Repeat some units of a sentence in place: (L,) ids -> (L',) ids, L' >= L.
 
-    As coded, a sentence's last word is never repeated, while its last subword may be.
+    As in the official code, a sentence's last word is never repeated, while its last subword may be.
 
-    The number of units is drawn anew in every epoch (the official code draws once, when it tokenises). A sentence is
-    cut before it is repeated, as the official code does with subwords, so that the longest ones grow too.
+    The number of units is drawn anew in every epoch (the official code draws once, when it tokenises). Sentences are
+    truncated first, as in the official code with subwords, so that the longest ones grow too.
     """
     unit_of = np.cumsum(starts) if unit == "word" else np.arange(len(ids))  # pieces of a word share its number
     units = np.unique(unit_of)
@@ -59,7 +58,7 @@ def repeat(
 
 
 def _below(count: int, rate: float, unit: str) -> int:
-    """What the number of repeated units stays below in the official code, whose subwords include the special ones."""
+    """The exclusive bound of the number of repeated units in the official code, where subwords include special ones."""
     return min(10, int(rate * (count + 2))) if unit == "subword" else min(10, count, max(2, int(rate * count)))
 
 
@@ -70,7 +69,7 @@ class QueuedContrastive(moco.MomentumContrast):
         return [(0,)]
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
-        """Both views and what was queued before them; the momentum encoder's vectors of the first are queued."""
+        """Both views and the queue before them; the momentum encoder's vectors of the first view are then queued."""
         queued = self.memory.queue.contents()
         self.memory.queue.push(self.memory.encode(batch, 0, encoded))
         return *encoded.projected, queued
@@ -87,7 +86,7 @@ class ESimCSE(moco.MoCo):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         if args.queue_head == "none":
-            raise BadInput("--queue_head none: ESimCSE's queue stands beside projected vectors; use momentum or online")
+            raise BadInput("--queue_head none: ESimCSE's queue needs projected vectors; use momentum or online")
         return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
 
 

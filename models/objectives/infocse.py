@@ -1,7 +1,8 @@
 """InfoCSE: SimCSE plus an auxiliary masked language model that sees the sentence vector (Wu et al. 2022, 2210.06432).
 
-The auxiliary network reads a masked copy of the sentence through frozen lower layers and the encoder's [CLS] of the
-whole sentence; to predict well, the [CLS] must carry what the masks hide. Gradient reaches the encoder only there.
+The auxiliary network reads a masked copy of the sentence through frozen lower layers, and the encoder's [CLS] of the
+whole sentence; to predict well, it needs a [CLS] with the information that the masks hide. Gradient reaches the encoder
+only through this [CLS].
 
     python run_unsup.py --config configs/infocse-bert-base.yaml
 """
@@ -35,15 +36,15 @@ class Arguments(simcse.Arguments):
     contrastive_weight: Weight = flag(1.0, "weight of the contrastive loss; 0 is the row without it in Table 5")
     mask_rate: Share = flag(0.4, "share of masked tokens (Table 7)")
     mask_recipe: Literal["bert", "mask"] = flag(
-        "bert", "bert: 80/10/10 as the official code; mask: all (section 2 of the paper)"
+        "bert", "bert: 80/10/10 as in the official code; mask: all (section 2 of the paper)"
     )
     aux_views: Literal["both", "first"] = flag(
         "both", "copies that get a masked twin: both (official code) or one (section 3.2)"
     )
     aux_init: Literal["checkpoint", "encoder_top", "random"] = flag(
-        "checkpoint", "head layers: from stage 1, or, without it, the backbone's top layers (Table 4) or new"
+        "checkpoint", "head layers: from stage 1; without stage 1, the backbone's top layers (Table 4) or new ones"
     )
-    skip_from: int = flag(6, "frozen lower layers, as in stage 1; auto: what stage 1 says, else half of them")
+    skip_from: int = flag(6, "frozen lower layers, as in stage 1; auto: the value of stage 1, else half of the layers")
     head_layers: Count = flag(2, "layers of the auxiliary head; the same as in stage 1")
     aux_detach: bool = flag(True, "freeze the lower layers (Table 6: --no_aux_detach)")
     aux_frozen_eval: bool = flag(True, "no dropout in the frozen layers (official: on for base, off for large)")
@@ -55,14 +56,14 @@ def twinned(args: Arguments) -> tuple[int, ...]:
 
 
 class AuxiliaryMLM(Objective):
-    """Cross entropy of the masked tokens, seen by frozen lower layers and the encoder's [CLS].
+    """Cross entropy of the masked tokens, predicted from frozen lower layers and the encoder's [CLS].
 
     Args:
         lower: embeddings and lower layers of the checkpoint.
-        head: the auxiliary layers, trained on.
-        output: transform and vocabulary matrix, trained on, untied from the encoder (as the official code).
+        head: the auxiliary layers, trained further.
+        output: transform and vocabulary matrix, trained further, untied from the encoder (as in the official code).
         args: the method's arguments.
-        runner: how the layers run on a batch.
+        runner: runs the layers on a batch.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class AuxiliaryMLM(Objective):
         return batch.twins["masked"].count
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
-        """The auxiliary loss, and the same when every sentence gets its neighbour's [CLS]: what the vector tells."""
+        """The auxiliary loss with the sentence's [CLS] and with its neighbour's; the gap is what [CLS] contributes."""
         cls = encoded.cls[: len(self.views)]
-        seen = {}
-        for name, given in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
-            total, count = self._loss(given, batch)
-            seen[name] = total / count.clamp(min=1)
-        return seen
+        losses = {}
+        for name, vectors in (("aux_mlm", cls), ("aux_mlm_shuffled_cls", cls.roll(1, dims=1))):
+            total, count = self._loss(vectors, batch)
+            losses[name] = total / count.clamp(min=1)
+        return losses
 
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         twin = batch.twins["masked"]
@@ -110,12 +111,12 @@ class AuxiliaryMLM(Objective):
         tokens = self.runner.of(mask, layout=batch.layout(self.views))
         with torch.no_grad() if self.args.aux_detach else nullcontext():
             lower = self.lower(twin.input_ids.flatten(0, 1), tokens)
-        found = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels, "masked")
-        return tokens.token_loss(self.output.transform, self.output.decoder, found)
+        labelled = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels, "masked")
+        return tokens.token_loss(self.output.transform, self.output.decoder, labelled)
 
 
 def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> AuxiliaryMLM:
-    # With the encoder's configuration, so that the copies have the dropout of this run.
+    # Loaded with the encoder's configuration, so that the copies use this run's dropout.
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
     encoder.runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.base_model, args.skip_from)
@@ -135,7 +136,7 @@ def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.Modul
     if head is None:
         raise BadInput(
             f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or {auxiliary.CONDENSER_FILE}); run "
-            "stage 1 (run_pretrain_aux.py) first, or say --aux_init random or encoder_top"
+            "stage 1 (run_pretrain_aux.py) first, or give --aux_init random or encoder_top"
         )
     return head
 

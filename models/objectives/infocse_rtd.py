@@ -1,4 +1,4 @@
-"""InfoCSE with replaced token detection beside the auxiliary language model (InfoCSE section 6.3 and Table 12).
+"""InfoCSE with replaced token detection (InfoCSE section 6.3 and Table 12).
 
 The paper gives no values for the combination; ours are InfoCSE's and DiffCSE's own, with a masked twin for each.
 

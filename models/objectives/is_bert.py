@@ -1,11 +1,11 @@
-"""IS-BERT: a sentence's vector tells its tokens' n-grams from other sentences' (Zhang et al. 2020, arXiv 2009.12061).
+"""IS-BERT: a sentence vector discriminates its own n-grams from those of others (Zhang et al. 2020, arXiv 2009.12061).
 
 Convolutions of several widths over the last layer's token states give local features; their mean over the sentence is
-its global vector. What both have in common, the mutual information, is estimated (Jensen-Shannon) and raised.
+its global vector. The loss maximises a Jensen-Shannon estimate of the mutual information of both.
 
-Different from the paper: it evaluates the global vector. The convolutions are no part of what is saved here, since the
-head of a saved model sees one vector and no tokens: the artefact is the backbone with its own pooling, the average in
-the configurations. Published scores are not to be expected of it.
+Different from the paper, which evaluates the global vector: the convolutions are not saved here, since the head of a
+saved model sees one vector and no tokens. The artefact is the backbone with its own pooling, the average in the
+configurations. Do not expect the published scores.
 
     python run_unsup.py --config configs/is-bert-base.yaml
 """
@@ -33,15 +33,15 @@ WIDTHS = (1, 3, 5)  # tokens that a filter sees (section 4.1)
 class Arguments(MethodArguments):
     """Options of the convolutions."""
 
-    filters: Count = flag(256, "of each width 1, 3, 5 (section 4.1 and the code)")
-    activation: Literal["none", "relu"] = flag("none", "behind the convolutions: none (code) or relu (section 3.2)")
+    filters: Count = flag(256, "filters of each width 1, 3, 5 (section 4.1 and the code)")
+    activation: Literal["none", "relu"] = flag("none", "after the convolutions: none (code) or relu (section 3.2)")
 
 
 class LocalFeatures(nn.Module):
-    """Convolutions over the token states, side by side: (T, L, H) -> (T, L, widths x filters).
+    """Parallel convolutions over the token states: (T, L, H) -> (T, L, widths x filters).
 
-    States of padding are set to zero first, so that a sentence's features do not depend on its batch (in the official
-    code they do).
+    States of padding are zeroed first, so that a sentence's features do not depend on its batch (unlike the official
+    code).
     """
 
     def __init__(self, width: int, filters: int, activation: str) -> None:
@@ -50,7 +50,7 @@ class LocalFeatures(nn.Module):
         self.activation = activation
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        # Not a product: what stands at padding may be anything.
+        # Not a product: states of padding may be infinite or NaN.
         states = states.masked_fill(mask.unsqueeze(-1) == 0, 0.0).transpose(1, 2)  # (T, H, L)
         features = torch.cat([convolution(states) for convolution in self.convolutions], dim=1).transpose(1, 2)
         return features.relu() if self.activation == "relu" else features
@@ -59,15 +59,15 @@ class LocalFeatures(nn.Module):
 def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor) -> Tensor:
     """Minus the estimate of the mutual information, summed over the tokens, (); float32.
 
-    With the score x = feature . vector, sp(x) = log(1 + e^x), a token's estimate is
+    With the score x = feature . vector and sp(x) = log(1 + e^x), a token's estimate is
         (log 2 - sp(-x_own)) - mean over the other sentences n of (sp(x_n) - log 2),
-    0 where the scores say nothing and 2 log 2 at most.
+    0 for uninformative scores and at most 2 log 2.
 
     Args:
-        features: of T sentences' tokens, (T, L, D).
+        features: features of the tokens of T sentences, (T, L, D).
         mask: 1 for a real token, (T, L).
-        vectors: of the N sentences that are compared, (N, D).
-        own: which of them the T sentences are, (T,).
+        vectors: vectors of all N sentences, (N, D).
+        own: indices of the T sentences among the N, (T,).
 
     Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
     """
@@ -81,7 +81,7 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor)
 
 
 class MutualInformation(Objective):
-    """The loss over all tokens of this process and the sentences of all."""
+    """The loss over the tokens of this process and the sentences of all processes."""
 
     reads_tokens = True
     compares = True
@@ -105,7 +105,7 @@ class ISBERT(Method):
 
     arguments = Arguments
     takes_projection = False
-    copies = 1  # a sentence is compared with its own parts
+    copies = 1  # a sentence is contrasted with its own parts
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]

@@ -1,8 +1,8 @@
 """Mirror-BERT: dropout and a masked span make the two views (Liu, Vulić, Korhonen and Collier 2021, arXiv 2104.08027).
 
-Different from the paper: it replaces five characters of the string by [MASK], which cuts word pieces into others; here
-the sentence is word pieces already, so that whole ones are replaced, two by default: five characters of English
-Wikipedia touch one (41 %), two (51 %) or more (8 %). Drophead, a variant of theirs, is not built.
+Different from the paper, which replaces five characters of the string by [MASK] and so splits word pieces: here whole
+word pieces are replaced, two by default, since five characters of English Wikipedia touch one (41 %), two (51 %) or
+more (8 %). Drophead, their variant, is not implemented.
 
     python run_unsup.py --config configs/mirror-bert-base.yaml
 """
@@ -17,7 +17,7 @@ from common.views import MASK, View
 from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
-SHORTEST = 6  # tokens of a sentence that is masked: about the 30 characters of the official code
+SHORTEST = 6  # shorter sentences, in tokens, are not masked; about the 30 characters of the official code
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Arguments(MethodArguments):
 
 
 def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generator, length: int) -> np.ndarray:
-    """One mask token instead of `length` tokens that stand together: (L,) ids -> (L - length + 1,) ids.
+    """Replace `length` consecutive tokens by one mask token: (L,) ids -> (L - length + 1,) ids.
 
-    Every place of the span is as likely. A sentence below `SHORTEST` tokens, or not longer than the span, stays.
+    The position is uniform. A sentence below `SHORTEST` tokens, or not longer than the span, does not change.
     """
     if len(ids) < SHORTEST or len(ids) <= length:
         return ids
@@ -48,7 +48,7 @@ class MirrorBERT(Method):
         return [View(), View(partial(mask_span, length=args.span_tokens) if args.span_tokens else None)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [Contrast(partial(nt_xent, temperature=args.temperature))]  # both views are anchors, as coded
+        return [Contrast(partial(nt_xent, temperature=args.temperature))]  # both views are anchors, as in the code
 
 
 METHOD = MirrorBERT()

@@ -1,9 +1,9 @@
 """Momentum contrast on sentences: keys from a slowly moving encoder, negatives from a queue.
 
-Source: MoCo (He et al. 2019, arXiv 1911.05722), made for images; there is no published text recipe, so the augmentation
-is SimCSE's (dropout) and the temperature SimCSE's. Different from MoCo: the other keys of the batch are negatives
-too, as in MoCo v3 and ESimCSE, so that the queue may start empty; batch norm is not shuffled, since the statistics of
-our head are those of all processes.
+Source: MoCo (He et al. 2019, arXiv 1911.05722), for images; there is no published recipe for text, so augmentation
+(dropout) and temperature are SimCSE's. Different from MoCo: the other keys of the batch are negatives too, as in MoCo
+v3 and ESimCSE, so the queue may start empty; batch norm is not shuffled, since our head's statistics cover all
+processes.
 
     python run_unsup.py --config configs/moco-mini.yaml
 """
@@ -34,14 +34,12 @@ from models.precision import at_least_float32
 class Arguments(simcse.Arguments):
     """Options of the momentum encoder and its queue."""
 
-    queue_size: Count = flag(65536, "keys that are kept as negatives (MoCo: 65536)")
+    queue_size: Count = flag(65536, "keys kept as negatives (MoCo: 65536)")
     momentum: Rate = flag(0.999, "m of the key encoder's moving average (MoCo: 0.999)")
     momentum_mode: Literal["train", "eval"] = flag("train", "key encoder with dropout (train) or without (eval)")
     momentum_init: Literal["copy", "random"] = flag("copy", "key encoder starts as a copy, or from new weights")
     queue_head: Literal["momentum", "online", "none"] = flag(
-        "momentum",
-        "head that projects the keys: its own moving average, the trained one, or none, when pooled vectors are "
-        "contrasted",
+        "momentum", "head for the keys: a moving average, the trained head, or none (contrast pooled vectors)"
     )
 
 
@@ -68,52 +66,50 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
-        """(B, L) -> pooled vectors (B, H), in float32, before any head."""
+        """(B, L) -> pooled vectors (B, H) in float32, before any head."""
         return at_least_float32(self.encoder(input_ids, attention_mask, layout=layout).pooled)
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:
-        """One step of the moving average; statistics of a batch norm are taken over as they are."""
+        """Take one step of the moving average; batch-norm statistics are copied."""
         for slow, fast in ((self.encoder, encoder), (self.projection, projection)):
             if slow is None:
                 continue
-            for name, held in slow.named_parameters():
-                held.lerp_(fast.get_parameter(name).to(held.dtype), 1 - self.momentum)
-            for name, held in slow.named_buffers():
-                held.copy_(fast.get_buffer(name))
+            for name, average in slow.named_parameters():
+                average.lerp_(fast.get_parameter(name).to(average.dtype), 1 - self.momentum)
+            for name, copied in slow.named_buffers():
+                copied.copy_(fast.get_buffer(name))
 
 
 class VectorQueue(nn.Module):
     """The last `size` vectors pushed, (size, width); empty at the start (section 3.2).
 
-    The buffers are persistent: a resumed run finds its negatives. Every process must push the same rows.
+    The buffers are persistent: a resumed run keeps its negatives. Every process must push the same rows.
     """
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         try:
             vectors = torch.zeros(size, width)
-        except (RuntimeError, TypeError) as error:  # no memory; a number that torch has no size for
-            raise StorageError(
-                f"--queue_size {size}: so many vectors of {width} do not fit in memory; lower it"
-            ) from error
+        except (RuntimeError, TypeError) as error:  # no memory, or a size beyond torch's limit
+            raise StorageError(f"--queue_size {size}: does not fit in memory at width {width}; lower it") from error
         self.register_buffer("vectors", vectors)
-        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # in all: its remainder is the next place
-        self._held: int | None = 0  # how many are held; None where the buffers were loaded and nobody has looked
+        self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # total count; modulo size, the next slot
+        self._held: int | None = 0  # current number of vectors; None after loading the buffers, until read
 
     def _load_from_state_dict(self, *args) -> None:
         super()._load_from_state_dict(*args)
         self._held = None
 
     def contents(self) -> Tensor:
-        """What is held, (M, width) with M <= size, in the order of the buffer."""
+        """The current vectors, (M, width) with M <= size, in buffer order."""
         if self._held is None:
-            self._held = min(int(self.pushed), len(self.vectors))  # once: later pushes are counted on the host
-        return self.vectors[: self._held].clone()  # the next push must not change what a backward pass still needs
+            self._held = min(int(self.pushed), len(self.vectors))  # one device read: later pushes are counted here
+        return self.vectors[: self._held].clone()  # a push must not change what a backward pass still needs
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
-        """Append (N, width); the oldest give way. Of more rows than fit the last are kept."""
+        """Append (N, width), overwriting the oldest; of more rows than fit, the last are kept."""
         size = len(self.vectors)
         skipped = max(0, len(rows) - size)
         kept = rows[skipped:].to(self.vectors.dtype)
@@ -145,9 +141,9 @@ class Memory(nn.Module):
 
 
 class MomentumContrast(Contrast):
-    """InfoNCE of sentences against the momentum encoder's keys, of the second of a pair, and the queue."""
+    """InfoNCE of sentences against the queue and the momentum encoder's keys (of the second sentence of a pair)."""
 
-    not_compiled = "the queue has another size in every step until it is full, and each would be compiled"
+    not_compiled = "the queue grows in every step until it is full, and each size would be compiled"
 
     def __init__(self, memory: Memory, temperature: float) -> None:
         super().__init__(lambda query, keys, queued: info_nce(query, keys, temperature, queued))
@@ -158,7 +154,7 @@ class MomentumContrast(Contrast):
         return [(min(1, count - 1),)]
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
-        """Queries, keys and what was queued before them; the keys are queued."""
+        """Queries, keys and the queue before them; the keys are then queued."""
         query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
         keys = self.memory.encode(batch, *self.groups(len(batch.input_ids))[0], encoded)
         queued = self.memory.queue.contents()
@@ -175,7 +171,7 @@ class MoCo(simcse.SimCSE):
     arguments = Arguments
     copies = 1  # query and key are the same sentence, in two encoders
     columns = 2
-    not_adapted = "its key encoder averages weights, and an average of A and one of B do not give that of B A"
+    not_adapted = "its key encoder averages weights, and averages of A and B do not give the average of B A"
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]

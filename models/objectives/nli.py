@@ -1,4 +1,4 @@
-"""Natural language inference: SBERT's classifier alone or with ConSERT's contrastive loss (arXiv 2105.11741, 3.3).
+"""Natural language inference: SBERT's classifier, alone or with ConSERT's contrastive loss (arXiv 2105.11741, 3.3).
 
 python run_sup.py --config configs/consert-joint-bert-base.yaml
 """
@@ -26,14 +26,14 @@ Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout",
 
 @dataclass
 class Arguments(consert.Arguments):
-    """Options of the classifier, and ConSERT's for the loss beside it; defaults are those of the joint script."""
+    """Options of the classifier and of ConSERT's loss; defaults are those of the joint script."""
 
     view_1: Change = flag("none", "change of the first copy of each text")
     view_2: Change = flag("token_cutoff", "change of the second; adversarial: section 3.2")
-    token_cutoff: Rate = flag(0.1, "share of tokens that become zero (joint script)")
+    token_cutoff: Rate = flag(0.1, "share of tokens set to zero (joint script)")
     contrastive_weight: Weight = flag(0.15, "alpha (section 4.1); 0 is SBERT-NLI: the classifier alone")
     features: Literal["paper", "code"] = flag(
-        "paper", "what is classified: u, v, |u - v| (equation 2); the code adds max(u, v)^2"
+        "paper", "input of the classifier: u, v, |u - v| (equation 2); the code adds max(u, v)^2"
     )
     adversarial_size: Weight = flag(
         1.0, "length of the adversarial change of a text's embeddings (code: of each token's)"
@@ -47,7 +47,7 @@ def pair_features(first: Tensor, second: Tensor, squares: bool) -> Tensor:
 
 
 def fast_gradient(gradient: Tensor, size: float) -> Tensor:
-    """Fast gradient value (Rozsa et al. 2016): each text's gradient, scaled to length `size`, (B, L, H) -> the same.
+    """Fast gradient value (Rozsa et al. 2016): each text's gradient scaled to length `size`, (B, L, H) -> (B, L, H).
 
     The official code scales each token's gradient to the length instead.
     """
@@ -62,7 +62,7 @@ class Classified(Objective):
         super().__init__()
         self.args = args
         self.reads_projection = self.compares = args.contrastive_weight > 0
-        # With torch's own initialisation, as in the official code and in SBERT's.
+        # With torch's default initialisation, as in the official code and in SBERT's.
         self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
         self.contrast = consert.contrast(args)
 
@@ -74,11 +74,11 @@ class Classified(Objective):
         if not self.reads_projection:
             return terms
         copies = iter(encoded.projected[2:].split(2))
-        made = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
-        pair = [made.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
+        makers = {"none": lambda: encoded.projected[:2], ADVERSARIAL: lambda: self.adversarial(encoded, batch)}
+        pair = [makers.get(change, lambda: next(copies))() for change in (self.args.view_1, self.args.view_2)]
         if self.args.view_1 == self.args.view_2 == "none":
             pair[1] = next(copies)
-        # As coded: premises among premises and hypotheses among hypotheses, (2, N, D) each, and the sum of the two.
+        # As in the code: premises against premises, hypotheses against hypotheses, (2, N, D) each; the sum of both.
         total = sum(self.contrast.loss(*texts) for texts in zip(*pair, strict=True))
         return terms | {"contrastive": Term(total, self.contrast.weight)}
 
@@ -89,7 +89,7 @@ class Classified(Objective):
             return F.cross_entropy(self.classifier(features), labels)
 
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
-        """The texts with their embeddings moved along the gradient of the classification loss, projected: (2, N, D)."""
+        """The projected texts after moving their embeddings along the classification loss's gradient, (2, N, D)."""
         encoder, size = encoded.encoder, batch.input_ids.shape[1]
         ids, mask = batch.input_ids[:2].flatten(0, 1), batch.attention_mask[:2].flatten(0, 1)
         width, layout = encoder.config.hidden_size, batch.layout((0, 1))
@@ -104,16 +104,16 @@ class Classified(Objective):
 
 
 class NLI(Method):
-    """Classifier of labelled pairs, with or without ConSERT's loss."""
+    """A classifier of labelled pairs, with or without ConSERT's loss."""
 
     arguments = Arguments
     labels = True
 
     def views(self, args: Arguments) -> list[View]:
-        """Premise and hypothesis as they are, then each changed copy of both that is not made of a gradient."""
+        """Premise and hypothesis unchanged, then each changed copy of both, except adversarial ones."""
         changes = [change for change in (args.view_1, args.view_2) if change not in ("none", ADVERSARIAL)]
         if args.view_1 == args.view_2 == "none":
-            changes = ["none"]  # a second plain copy: one and the same vector would be its own positive
+            changes = ["none"]  # a second plain copy: otherwise a vector would be its own positive
         copies = [consert.view(args, change) for change in changes] if args.contrastive_weight else []
         return [View(), View(), *(copy for copy in copies for _ in range(2))]
 

@@ -1,8 +1,8 @@
-"""PromptBERT: a template around each view, whose own vector is taken off (Jiang et al. 2022, arXiv 2201.04337).
+"""PromptBERT: a template around each view, whose own vector is subtracted (Jiang et al. 2022, arXiv 2201.04337).
 
 A text becomes part of a sentence with a mask, and the mask's last state is its vector (`--pooling mask`). The two views
-stand in two templates. Before the projection each view's vector loses that of its template around nothing, whose tokens
-keep the positions that they have around the text. Only the loss sees this; a vector in use is the mask's state. The
+use two templates. Before the projection, the vector of the empty template, whose tokens keep their positions around the
+text, is subtracted from each view's vector. Only the loss does this; the encoder's vector is the mask's state. The
 saved tokenizer adds the first template to every text.
 
     python run_unsup.py --config configs/promptbert-bert-base.yaml
@@ -33,19 +33,19 @@ class Arguments(MethodArguments):
 
     template: str = flag(
         'This sentence of "{text}" means {mask}.',
-        "stands around the first view, and around every text from then on (script)",
+        "template of the first view, and of every text after training (script)",
     )
-    template_2: str = flag('This sentence : "{text}" means {mask}.', "stands around the second view (script)")
-    denoise: bool = flag(True, "take off the vector of the template around nothing (code)")
+    template_2: str = flag('This sentence : "{text}" means {mask}.', "template of the second view (script)")
+    denoise: bool = flag(True, "subtract the vector of the empty template (code)")
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
 
 
 def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> Tensor:
-    """The vectors of a template around nothing, (longest + 1, H); in row n with the positions it has around n tokens.
+    """The vectors of an empty template, (longest + 1, H); row n has the positions around a text of n tokens.
 
-    Of the template's ids, (T,), `prefix` stand in front of a text.
+    The first `prefix` of the template's ids, (T,), precede a text.
 
-    Source: PromptBERT's template denoising, as coded; there RoBERTa's positions begin at 0 in these rows alone.
+    Source: PromptBERT's template denoising, as in the code, where RoBERTa's positions begin at 0 only in these rows.
     """
     around, column = (torch.arange(count, device=ids.device) for count in (longest + 1, len(ids)))
     positions = column + (column >= prefix) * around.unsqueeze(1)  # (longest + 1, T)
@@ -53,7 +53,7 @@ def alone(encoder: SentenceEncoder, ids: Tensor, prefix: int, longest: int) -> T
 
 
 class Denoised(simcse.Contrastive):
-    """The contrastive loss of vectors without what their templates alone give."""
+    """The contrastive loss of vectors minus those of their empty templates."""
 
     def __init__(self, temperature: float, frames: Sequence[Frame]) -> None:
         super().__init__(temperature)
@@ -86,8 +86,8 @@ class PromptBERT(Method):
         frames = [framed(tokenizer, template) for template in (args.template, args.template_2)]
         if len({frame.place(tokenizer.mask_token_id) for frame in frames}) > 1:
             raise BadInput(
-                f"--template_2: {MASK} must have as many tokens between it and the end as in --template, or, where it "
-                "stands in front of the text, between it and the beginning"
+                f"--template_2: {MASK} must have as many tokens after it as in --template, or, if it precedes the "
+                "text, before it"
             )
         if not args.denoise:
             return [simcse.Contrastive(args.temperature)]

@@ -1,8 +1,8 @@
-"""RankCSE: views that rank the batch alike, and as a teacher ranks it (Liu et al. 2023, arXiv 2305.16726).
+"""RankCSE: both views rank the batch alike, and as a teacher ranks it (Liu et al. 2023, arXiv 2305.16726).
 
-Beside SimCSE's loss, the similarities of a sentence to the batch, seen from one view and from the other, have to be one
-distribution (consistency), and have to follow the order, or the distribution, of a frozen teacher's (distillation). A
-teacher is a folder, or `self`: the trained encoder without dropout (ours), so that no other model is needed.
+Added to SimCSE's loss: a sentence's similarities to the batch must have the same distribution from both views
+(consistency), and must follow the order, or the distribution, of a frozen teacher's (distillation). A teacher is a
+folder, or `self`: the trained encoder without dropout (ours), so that no other model is needed.
 
     python run_unsup.py --config configs/rankcse-bert-base.yaml
 """
@@ -34,8 +34,8 @@ class Arguments(MethodArguments):
     teacher: list[str] = flag(
         [ITSELF], "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
     )
-    teacher_pooling: str | None = flag(None, "of the teachers; default: what their folders say")
-    teacher_share: Share = flag(0.33, "alpha: of two teachers, the first one's (script)")
+    teacher_pooling: str | None = flag(None, "pooling of the teachers; default: what their folders say")
+    teacher_share: Share = flag(0.33, "alpha: weight of the first of two teachers (script)")
     rank_loss: Literal["listmle", "listnet"] = flag(
         "listmle", "follow the teacher's order, or its distribution (script: listmle)"
     )
@@ -46,9 +46,9 @@ class Arguments(MethodArguments):
 
 
 def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
-    """Mean over the rows of JS(P, Q) = KL(P, M) / 2 + KL(Q, M) / 2, M = (P + Q) / 2, of the rows' softmax, in nats.
+    """Mean over the rows of JS(P, Q) = KL(P, M) / 2 + KL(Q, M) / 2, M = (P + Q) / 2, in nats.
 
-    P and Q are given by logits, (N, K).
+    P and Q are the softmax of the rows of two logits, (N, K).
     """
     p, q = logits.log_softmax(1), others.log_softmax(1)
     mean = torch.logaddexp(p, q) - math.log(2)
@@ -56,11 +56,11 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 
 def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
-    """Mean of -log P(order) / K over the rows: each item of the teacher's order is picked among those not yet picked.
+    """Mean of -log P(order) / K over the rows: the items are picked in the teacher's order, each among the rest.
 
     -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et al. 2008.
 
-    Of the teacher's scores, `ranked`, (N, K), the descending order counts; of equal ones the first comes first.
+    The order is that of the teacher's scores, `ranked`, (N, K), descending and stable.
     """
     order = ranked.argsort(dim=1, descending=True, stable=True)
     backwards = scores.gather(1, order).flip(1)
@@ -68,9 +68,9 @@ def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
 
 
 def list_net(scores: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy of the rows' softmax: of each sentence to the others, after Cao et al. 2007.
+    """Mean cross entropy of the rows' softmax, after Cao et al. 2007.
 
-    Of the student's and the teacher's logits, (N, N), those of a sentence with itself are left out.
+    The student's and the teacher's logits are (N, N); those of a sentence with itself are excluded.
     """
     return F.cross_entropy(without_diagonal(scores), without_diagonal(targets).softmax(1))
 
@@ -82,7 +82,7 @@ def without_diagonal(square: Tensor) -> Tensor:
 
 
 def consistency(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """How far the similarities of a sentence to the batch, from one view and from the other, are two distributions."""
+    """Divergence of the distributions of a sentence's similarities to the batch between the two views."""
     logits = cosines(first, second) / temperature
     return jensen_shannon(logits, logits.T)
 
@@ -106,8 +106,8 @@ class Distillation(Objective):
         cast_matrices(self.teachers, dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
-        given = zip(self.shares, self.teachers, strict=True)
-        ranked = sum(share * teacher.similarities(batch, encoded) for share, teacher in given)
+        pairs = zip(self.shares, self.teachers, strict=True)
+        ranked = sum(share * teacher.similarities(batch, encoded) for share, teacher in pairs)
         scores = cosines(*encoded.projected) / self.args.rank_temperature
         if self.args.rank_loss == "listmle":
             loss = list_mle(scores, ranked)
@@ -123,21 +123,17 @@ class RankCSE(Method):
     one_text = True
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """The three terms.
-
-        Raises:
-            BadInput: more than two teachers, or one that does not fit the encoder.
-        """
+        """Build the three terms; BadInput for more than two teachers, or one that does not fit the encoder."""
         if len(args.teacher) > 2:
             raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
-        made: list[Objective] = [simcse.Contrastive(args.temperature)]
+        objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.consistency_weight:
             loss = partial(consistency, temperature=args.temperature)
-            made.append(Contrast(loss, args.consistency_weight, "consistency"))
+            objectives.append(Contrast(loss, args.consistency_weight, "consistency"))
         if args.rank_weight:
             teachers = [load_teacher(path, args.teacher_pooling, encoder, source) for path in args.teacher]
-            made.append(Distillation(args, teachers))
-        return made
+            objectives.append(Distillation(args, teachers))
+        return objectives
 
 
 METHOD = RankCSE()

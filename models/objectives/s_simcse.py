@@ -1,7 +1,7 @@
 """S-SimCSE: sub-networks of random size, by dropout rates drawn from a distribution (Zhang and Lan 2021, 2111.11750).
 
-A rate a view and step, or, with the sentence-wise mask of section 3.2, a rate a sentence; for all dropout operations
-(section 3.1), or one for each (section 1 and equation 4). The loss is SimCSE's.
+One rate per view and step, or, with the sentence-wise mask of section 3.2, per sentence; the same for all dropout
+operations (section 3.1), or one per operation (section 1 and equation 4). The loss is SimCSE's.
 
     python run_unsup.py --config configs/s-simcse-bert-base.yaml
 """
@@ -22,22 +22,22 @@ from models.objectives.base import Objective
 
 @dataclass
 class Arguments(simcse.Arguments):
-    """How rates are drawn. The paper names a distribution "e.g. uniform" and no bounds: the values are ours."""
+    """Options of the rates. The paper names a distribution "e.g. uniform" and no bounds: the values are ours."""
 
     rate_distribution: Literal["uniform", "beta", "list"] = flag(
-        "uniform", "uniform and beta lie between rate_low and rate_high"
+        "uniform", "uniform and beta range from rate_low to rate_high"
     )
     rate_low: Rate = flag(0.0, "lowest dropout rate (ours: the mean is BERT's 0.1)")
     rate_high: Rate = flag(0.2, "highest dropout rate (ours)")
     rate_a: Positive = flag(2.0, "beta: first shape parameter (ours)")
     rate_b: Positive = flag(2.0, "beta: second shape parameter (ours)")
-    rate_values: list[Rate] = flag([0.05, 0.1, 0.15], "list: one of these, each as likely (ours)")
-    per_sentence: bool = flag(False, 'a rate a sentence ("w/ sd" in Table 1)')
-    per_operation: bool = flag(False, "a rate for each dropout operation (section 1, equation 4); else one for all")
+    rate_values: list[Rate] = flag([0.05, 0.1, 0.15], "list: one of these, with equal probability (ours)")
+    per_sentence: bool = flag(False, 'one rate per sentence ("w/ sd" in Table 1)')
+    per_operation: bool = flag(False, "one rate per dropout operation (section 1, equation 4); default: one for all")
 
 
 def quantile(uniform: np.ndarray, args: Arguments) -> np.ndarray:
-    """Rates whose distribution the arguments name, from uniform numbers in [0, 1); same shape."""
+    """Map uniform numbers in [0, 1) to rates of the chosen distribution; same shape."""
     if args.rate_distribution == "list":
         return np.array(args.rate_values)[(uniform * len(args.rate_values)).astype(int)]
     share = beta.ppf(uniform, args.rate_a, args.rate_b) if args.rate_distribution == "beta" else uniform

@@ -1,14 +1,14 @@
 """SG-OPT: a frozen copy's layers guide the encoder's own [CLS] (Kim, Yoo and Lee 2021, arXiv 2106.07345).
 
-Of a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to l; the trained
+For a sentence i the frozen copy gives h_ik, the mean over its tokens in layer k = 0 (embeddings) to l; the trained
 encoder gives its pooled vector c_i. With s(a, b) = cos(f(a), f(b)) / temperature, f being the projection head,
 
     loss = mean over i, k of -log( exp(s(c_i, h_ik)) / (exp(s(c_i, h_ik)) + Z_i) ),
     Z_i = sum over sentences m != i and layers n of exp(s(c_i, h_mn))                        (their third optimisation)
     + lambda |theta - theta_0|^2,
 
-theta_0 being the weights of the start. Their simpler objectives (one layer drawn for a sentence, other denominators)
-are ablations and not built.
+theta_0 being the initial weights. Their simpler objectives (one layer drawn per sentence, other denominators) are
+ablations and not implemented.
 
     python run_unsup.py --config configs/sg-opt-bert-base.yaml
 """
@@ -38,14 +38,14 @@ class Arguments(MethodArguments):
     """SG-OPT's options; defaults are those of the paper and the official code."""
 
     temperature: Positive = flag(0.01, "tau (section 4.1 and the code)")
-    distance_weight: Weight = flag(0.1, "lambda of the squared distance of the weights from the start (code)")
-    freeze_embeddings: bool = flag(True, "the embeddings are not trained, as coded")
+    distance_weight: Weight = flag(0.1, "lambda of the weights' squared distance from their initial values (code)")
+    freeze_embeddings: bool = flag(True, "do not train the embeddings, as in the code")
 
 
 def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     """Cross entropy of each of a sentence's guides against all guides of the other sentences; float32.
 
-    The sentences' vectors are (N, D), those of the frozen copy's K layers (K, N, D).
+    `query` are the sentences' vectors, (N, D); `guides` those of the frozen copy's K layers, (K, N, D).
 
     Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
     """
@@ -60,15 +60,15 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
 
 
 def squared_distance(trained: nn.Module, start: nn.Module) -> Tensor:
-    """|theta - theta_0|^2 over what is trained, (); the frozen rest would add zero."""
+    """|theta - theta_0|^2 over the trained parameters, (); frozen ones would add zero."""
     pairs = ((p, start.get_parameter(name)) for name, p in trained.named_parameters() if p.requires_grad)
     return torch.stack([(p - p0).square().sum() for p, p0 in pairs]).sum()
 
 
 class SelfGuided(Contrast):
-    """The contrastive loss against the frozen copy's layers, and the distance from it.
+    """The contrastive loss against the frozen copy's layers, and the distance from its weights.
 
-    The copy runs without dropout. It is kept in full precision, since the distance is measured from its weights.
+    The copy runs without dropout and stays in full precision, since the distance is measured from it.
     """
 
     def __init__(self, args: Arguments, start: SentenceEncoder) -> None:
@@ -82,8 +82,8 @@ class SelfGuided(Contrast):
         return self
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
-        """The sentences and, of each, the copy's layers."""
-        query = encoded.projected.flatten(0, 1)  # (V N, D): of every process, view by view
+        """The sentences' vectors, and those of the copy's layers."""
+        query = encoded.projected.flatten(0, 1)  # (V N, D): all processes, view by view
         layers = self._layers(batch)
         with torch.autocast(query.device.type, enabled=False):
             return query, project(encoded.projection, layers)  # (K, V N, D)
@@ -97,7 +97,7 @@ class SelfGuided(Contrast):
 
     @torch.no_grad()
     def _layers(self, batch: Batch) -> Tensor:
-        """The copy's layers for the sentences of all processes, (K, V N, H)."""
+        """The copy's layer means for the sentences of all processes, (K, V N, H)."""
         shape = batch.input_ids.shape[:2]
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
         means = at_least_float32(self.start.layer_means(ids, mask, batch.layout()))
@@ -110,13 +110,13 @@ class SGOPT(Method):
 
     arguments = Arguments
     copies = 1  # the frozen copy takes the place of a second view
-    not_adapted = "it measures how far the weights are from the start, and adapters leave them there"
+    not_adapted = "it measures the distance of the weights from their initial values, which adapters do not change"
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         start = copy.deepcopy(encoder)
         if args.freeze_embeddings:
             if not hasattr(encoder.backbone, "embeddings"):
-                raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; say false")
+                raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; set it to false")
             encoder.backbone.embeddings.requires_grad_(False)
         return [SelfGuided(args, start)]
 

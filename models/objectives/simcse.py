@@ -20,12 +20,12 @@ class Arguments(MethodArguments):
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (SimCSE section 3 and Table D.1)")
     hard_negative_weight: float = flag(
-        0.0, "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE B)"
+        0.0, "log alpha: added to the logit of a sentence's own hard negative (rows of three; SimCSE appendix B)"
     )
 
 
 class Contrastive(Contrast):
-    """InfoNCE of the first view against the second; a third column holds hard negatives (SimCSE equation 5)."""
+    """InfoNCE of the first view against the second; a third column has hard negatives (SimCSE equation 5)."""
 
     def __init__(self, temperature: float, weight: float = 1.0, hard_negative_weight: float = 0.0) -> None:
         def loss(query: Tensor, key: Tensor, hard: Tensor | None = None) -> Tensor:
@@ -35,16 +35,14 @@ class Contrastive(Contrast):
 
 
 class SimCSE(Method):
-    """InfoNCE of two views; of a row, the second sentence is the positive and the third a hard negative."""
+    """InfoNCE of two views; the second sentence of a row is the positive, the third a hard negative."""
 
     arguments = Arguments
     columns = 3
 
     def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
         if args.hard_negative_weight and columns < 3:
-            raise BadInput(
-                "--hard_negative_weight: hard negatives are the third of --columns 3, with a method that reads it"
-            )
+            raise BadInput("--hard_negative_weight: needs --columns 3, with hard negatives in the third")
         return super().views_of_rows(args, columns)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:

@@ -23,7 +23,7 @@ class Arguments(simcse.Arguments):
 
 
 class MaskedTokens(Objective):
-    """Cross entropy of the masked tokens under the encoder and a vocabulary head of its own (untied, as coded)."""
+    """Cross entropy of the masked tokens under the encoder and its own vocabulary head (untied, as in the code)."""
 
     def __init__(self, output: VocabularyHead, weight: float) -> None:
         super().__init__()
@@ -34,8 +34,8 @@ class MaskedTokens(Objective):
         twin, encoder = batch.twins["masked"], encoded.encoder
         tokens = encoder.runner.of(batch.attention_mask.flatten(0, 1), layout=batch.layout())
         texts = twin.input_ids.flatten(0, 1), twin.labels.flatten(0, 1)
-        found = tokens.run_whole(encoder.backbone, *texts, "masked")
-        total, count = tokens.token_loss(self.output.transform, self.output.decoder, found)
+        labelled = tokens.run_whole(encoder.backbone, *texts, "masked")
+        total, count = tokens.token_loss(self.output.transform, self.output.decoder, labelled)
         return {"mlm": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

@@ -1,8 +1,8 @@
-"""SimCSE++: negatives seen without dropout, and a contrast between dimensions (Xu et al. 2023, arXiv 2305.13192).
+"""SimCSE++: negatives without dropout, and a contrast between dimensions (Xu et al. 2023, arXiv 2305.13192).
 
-Dropout makes the positive of a sentence, and noise in its negatives: these are compared by a third view without
-dropout. Beside it, the dimensions of a batch's vectors are told from each other as the sentences are, so that no two of
-them say the same. In several processes both see the sentences of all.
+Dropout makes the positive of a sentence but adds noise to its negatives, so these come from a third view without
+dropout. In addition, the dimensions of a batch's vectors are contrasted like sentences, so that no two are redundant.
+Both terms see the sentences of all processes.
 
     python run_unsup.py --config configs/simcse-pp-bert-base.yaml
 """
@@ -22,7 +22,7 @@ from models.objectives import simcse
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 from models.precision import at_least_float32
 
-CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # at rate 0
+CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # dropout rate 0
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Arguments(MethodArguments):
     """SimCSE++'s options; defaults are those of the official script for both parts together."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
-    off_dropout: bool = flag(True, "compare negatives without dropout; false: as SimCSE")
+    off_dropout: bool = flag(True, "compute negatives without dropout; false: as SimCSE")
     positive_scale: Positive = flag(
         1.0, "factor of the positive's cosine with --off_dropout (script; 0.9 for it alone)"
     )
@@ -39,12 +39,12 @@ class Arguments(MethodArguments):
 
 
 def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: float, scale: float) -> Tensor:
-    """Cross entropy of each sentence's positive, of two dropout masks, against negatives without dropout; float32.
+    """Cross entropy of each sentence's positive, with dropout, against negatives without dropout; float32.
 
     loss = mean_i -log( exp(m s(a_i, b_i)) / (exp(m s(a_i, b_i)) + sum_{j != i} exp(s(c_i, c_j))) )
 
-    of a, a view with dropout, b, the same sentences under another mask, and c, the view without, (N, D) each;
-    m is `scale`, and s(x, y) = cos(x, y) / temperature.
+    where a and b are the views with dropout, c is the view without, (N, D) each, m is `scale`, and
+    s(x, y) = cos(x, y) / temperature.
 
     Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code.
     """
@@ -56,17 +56,17 @@ def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: f
 
 
 def dimension_wise(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """Cross entropy of picking each dimension's own partner in the other view by their correlation; float32.
+    """Cross entropy of picking each dimension's partner in the other view by correlation; float32.
 
     loss = mean_d -log( exp(C_dd / tau) / sum_e exp(C_de / tau) ),  C the (D, D) correlations over the batch
 
     The views are (N, D).
 
-    Source: SimCSE++ (arXiv 2305.13192), as coded: each view goes through a batch norm without affine.
+    Source: SimCSE++ (arXiv 2305.13192); as in the code, each view goes through a batch norm without affine.
     """
     with torch.autocast(first.device.type, enabled=False):
-        one, two = (F.batch_norm(at_least_float32(view), None, None, training=True) for view in (first, second))
-        logits = one.T @ two / (len(one) * temperature)  # (D, D)
+        first, second = (F.batch_norm(at_least_float32(view), None, None, training=True) for view in (first, second))
+        logits = first.T @ second / (len(first) * temperature)  # (D, D)
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
@@ -80,14 +80,14 @@ class SimCSEPlusPlus(Method):
         return super().views(args) + [CLEAN] * args.off_dropout
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        made: list[Objective] = [simcse.Contrastive(args.temperature)]
+        objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.off_dropout:
             encoder.sample_dropout()
-            made = [Contrast(partial(off_dropout_nce, temperature=args.temperature, scale=args.positive_scale))]
+            objectives = [Contrast(partial(off_dropout_nce, temperature=args.temperature, scale=args.positive_scale))]
         if args.dimension_weight:
             loss = partial(dimension_wise, temperature=args.dimension_temperature)
-            made.append(Contrast(loss, args.dimension_weight, "dimensions", views=2))
-        return made
+            objectives.append(Contrast(loss, args.dimension_weight, "dimensions", views=2))
+        return objectives
 
 
 METHOD = SimCSEPlusPlus()

@@ -1,8 +1,8 @@
 """Spans: two spans of one document are each other's positive (Contriever, arXiv 2112.09118, section 3.1).
 
-For search in one's own documents: views that share a topic but few words. Rows of two texts are a title and its body;
-a share of them can have the title as one view. Different from the paper: negatives come from the batch, not from a
-queue, as in arXiv 2508.03453 (crops against dropout).
+For search in your own documents: views that share a topic but few words. Rows of two texts are a title and its body; a
+share of them can have the title as one view. Different from the paper: negatives come from the batch, not from a queue,
+as in arXiv 2508.03453 (crops against dropout).
 
     python run_unsup.py --config configs/spans-bert-base.yaml
 """
@@ -25,21 +25,21 @@ class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
-    span_least: Share = flag(0.05, "least share of a document's tokens (script)")
-    span_most: Share = flag(0.5, "largest share; also cut off at max_length (script)")
-    span_tokens: Count = flag(4, "least tokens of a span (ours)")
-    span_overlap: bool = flag(True, "draw the spans independently; else they are disjoint")
-    delete_rate: Rate = flag(0.1, "share of a span's tokens that is deleted (script)")
+    span_least: Share = flag(0.05, "smallest share of a document's tokens (script)")
+    span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
+    span_tokens: Count = flag(4, "minimum tokens of a span (ours)")
+    span_overlap: bool = flag(True, "draw the spans independently; otherwise they are disjoint")
+    delete_rate: Rate = flag(0.1, "share of a span's tokens to delete (script)")
     title_share: Rate = flag(
         0.0, "share of the rows, of --columns 2 (title, body), whose first view is the title (ours)"
     )
 
 
 def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Start and end of two spans of a document of `length` tokens.
+    """Draw start and end of two spans of a document of `length` tokens.
 
-    Lengths are uniform between the least and the largest share. Disjoint spans are shortened to what the document
-    holds; their order is random. Documents too short for two spans of `span_tokens` give overlapping ones.
+    Lengths are uniform between the smallest and the largest share. Disjoint spans are shortened to fit the document;
+    their order is random. Documents too short for two spans of `span_tokens` give overlapping ones.
     """
     low = min(max(int(length * args.span_least), args.span_tokens), length)
     high = min(max(int(length * args.span_most), low), length)
@@ -56,7 +56,7 @@ def draw_spans(length: int, args: Arguments, generator: np.random.Generator) -> 
 
 
 def show(texts: list[np.ndarray], generator: np.random.Generator, args: Arguments, view: int) -> np.ndarray:
-    """What one view shows of a document, or of a title and its body."""
+    """Return the part of a document, or of a title and its body, that one view shows."""
     *title, body = texts
     if title and len(title[0]) and generator.random() < args.title_share and view == 0:
         return title[0]
@@ -65,7 +65,7 @@ def show(texts: list[np.ndarray], generator: np.random.Generator, args: Argument
 
 
 def delete(ids: np.ndarray, starts: np.ndarray | None, generator: np.random.Generator, rate: float) -> np.ndarray:
-    """The text without a share `rate` of its words, of its tokens where `starts` is None; one of them always stays."""
+    """Delete a share `rate` of the words, or of the tokens if `starts` is None; at least one is kept."""
     word = np.arange(len(ids)) if starts is None else np.cumsum(starts) - starts[:1].sum()
     drawn = generator.random(len(ids))[word]
     return ids[drawn >= min(rate, drawn.max(initial=0.0))]
@@ -84,13 +84,13 @@ class Spans(Method):
 
     def views(self, args: Arguments) -> list[View]:
         if args.span_least > args.span_most:
-            raise BadInput(f"--span_least {args.span_least}: is above --span_most {args.span_most}")
+            raise BadInput(f"--span_least {args.span_least} is above --span_most {args.span_most}; swap them")
         edit = partial(delete, rate=args.delete_rate) if args.delete_rate else None
         return [View(edit, cut=partial(show, args=args, view=number)) for number in range(2)]
 
     def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
         if args.title_share and columns < 2:
-            raise BadInput("--title_share: titles are the first of --columns 2 (title, body)")
+            raise BadInput("--title_share: needs --columns 2 (title, body)")
         return super().views_of_rows(args, columns)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:

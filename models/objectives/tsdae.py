@@ -1,10 +1,10 @@
-"""TSDAE: a sentence is written again from the vector of its damaged copy (Wang et al. 2021, 2104.06979, section 3).
+"""TSDAE: reconstruct a sentence from the vector of its corrupted copy (Wang et al. 2021, 2104.06979, section 3).
 
-Words are deleted, the encoder reads what is left, and a decoder writes the undamaged sentence, one token after another.
-Its cross-attention sees the sentence vector and nothing else. Its other weights are the encoder's own, so
-only the cross-attention and the head of the masked language model come with it; none of it is saved in the result.
+Words are deleted, the encoder reads the rest, and a decoder generates the original sentence token by token. Its
+cross-attention sees only the sentence vector. Its other weights are the encoder's, so it adds only the cross-attention
+and the head of the masked language model; neither is saved in the result.
 
-Different from the paper: words are those of the tokenizer's pre-tokenisation, not of NLTK's.
+Different from the paper: words are those of the tokenizer's pre-tokenisation, not NLTK's.
 
     python run_unsup.py --config configs/tsdae-bert-base.yaml
 """
@@ -30,19 +30,19 @@ from models.runner import Runner
 
 @dataclass
 class Arguments(MethodArguments):
-    """Options of the damage and the decoder."""
+    """Options of the corruption and the decoder."""
 
-    delete_rate: Rate = flag(0.6, "share of the words that is deleted (paper and script)")
+    delete_rate: Rate = flag(0.6, "share of the words to delete (paper and script)")
     output_init: Literal["checkpoint", "new"] = flag(
-        "checkpoint", "the decoder's way from states to words: the checkpoint's own, or new, for one without"
+        "checkpoint", "the decoder's output head: the checkpoint's, or new, for a checkpoint without one"
     )
 
 
 class VectorAttention(nn.Module):
     """Attention to one vector, with dropout, projection, residual and norm of the backbone's kind.
 
-    Over one key the soft-max is 1, so queries and keys would change nothing and never get a gradient: they are not
-    built. What is left is the value, which dropout drops for a head and a token.
+    The softmax over one key is 1, so queries and keys would have no effect and no gradient: they are omitted. Only the
+    value remains, with dropout per head and token.
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -55,14 +55,14 @@ class VectorAttention(nn.Module):
         self.apply(backbone._init_weights)
 
     def forward(self, states: Tensor, vectors: Tensor, tokens: Runner) -> Tensor:
-        """States of tokens, and a vector for each sentence, (B, H) -> states."""
+        """States of tokens, and one vector per sentence, (B, H) -> states."""
         values = tokens.per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
         return self.output((weights * values).flatten(-2), states)
 
 
 class DecoderLayer(NamedTuple):
-    """A layer of the encoder with attention to the sentence vectors behind its attention to the tokens."""
+    """A layer of the encoder with attention to the sentence vectors after its self-attention."""
 
     layer: nn.Module
     cross: VectorAttention
@@ -79,7 +79,7 @@ class DecoderLayer(NamedTuple):
 
 
 class Reconstruction(Objective):
-    """Cross entropy of every token of the undamaged sentence, given those before it and the vector."""
+    """Cross entropy of every token of the original sentence, given those before it and the vector."""
 
     def __init__(self, backbone: PreTrainedModel, output: TiedHead) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ class Reconstruction(Objective):
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
         ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_attention_mask.flatten(0, 1)[:, 1:]  # (T, L - 1)
         runner = encoded.encoder.runner.of(mask, layout=batch.layout("target"))
-        tokens = runner.causal()  # a token that another one follows
+        tokens = runner.causal()  # all tokens but the last, which has no successor
         layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(layers_of(backbone), self.cross, strict=True)]
         states = tokens.run(layers, tokens.embed(backbone, ids[:, :-1]))
         following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
-        found = tokens.labelled(states, following, "target")
-        total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), found)
+        labelled = tokens.labelled(states, following, "target")
+        total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), labelled)
         return {"reconstruction": Term(total, 1.0, count)}
 
     def tokens(self, batch: Batch) -> Tensor:
@@ -103,7 +103,7 @@ class Reconstruction(Objective):
 
 
 class TSDAE(Method):
-    """Reconstruction of a sentence from the vector of its damaged copy; no projection head."""
+    """Reconstruction of a sentence from the vector of its corrupted copy; no projection head."""
 
     arguments = Arguments
     takes_projection = False
@@ -115,7 +115,7 @@ class TSDAE(Method):
         config = load_config(source)
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:
-            raise BadInput(f"the decoder of TSDAE is made of BERT's layers, which a '{config.model_type}' has not")
+            raise BadInput(f"the decoder of TSDAE needs BERT-like layers, which a '{config.model_type}' does not have")
         try:
             new = args.output_init == "new"
             lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if new else load_masked_lm(source)

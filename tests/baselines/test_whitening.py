@@ -126,5 +126,5 @@ def test_a_head_keeps_what_stood_before(tiny_bert, tmp_path, sentences):
     again, _ = load_encoder(str(tmp_path))
     assert np.allclose(encoded(again, tokenizer, sentences[:5]), encoded(encoder, tokenizer, sentences[:5]), atol=1e-6)
     encoder.head = Head(nn.ReLU())
-    with pytest.raises(BadInput, match="module ReLU behind its pooling"):
+    with pytest.raises(BadInput, match="ReLU module after its pooling"):
         encoder.save(str(tmp_path / "other"), tokenizer)

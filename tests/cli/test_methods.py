@@ -175,7 +175,7 @@ def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage
     assert same_weights(tmp_path / "whole" / "checkpoint-2", tmp_path / "cut" / "checkpoint-2")
 
 
-@pytest.mark.parametrize(("count", "message"), [(5, "5: from 1 to 4, which the backbone has"), (0, "0: must be 1")])
+@pytest.mark.parametrize(("count", "message"), [(5, "5: must be from 1 to 4"), (0, "0: must be 1")])
 def test_more_layers_than_there_are_is_refused(unsup, count, message):
     with pytest.raises(BadInput, match=f"--train_last_layers {message}"):
         run_unsup.main(unsup(method="simcse", train_last_layers=count))

@@ -46,8 +46,8 @@ _OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
         ({"temp": 0.1}, "here it is --temperature"),
         ({"method": "simcse", "skip_from": 6}, "a flag of --method infocse, infocse_rtd"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
-        ({"hard_negative_weight": 1}, "--hard_negative_weight: hard negatives are the third"),
-        ({"method": "moco", "hard_negative_weight": 1}, "--hard_negative_weight: hard negatives are the third"),
+        ({"hard_negative_weight": 1}, "--hard_negative_weight: needs --columns 3"),
+        ({"method": "moco", "hard_negative_weight": 1}, "--hard_negative_weight: needs --columns 3"),
         ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
         ({"report_to": "clearml"}, "--report_to clearml: not installed here"),
@@ -138,8 +138,8 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "moco"}, "--torch_compile: not with this method; the queue has another size"),
-        ({"method": "esimcse"}, "--torch_compile: not with this method; the queue has another size"),
+        ({"method": "moco"}, "--torch_compile: not with this method; the queue grows in every step"),
+        ({"method": "esimcse"}, "--torch_compile: not with this method; the queue grows in every step"),
         ({"method": "dclr"}, "--torch_compile: not with this method; its noise is drawn on the host"),
         ({"method": "simcse", "chunk_size": 2}, "--chunk_size and --torch_compile do not go together"),
     ],

@@ -241,7 +241,7 @@ def test_prose_is_read(tmp_path, lines):
         "nothing": ({}, "--train_file is missing"),
         "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file or --dataset_name"),
         "columns of a table": ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: only for lines without a header"),
-        "columns beside names": ({"train_file": ["t.txt"], "columns": 2, "text_column": ["a"]}, "--columns 2: only for"),
+        "columns beside names": ({"train_file": ["t.txt"], "columns": 2, "text_column": ["a"]}, "--columns 2: only"),
         "too many": ({"train_file": ["t.txt"], "columns": 4}, "--columns 4: must be from 1 to 3"),
         "a part of a split": ({"dataset_name": "a/b", "dataset_split": "train[:9]"}, "--dataset_split train[:9]: name"),
         "a path": ({"dataset_name": "."}, "--dataset_name .: is a local path"),

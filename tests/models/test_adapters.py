@@ -75,7 +75,7 @@ def test_kept_adapters_are_read_by_peft_on_the_start(folder, tmp_path, sentences
 @pytest.mark.parametrize(
     ("targets", "message"),
     [(["wuery"], "--lora_target: name linear layers of this 'bert'"), (["query", "kee"], "--lora_target kee: no layer"),
-     (["word_embeddings"], "is no linear layer"), (["LayerNorm"], "--lora_target: name linear layers")],
+     (["word_embeddings"], "is not a linear layer"), (["LayerNorm"], "--lora_target: name linear layers")],
 )  # fmt: skip
 def test_a_layer_that_cannot_be_adapted_is_refused(tiny_bert, targets, message):
     with pytest.raises(BadInput, match=message):

@@ -76,5 +76,5 @@ def test_the_term_is_the_checkpoint_s_head_on_the_pooled_vectors(folder, batch, 
 
 def test_a_checkpoint_without_a_masked_language_model_is_refused(folder, tmp_path):
     AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(tmp_path)
-    with pytest.raises(BadInput, match=r"--bow_weight: .* masked language model's head; .* does not fill"):
+    with pytest.raises(BadInput, match=r"--bow_weight: .* masked language model's head; .* lacks"):
         BagOfWords.of(str(tmp_path), 1.0)

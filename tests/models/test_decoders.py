@@ -150,13 +150,13 @@ def command(folder, text_file, dev_file, tmp_path, **flags):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        *(({"method": method}, "'llama' has no masked-language-model head, which this method needs")
+        *(({"method": method}, "this method needs a masked-language-model head, which a model of type 'llama' lacks")
           for method in ("infocse", "simcse_mlm")),
-        ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* which a 'llama' cannot"),
-        ({"bow_weight": 1}, "--bow_weight: .*'llama' has no masked-language-model head"),
+        ({"method": "tsdae", "projection": "none"}, "the decoder of TSDAE needs a backbone .* not 'llama'"),
+        ({"bow_weight": 1}, "--bow_weight: .*masked-language-model head, which a model of type 'llama' lacks"),
         ({"pooling": "cls_before_pooler"}, "--pooling cls_before_pooler: the first token of a 'llama' sees no other"),
         ({"train_pooling": "cls_before_pooler"}, "--train_pooling cls_before_pooler: the first token of a 'llama'"),
-        ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* which a 'llama' cannot"),
+        ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* not 'llama'"),
     ],
 )  # fmt: skip
 def test_what_a_decoder_lacks_is_said(decoder, text_file, dev_file, tmp_path, flags, message):
@@ -165,5 +165,5 @@ def test_what_a_decoder_lacks_is_said(decoder, text_file, dev_file, tmp_path, fl
 
 
 def test_an_encoder_that_sees_both_ways_already_is_refused(tiny_bert):
-    with pytest.raises(BadInput, match="--bidirectional: this model attends both ways as it is"):
+    with pytest.raises(BadInput, match="--bidirectional: this model is already bidirectional"):
         attend_both_ways(load_backbone(str(tiny_bert)))

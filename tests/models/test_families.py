@@ -61,7 +61,7 @@ def test_what_cannot_run_packed_runs_padded_and_says_so(tiny, caplog):
     backbone = load_backbone(str(tiny("mpnet")))
     with caplog.at_level("INFO"):
         assert SentenceEncoder(backbone, "avg", packed=True).packed is False
-    assert "mpnet: runs padded; packing knows bert, " in caplog.text
+    assert "mpnet: runs padded; packing supports bert, " in caplog.text
     assert not packs(AutoConfig.for_model("bert", is_decoder=True)), "packed attention looks both ways"
 
 

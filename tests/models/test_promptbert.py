@@ -124,5 +124,5 @@ def test_templates_that_cannot_be_pooled_are_refused(folder, flags, message):
 
 
 def test_pooling_at_a_mask_needs_a_template(folder):
-    with pytest.raises(BadInput, match="pooling mask reads the mask of a template, and this tokenizer adds none"):
+    with pytest.raises(BadInput, match="pooling mask reads the mask of a template, but this tokenizer adds none"):
         load_encoder(folder, "mask")

@@ -25,7 +25,7 @@ def test_a_queue_holds_the_last_vectors_after_it_wraps_round(batch):
 
 @pytest.mark.parametrize("size", [10**12, 10**18, 10**30])
 def test_a_queue_that_fits_in_no_memory_is_said_to(size):
-    with pytest.raises(StorageError, match=f"--queue_size {size}: so many vectors of 768 do not fit in memory") as told:
+    with pytest.raises(StorageError, match=f"--queue_size {size}: does not fit in memory at width 768") as told:
         VectorQueue(size, 768)
     assert told.value.exit_code == 4
 
