@@ -103,7 +103,7 @@ def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["sentence_embedding"]["format"] = 2
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(BadInput, match="has format 2, and this version reads 1; update"):
+    with pytest.raises(BadInput, match="has format 2, but this version reads 1; update"):
         load_encoder(str(tmp_path))
 
 
@@ -139,7 +139,7 @@ def test_a_decoder_is_not_packed_as_if_it_saw_both_ways(tiny_bert, tmp_path, sen
     assert np.allclose(vectors(encoder, tokenizer, sentences[:1]), expected.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize(("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is no enc")])
+@pytest.mark.parametrize(("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")])
 def test_what_is_no_encoder_is_refused(tmp_path, config, said):
     if config:
         (tmp_path / "config.json").write_text(config)
@@ -170,8 +170,8 @@ def test_a_tokenizer_without_a_fast_version_is_refused(tiny_bert, tmp_path):
             r"ids up to 160, but its model has 160 token .*resize_token",
         ),
         (lambda made: setattr(made, "pad_token", None), "no padding token"),
-        (lambda made: setattr(made, "model_max_length", 2), "model_max_length 2 in its .*; must be at least 3"),
-        (lambda made: setattr(made, "model_max_length", float("nan")), "model_max_length nan in its"),
+        (lambda made: setattr(made, "model_max_length", 2), "model_max_length 2 in .*; must be at least 3"),
+        (lambda made: setattr(made, "model_max_length", float("nan")), "model_max_length nan in tokenizer_config"),
         (lambda made: setattr(made, "model_max_length", "64"), "cannot read its tokenizer"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_run_that_has_not_finished_is_no_model_and_its_message_says_what_is(tm
     with pytest.raises(BadInput, match=r"an unfinished run; run its command again to finish it$"):
         load_encoder(str(tmp_path))
     (tmp_path / "best").mkdir()
-    with pytest.raises(BadInput, match=r"by its command, or name .*/best$"):
+    with pytest.raises(BadInput, match=r"to finish it, or use .*/best$"):
         load_encoder(str(tmp_path))
 
 

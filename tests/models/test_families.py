@@ -53,7 +53,7 @@ def found(read):
 
 @pytest.mark.parametrize("name", [*WHOLE, "fnet"])
 def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(name):
-    with pytest.raises(BadInput, match=rf"distilbert\), which a '{name}' cannot: \w+.*; purely contrastive methods"):
+    with pytest.raises(BadInput, match=rf"distilbert\), not '{name}': \w+.*; purely contrastive methods"):
         check_apart(AutoConfig.for_model(name), "the auxiliary network")
 
 

@@ -112,8 +112,8 @@ def refuses(folder, message, **flags):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"template": "no place for it {mask}"}, "'no place for it {mask}' needs {text} once"),
-        ({"template": "{text} {mask} {mask}"}, "and {mask} not more than once"),
+        ({"template": "no place for it {mask}"}, "'no place for it {mask}' must contain {text} once"),
+        ({"template": "{text} {mask} {mask}"}, "and {mask} at most once"),
         ({"template": "a {text}"}, "pooling mask reads the mask of a template"),
         ({"template_2": "{text} {mask}"}, "--template_2: {mask} must have as many tokens"),
         ({"template_2": "{mask} {text}"}, "--template_2: {mask} must have as many tokens"),

@@ -198,7 +198,7 @@ def test_a_run_of_a_newer_version_is_refused(run, status):
     checkpoint(run, 5)
     open_run(str(run), SETTINGS)
     write_run(run, RECORD | {"format": FORMAT + 1, "status": status, "settings": {}})
-    said = f"has format {FORMAT + 1}, and this version reads {FORMAT}; update"
+    said = f"has format {FORMAT + 1}, but this version reads {FORMAT}; update"
     assert said in refusal(CheckpointRefused, run)
     with pytest.raises(BadInput, match=said):
         read_run_folder("run", run, "scores.json")
@@ -209,7 +209,7 @@ def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeyp
     monkeypatch.setattr("training.checkpoint.FORMAT", 2)
     newer = checkpoint(run, 5)
     monkeypatch.undo()
-    assert checkpoint_problem(newer, "one").startswith("manifest.json has format 2, and this version reads 1; update")
+    assert checkpoint_problem(newer, "one").startswith("manifest.json has format 2, but this version reads 1; update")
     assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
 
 
