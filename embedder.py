@@ -1,4 +1,4 @@
-"""Texts to vectors, and search among them, from Python.
+"""Encode and search texts from Python.
 
     from embedder import Embedder
 
@@ -6,7 +6,7 @@
     model.encode(["A sentence.", "Another one."])  # (2, D)
     model.build_index(documents).search("a question", top_k=5)  # [(text, cosine), ...]
 
-The methods are those of the class in SimCSE's repository (princeton-nlp/SimCSE, simcse/tool.py).
+The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Hit = tuple[str, float]
 
 
 class Embedder:
-    """A model, and the texts it searches in.
+    """A model with an index of texts.
 
     Args:
         model: a run, an export, a sentence-transformers folder, any Hugging Face encoder, or a hub id.
-        pooling: for an encoder that does not say how it is pooled.
-        max_length: tokens of a text; default: what the model allows.
-        device: default: a GPU where there is one.
+        pooling: required if the encoder does not define one.
+        max_length: maximum tokens per text; default: the model's limit.
+        device: default: a GPU if available.
         bf16: compute in bfloat16.
 
     Attributes:
-        texts: what is searched, after `build_index`.
-        vectors: theirs, of length one, (N, D) float32.
+        texts: the indexed texts, set by `build_index`.
+        vectors: their unit vectors, (N, D) float32.
 
     Raises:
-        BadInput: no such model.
+        BadInput: the model does not exist.
     """
 
     def __init__(
@@ -61,30 +61,30 @@ class Embedder:
 
     def encode(self, texts: str | Iterable[str]) -> np.ndarray:
         """The vectors, (N, D) float32; (D,) for a single text."""
-        given = [texts] if isinstance(texts, str) else list(texts)
-        if not given or not all(isinstance(text, str) for text in given):
-            raise BadInput("texts to encode: one or more strings are needed")
-        vectors = self._encode(given)
+        batch = [texts] if isinstance(texts, str) else list(texts)
+        if not batch or not all(isinstance(text, str) for text in batch):
+            raise BadInput("texts to encode: give one or more strings")
+        vectors = self._encode(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def similarity(self, one: str | Sequence[str], other: str | Sequence[str]) -> np.ndarray:
-        """Cosines of all pairs, (N, M); a single text on a side leaves that axis out."""
+        """Cosines of all pairs, (N, M); passing a single text drops that axis."""
         left, right = (unit(np.atleast_2d(self.encode(side))) for side in (one, other))
         axes = tuple(axis for axis, side in enumerate((one, other)) if isinstance(side, str))
         return (left @ right.T).squeeze(axes)
 
     def build_index(self, texts: Iterable[str], faiss: bool | None = None) -> Embedder:
-        """Encode the texts to search in; returns the object itself.
+        """Encode the texts to search; returns self.
 
         Args:
             texts: the documents.
-            faiss: search by FAISS's exact index; default: where it is installed. Without it the same is computed here.
+            faiss: use FAISS's exact index; default: if installed. Results are the same without it.
 
         Raises:
-            BadInput: FAISS is asked for and not installed.
+            BadInput: `faiss` is true and FAISS is not installed.
         """
         if faiss and find_spec("faiss") is None:
-            raise BadInput("faiss=True: it is not installed; pip install faiss-cpu, or leave it out")
+            raise BadInput("faiss=True: FAISS is not installed; pip install faiss-cpu, or leave it out")
         self.texts = list(texts)
         self.vectors = unit(self.encode(self.texts)).astype(np.float32)
         self._faiss = _exact_index(self.vectors) if find_spec("faiss") and faiss is not False else None
@@ -96,24 +96,24 @@ class Embedder:
         """The nearest texts by cosine, best first: a list for a single query, else a list of lists.
 
         Args:
-            queries: what is asked.
-            top_k: texts of an answer, at most.
-            threshold: leave out texts of a lower cosine.
+            queries: one query or several.
+            top_k: maximum hits per query.
+            threshold: minimum cosine of a hit.
         """
         if not self.texts:
             raise BadInput("search: there is no index yet; call build_index with the texts")
-        asked = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
-        found = [
+        query_vectors = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
+        hits = [
             [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)
              if threshold is None or cosine >= threshold]
-            for row in zip(*self._nearest(asked, min(top_k, len(self.texts))), strict=True)
+            for row in zip(*self._nearest(query_vectors, min(top_k, len(self.texts))), strict=True)
         ]  # fmt: skip
-        return found[0] if isinstance(queries, str) else found
+        return hits[0] if isinstance(queries, str) else hits
 
-    def _nearest(self, asked: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def _nearest(self, query_vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         if self._faiss is not None:
-            return self._faiss.search(asked, count)
-        return top_k(asked, in_blocks(self.vectors), count, self.device)
+            return self._faiss.search(query_vectors, count)
+        return top_k(query_vectors, in_blocks(self.vectors), count, self.device)
 
 
 def _exact_index(vectors: np.ndarray):

@@ -1,6 +1,6 @@
-"""Train an encoder in a minute, search with it, and draw what has changed: `python example.py [MODEL]`.
+"""Train an encoder in a minute, search with it, and plot what changed: `python example.py [MODEL]`.
 
-Text and start are those of `make quickstart`, which runs first, or another MODEL.
+MODEL defaults to stage 1 of `make quickstart`, which must have run.
 """
 
 import json
@@ -13,11 +13,11 @@ from embedder import Embedder
 from quickstart.generate import generate, write
 from run_unsup import train
 
-STEPS, SHOWN = 60, 8  # sentences of held-out pairs
+STEPS, SHOWN = 60, 8  # training steps; test sentences in the heat maps
 
 
 def main(start: str = "runs/quickstart/stage-1", steps: int = STEPS, run: str = "runs/example") -> Path:
-    """Train, search and draw; returns the picture."""
+    """Train, search and plot; returns the path of the figure."""
     text = generate(seed=0, sentences=5000, pairs=300)
     write(text, Path("corpora/example"))
     train(text.sentences, start, "simcse", run, dev_file="corpora/example/dev.tsv", test_tasks="none", dropout=0.4,

@@ -1,10 +1,10 @@
-"""Run a finished run again from its record and compare the weights by sha256.
+"""Repeat a finished run from its record and compare the weights by sha256.
 
     python reproduce.py RUN_DIR [--output DIR]
 
-Start it from the same folder and in the same way as the run (`accelerate launch` included): the recorded command has
-relative paths. Exits with 1 if the weights differ, and lists the differences between the two records. A stopped new run
-goes on when the command is repeated with the same code and versions; a finished one is refused.
+The recorded command has relative paths: start from the same folder and with the same launcher (`accelerate launch`) as
+the run. If the weights differ, the exit code is 1 and the differences between the two records are listed. An
+interrupted repetition resumes if the code and versions are unchanged; a finished one is refused.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Unequal(ProjectError):
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run again and compare.
+    """Repeat the run and compare.
 
     Raises:
-        BadInput: RUN_DIR is not a finished run or has no weights, or --output is RUN_DIR or holds an unrelated run.
+        BadInput: RUN_DIR is not a finished run or has no weights, or --output is RUN_DIR or contains an unrelated run.
         Unequal: the weights differ; lists the differences between the two records.
     """
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,20 +50,20 @@ def main(argv: list[str] | None = None) -> None:
     old = Path(args.run_dir)
     new = Path(args.output or f"{args.run_dir.rstrip('/')}-again")
     if not (old / RUN_FILE).is_file():
-        raise BadInput(f"{old}: is no run of this project: it has no {RUN_FILE}")
+        raise BadInput(f"{old}: not a run of this project: {RUN_FILE} is missing")
     record = read_run(old)
     script = record.get("script")
     if record["status"] != "finished" or script not in SCRIPTS:
         raise BadInput(f"{old}: only a finished run of {' or '.join(SCRIPTS)} can be reproduced")
     if not any((old / name).is_file() for name in WEIGHTS):
-        raise BadInput(f"{old}: has no {' or '.join(WEIGHTS)} to compare with")
+        raise BadInput(f"{old}: contains no {' or '.join(WEIGHTS)} to compare with")
     _check_record(old / RUN_FILE, record)
     check_result(old, record)
     if new.resolve() == old.resolve():
-        raise BadInput(f"--output {new}: is the run itself; give another folder")
+        raise BadInput(f"--output {new}: this is the run itself; choose another folder")
     _check_new(new)
-    _, others = split_flag(record["command"][2:], "output_dir")
-    SCRIPTS[script]([*others, f"--output_dir={new}"])
+    _, other_flags = split_flag(record["command"][2:], "output_dir")
+    SCRIPTS[script]([*other_flags, f"--output_dir={new}"])
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))
 
@@ -71,20 +71,20 @@ def main(argv: list[str] | None = None) -> None:
 def _check_record(file: Path, record: dict[str, Any]) -> None:
     for name, kind in {"command": list, "versions": dict, "hardware": dict}.items():
         if not isinstance(record.get(name), kind):
-            raise BadInput(f"{file}: '{name}' is no {kind.__name__}, so the run cannot be started again")
+            raise BadInput(f"{file}: '{name}' is not a {kind.__name__}, so the run cannot be repeated")
     if not all(isinstance(word, str) for word in record["command"]):
-        raise BadInput(f"{file}: 'command' is no list of words, so the run cannot be started again")
+        raise BadInput(f"{file}: 'command' is not a list of strings, so the run cannot be repeated")
 
 
 def _check_new(folder: Path) -> None:
-    """Refuse a folder whose run the script would keep, or resume with other code: neither would prove anything."""
+    """Refuse a folder whose run is finished or was started with different code: neither would prove anything."""
     if not (folder / RUN_FILE).is_file():
         return
-    found, now = read_run(folder), provenance()
-    changed = [name for name in ("commit", "versions") if found.get(name) != now[name]]
-    if found["status"] == "finished" or changed:
-        why = f"was begun with another {changed[0]}" if changed else "has finished"
-        raise BadInput(f"{folder}: the run there {why}, so it would show nothing; remove it or give another --output")
+    record, now = read_run(folder), provenance()
+    changed = [name for name in ("commit", "versions") if record.get(name) != now[name]]
+    if record["status"] == "finished" or changed:
+        reason = f"was started with different {changed[0]}" if changed else "has finished"
+        raise BadInput(f"{folder}: the run there {reason} and would prove nothing; remove it or give another --output")
 
 
 def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -97,11 +97,11 @@ def _compare(old: Path, new: Path, before: dict[str, Any], after: dict[str, Any]
     changed = []
     for part in ("trajectory", "versions", "hardware"):
         keys = sorted(before[part].keys() | after[part].keys())
-        changed += [f"{key}: {before[part].get(key)} then, {after[part].get(key)} now"
+        changed += [f"{key}: was {before[part].get(key)}, is now {after[part].get(key)}"
                     for key in keys if before[part].get(key) != after[part].get(key)]  # fmt: skip
     if before.get("commit") != after["commit"]:
-        changed.append(f"commit: {before.get('commit')} then, {after['commit']} now")
-    raise Unequal(f"{new}: other weights than {old}; differing: {'; '.join(changed) or 'nothing that was recorded'}")
+        changed.append(f"commit: was {before.get('commit')}, is now {after['commit']}")
+    raise Unequal(f"{new}: weights differ from {old}; changed: {'; '.join(changed) or 'nothing that was recorded'}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python run_pretrain_aux.py --config configs/aux-bert-base.yaml [--any_flag value ...]
 
-From a checkpoint, or from scratch with --config_name. The result is an ordinary masked language model plus
-`aux_head.safetensors`; stage 2 (run_unsup.py) starts from its folder. The same command resumes. From Python: `train`.
+Starts from a checkpoint, or from scratch with --config_name. The result is an ordinary masked language model plus
+`aux_head.safetensors`; stage 2 (run_unsup.py) starts from it. The same command resumes. From Python: `train`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import declared, look_over
-from training.given import as_flags
+from training.flags import check_command, declared
+from training.python_arguments import as_flags
 from training.signals import stoppable
 
 
@@ -23,12 +23,12 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    known = look_over(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
-    if known.finished:
-        return known.finished
-    from training.pretrain_run import pretrain  # here: it imports torch, and the flags are looked over first
+    checked = check_command(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
+    if checked.finished:
+        return checked.finished
+    from training.pretrain_run import pretrain  # here: it imports torch; flags are checked first
 
-    return pretrain(argv, callbacks, known.inputs)
+    return pretrain(argv, callbacks, checked.inputs)
 
 
 def train(
@@ -38,7 +38,7 @@ def train(
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> str:
-    """What the command does, from Python; arguments as in `run_unsup.train`, `text` being running text."""
+    """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
     return main(as_flags(text, {"model_name_or_path": model, "output_dir": output_dir} | settings), callbacks)
 
 

@@ -2,8 +2,8 @@
 
     python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
 
---train_file names natural language inference sets: tab-separated, header `premise hypothesis label`. Everything else
-is as in run_unsup.py, whose runs can start from one of these: --model_name_or_path OUTPUT_DIR. From Python: `train`.
+--train_file takes natural language inference data: tab-separated, header `premise hypothesis label`. Everything else
+is as in run_unsup.py, which can start from the result: --model_name_or_path OUTPUT_DIR. From Python: `train`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import look_over_sentences
-from training.given import as_flags
+from training.flags import check_sentence_command
+from training.python_arguments import as_flags
 from training.signals import stoppable
 
 
@@ -23,12 +23,12 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    known = look_over_sentences(argv, __doc__, labels=True)
-    if known.finished:
-        return known.finished
-    from training.sentence_run import train_sentences  # here: it imports torch, and the flags are looked over first
+    checked = check_sentence_command(argv, __doc__, labels=True)
+    if checked.finished:
+        return checked.finished
+    from training.sentence_run import train_sentences  # here: it imports torch; flags are checked first
 
-    return train_sentences(argv, labels=True, callbacks=callbacks, inputs=known.inputs)
+    return train_sentences(argv, labels=True, callbacks=callbacks, inputs=checked.inputs)
 
 
 def train(
@@ -39,10 +39,10 @@ def train(
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> str:
-    """What the command does, from Python; arguments as in `run_unsup.train`, but for two.
+    """The command as a function; arguments as in `run_unsup.train`, except two.
 
-    `pairs` are rows (premise, hypothesis, label), a `datasets.Dataset` with these columns, or the path of a file; the
-    method is `nli` where neither `method` nor `config` names one.
+    `pairs` are rows (premise, hypothesis, label), a `datasets.Dataset` with these columns, or the path of a file. The
+    method defaults to `nli` unless `config` is given.
     """
     method = method or (None if "config" in settings else "nli")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}

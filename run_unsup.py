@@ -3,8 +3,8 @@
     python run_unsup.py --config configs/infocse-bert-base.yaml [--any_flag value ...]
     accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --config ...
 
-The same command starts, resumes and, when finished, changes nothing. The best model by the dev task is kept in
-OUTPUT_DIR/best and ends up in OUTPUT_DIR, which AutoModel and SentenceTransformer load. From Python: `train`.
+The same command starts and resumes; once finished, it changes nothing. The best model on the dev task is kept in
+OUTPUT_DIR/best and exported to OUTPUT_DIR, which AutoModel and SentenceTransformer load. From Python: `train`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import look_over_sentences
-from training.given import as_flags
+from training.flags import check_sentence_command
+from training.python_arguments import as_flags
 from training.signals import stoppable
 
 
@@ -24,12 +24,12 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     argv = sys.argv[1:] if argv is None else argv
-    known = look_over_sentences(argv, __doc__, labels=False)
-    if known.finished:
-        return known.finished
-    from training.sentence_run import train_sentences  # here: it imports torch, and the flags are looked over first
+    checked = check_sentence_command(argv, __doc__, labels=False)
+    if checked.finished:
+        return checked.finished
+    from training.sentence_run import train_sentences  # here: it imports torch; flags are checked first
 
-    return train_sentences(argv, labels=False, callbacks=callbacks, inputs=known.inputs)
+    return train_sentences(argv, labels=False, callbacks=callbacks, inputs=checked.inputs)
 
 
 def train(
@@ -40,21 +40,21 @@ def train(
     callbacks: Sequence[Any] = (),
     **settings: Any,
 ) -> str:
-    """What the command does, from Python: the same start, resume, record and best model.
+    """The command as a function: same start, resume, record and best model.
 
     Args:
         text: sentences, rows of two or three sentences, a `datasets.Dataset`, or the path of a file or folder.
         model: the checkpoint to start from: a folder or a hub id.
-        method: a file of models/objectives; `simcse` where neither this nor `config` names one.
+        method: a file of models/objectives; default: `simcse`, unless `config` is given.
         output_dir: the run's folder.
         callbacks: `transformers.TrainerCallback`s.
-        settings: every flag of the script by its name, `config` among them.
+        settings: any flag of the script by name, including `config`.
 
     Returns:
         The run's folder, which AutoModel, SentenceTransformer and `embedder.Embedder` load.
 
     Raises:
-        ProjectError: what the command would print as one line.
+        ProjectError: any error that the command would print as one line.
     """
     method = method or (None if "config" in settings else "simcse")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}

@@ -14,8 +14,8 @@ from common.flags import Parser, positive
 from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
-from training.flags import look_over_sentences
-from training.given import as_flags
+from training.flags import check_sentence_command
+from training.python_arguments import as_flags
 from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Better search in your own documents, or the start as it was.
@@ -86,7 +86,7 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
     if taken := _OWN & {word[2:].split("=")[0] for word in others if word.startswith("--")}:
         raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
     config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
-    known = look_over_sentences([*config, *others], DESCRIPTION, labels=False).inputs
+    known = check_sentence_command([*config, *others], DESCRIPTION, labels=False).inputs
     check_place(args.model)
     settings = vars(args) | {"output": None, "output_dir": args.output}  # by the name of a folder that is written
     own = inputs_of(as_flags(None, settings), {})

@@ -40,7 +40,7 @@ def auxiliary_losses(history: History) -> list[AuxiliaryLosses]:
     ]
 
 
-def in_words(history: History) -> str | None:
+def describe_gap(history: History) -> str | None:
     """What the gaps of a run mean; None for a run without an auxiliary network."""
     found = auxiliary_losses(history)
     if not found:

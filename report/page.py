@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from report import figures
-from report.curves import in_words
+from report.curves import describe_gap
 from report.measures import ABOVE, ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
 from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline
@@ -71,7 +71,7 @@ def facts_of(runs: Sequence[RunFolder]) -> dict[str, list[str]]:
 
 def _findings(run: RunFolder) -> list[str]:
     """What the run said at its end or, while it trains, what its log says so far."""
-    found = run.record.get("findings", [in_words(run.history)])
+    found = run.record.get("findings", [describe_gap(run.history)])
     return [words for words in found if isinstance(words, str)] if isinstance(found, list) else []
 
 

@@ -65,5 +65,5 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     for texts in ([], ["a", None]):
         with pytest.raises(BadInput, match="one or more strings"):
             model.build_index(texts)
-    with pytest.raises(BadInput, match="faiss=True: it is not installed"):
+    with pytest.raises(BadInput, match="faiss=True: FAISS is not installed"):
         model.build_index(["a"], faiss=True)

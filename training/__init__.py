@@ -1,1 +1,1 @@
-"""What a run is: its parts, its Trainer, its folder, and what may happen to it."""
+"""Training runs: model assembly, Trainer, run folder, checkpoints and faults."""

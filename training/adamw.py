@@ -1,4 +1,4 @@
-"""The AdamW of transformers up to release 4, which the official scripts of this family use."""
+"""AdamW of transformers 4, which the official scripts of this family use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from training.run_arguments import RunArguments
 
 
 class TransformersAdamW(Optimizer):
-    """AdamW that adds epsilon to the root of the uncorrected second moment, and decays the weights after the step.
+    """AdamW with epsilon added to the root of the uncorrected second moment, and weight decay after the step.
 
     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  c = sqrt(1 - b2^t) / (1 - b1^t), or 1 without `correct_bias`
     theta = theta - lr c m / (sqrt(v) + epsilon),  then  theta = theta - lr decay theta
 
-    torch adds epsilon to sqrt(v / (1 - b2^t)). Here it weighs 1 / sqrt(1 - b2^t) times as much (32 times at the first
-    step), which slows down weights whose gradient is about as small as epsilon.
+    torch adds epsilon to sqrt(v / (1 - b2^t)). Here epsilon has 1 / sqrt(1 - b2^t) times the effect (32 times at the
+    first step), which slows down weights whose gradient is about as small as epsilon.
 
     Source: `transformers.AdamW` of release 4.2.1; without `correct_bias` as in ConSERT's and IS-BERT's code.
     """
@@ -55,7 +55,7 @@ class TransformersAdamW(Optimizer):
 
 
 def chosen_optimizer(args: RunArguments) -> tuple[type[Optimizer], dict] | None:
-    """Class and arguments of the optimizer that `--adamw` names; None where `--optim` decides."""
+    """Class and arguments of the optimizer chosen by `--adamw`; None if `--optim` decides."""
     if args.adamw == "torch":
         return None
     values = {"lr": args.learning_rate, "betas": (args.adam_beta1, args.adam_beta2), "eps": args.adam_epsilon}

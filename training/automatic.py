@@ -1,4 +1,4 @@
-"""What `auto` stands for: `--use_cpu`, `--bf16` and `--skip_from` chosen from the machine and the model."""
+"""The flag value `auto`: choose `--use_cpu`, `--bf16` and `--skip_from` from the machine and the model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Settings = dict[str, str | None]
 
 
 class Automatic:
-    """Replaces the word `auto`; what is recorded, and compared at a resume, is the value that was chosen.
+    """Replaces `auto` on the command line; the record and a resume see only the chosen value.
 
     Attributes:
-        said: for the plan: what was chosen and why, by flag.
+        choices: value and reason by flag, for the plan.
     """
 
     def __init__(self) -> None:
-        self.said: dict[str, str] = {}
+        self.choices: dict[str, str] = {}
 
     def __call__(self, words: Sequence[str]) -> list[str]:
-        """Flags, the last of equal ones counting, with every `auto` replaced."""
+        """The flags with every `auto` replaced; the last of repeated flags counts."""
         if not any(word.rpartition("=")[2] == "auto" for word in words):
             return list(words)
         finder = Parser(add_help=False)
@@ -37,11 +37,11 @@ class Automatic:
         for name, choose in _CHOICES.items():
             if settings[name] == "auto":
                 settings[name], reason = choose(settings)
-                self.said[name] = f"{settings[name]} ({reason})"
+                self.choices[name] = f"{settings[name]} ({reason})"
         return [*rest, *(f"--{name}={value}" for name, value in settings.items() if value is not None)]
 
     def __str__(self) -> str:
-        return "".join(f"\n{name:>10}: {words}, by auto" for name, words in self.said.items())
+        return "".join(f"\n{name:>10}: {choice}, by auto" for name, choice in self.choices.items())
 
 
 def _use_cpu(settings: Settings) -> tuple[str, str]:
@@ -53,13 +53,13 @@ def _bf16(settings: Settings) -> tuple[str, str]:
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
         able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
-    return ("true", f"{where} computes it") if able else ("false", f"{where} has no instructions for it")
+    return ("true", f"{where} supports it") if able else ("false", f"{where} does not support it")
 
 
 def _skip_from(settings: Settings) -> tuple[str, str]:
     config = load_config(settings["model_name_or_path"] or settings["config_name"])
     if hasattr(config, "skip_from"):
-        return str(config.skip_from), "the layer of stage 1"
+        return str(config.skip_from), "the layer used in stage 1"
     return str(config.num_hidden_layers // 2), f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1"
 
 

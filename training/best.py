@@ -1,8 +1,7 @@
 """The best model: `best/` in the run's folder, weights only, written whenever the dev metric improves.
 
-It is not a checkpoint: checkpoints are written at `save_steps`, whatever the model scored. Each of them records the
-best score up to its step (`best_metric`), so a resume can tell whether `best/` is what it has to be. At the end of the
-run, `best/` is exported as the result.
+It is not a checkpoint: those are written every `save_steps`, whatever the score. Each checkpoint records the best score
+so far (`best_metric`), so a resume can verify `best/`. At the end of the run, `best/` is exported as the result.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from training.checkpoint import MANIFEST, committing, owner, problem, state_of, 
 
 BEST = "best"
 _FACTS = "best.json"
-_REMEDY = "start anew elsewhere"
+_REMEDY = "start a new run in another --output_dir"
 
 
 def keep_if_best(
     root: Path, run_id: str, state: TrainerState, name: str, value: float, save: Callable[[Path], None]
 ) -> None:
-    """Write `best/` when a dev score is higher than all before; on equal scores the earlier model stays.
+    """Write `best/` if a dev score is a new maximum; ties keep the earlier model.
 
     Args:
         root: the run's folder.
         run_id: its owner.
-        state: the Trainer's, before it has seen this score; only the main process writes.
-        name: of the metric.
-        value: of the metric.
+        state: the Trainer's state before this score; only the main process writes.
+        name: the metric.
+        value: its value.
         save: writes the model into an empty folder.
 
     Raises:
@@ -50,48 +49,48 @@ def keep_if_best(
 
 
 def out_of_patience(history: Sequence[Mapping[str, Any]], metric: str, patience: int | None) -> bool:
-    """Whether the last `patience` evaluations brought no higher dev score.
+    """Whether the last `patience` evaluations did not improve the dev score.
 
-    The log history is part of every checkpoint, so that a resumed run ends where the uninterrupted one does.
+    Every checkpoint contains the log history, so a resumed run ends where the uninterrupted one does.
     """
     scores = [line[metric] for line in history if metric in line]
     return bool(scores and patience) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
-def no_checkpoint_is_best(state: TrainerState) -> None:
-    """Keep the stock Trainer from looking for the best model among the checkpoints at the end."""
+def forget_best_checkpoint(state: TrainerState) -> None:
+    """Keep the stock Trainer from searching the checkpoints for the best model at the end."""
     state.best_global_step = state.best_model_checkpoint = None
 
 
 def read_best(root: Path, run_id: str) -> dict[str, Any]:
-    """Step and value of the best model; CheckpointRefused when `best/` is not what this run wrote."""
+    """Step and value of the best model; CheckpointRefused if `best/` is not what this run wrote."""
     reason = problem(root / BEST, run_id, (_FACTS, "config.json"))
     if reason is not None:
-        raise CheckpointRefused(f"{root / BEST}: the best model is gone ({reason}); {_REMEDY}")
+        raise CheckpointRefused(f"{root / BEST}: the best model is lost ({reason}); {_REMEDY}")
     return read_json(root / BEST / _FACTS, "step and value of the best model", _REMEDY, error=CheckpointRefused)
 
 
 def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     """Refuse to resume from a checkpoint without its best model: the run would end with a worse one.
 
-    A best model of a later step of this run is not looked at: the resumed run reaches that step and writes it again.
+    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it.
 
     Raises:
-        CheckpointRefused: `best/` is lost, damaged, of another run, or not the model that the checkpoint records.
+        CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the checkpoint records.
     """
     value = state_of(checkpoint).get("best_metric")
     if value is None or (_step(root) > step_of(checkpoint) and owner(root / BEST) in (run_id, None)):
         return
-    found = read_best(root, run_id)
-    if found.get("value") != value:
+    best = read_best(root, run_id)
+    if best.get("value") != value:
         raise CheckpointRefused(
-            f"{root / BEST}: scored {found.get('value')} at step {found.get('step')}, but the best model up to "
+            f"{root / BEST}: scored {best.get('value')} at step {best.get('step')}, but the best model up to "
             f"{checkpoint.name} scored {value}; {_REMEDY}"
         )
 
 
 def _step(root: Path) -> int:
-    """The step that `best/` claims; 0 where it claims none."""
+    """The step recorded in `best/`; 0 if unreadable."""
     try:
         return read_json(root / BEST / _FACTS, "", error=ValueError, fields={"step": int})["step"]
     except ValueError:
@@ -99,5 +98,5 @@ def _step(root: Path) -> int:
 
 
 def copy_best(root: Path, place: str) -> None:
-    """Copy the files of the best model, without their manifest, into the folder of the result."""
+    """Copy the best model, without its manifest, into the result's folder."""
     shutil.copytree(root / BEST, place, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)

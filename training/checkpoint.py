@@ -1,8 +1,8 @@
-"""Checkpoints, and other folders of a run that are whole or absent.
+"""Atomic folders: checkpoints and other folders of a run that are complete or absent.
 
-A folder is written beside its place. `manifest.json` lists every file with its sha256, everything is flushed to the
-disk, and one rename puts the folder in place. A process may be killed and a disk may fill up at any moment: a folder
-that stands in place is whole, and a reader can prove it.
+A folder is written under a temporary name. `manifest.json` lists every file with its sha256, everything is flushed to
+disk, and one rename moves the folder into place. The process may be killed or the disk may fill up at any moment: a
+folder under its final name is complete, and a reader can verify it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.js
 
 @contextmanager
 def committing(target: Path, run_id: str) -> Iterator[Path]:
-    """An empty folder to fill, which replaces `target` when the block ends without an error, see `commit`."""
+    """An empty folder to fill; it replaces `target` if the block succeeds, see `commit`."""
     with _temporary(_partial(target)) as folder:
         yield folder
         commit(folder, target, run_id)
@@ -36,7 +36,7 @@ def committing(target: Path, run_id: str) -> Iterator[Path]:
 
 @contextmanager
 def replacing_files(root: Path) -> Iterator[Path]:
-    """An empty folder whose files replace those of `root`, each of them whole, when the block ends without an error."""
+    """An empty folder to fill; if the block succeeds, its files replace those of `root`, each atomically."""
     with _temporary(root / _RESULT) as folder:
         yield folder
         for name, path in files_in(folder).items():
@@ -48,7 +48,7 @@ def replacing_files(root: Path) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """A new folder; what is left of it at the end is removed, because half a folder would fill a full disk."""
+    """A new folder, removed at the end: half a folder would fill a full disk."""
     remove(folder)
     folder.mkdir(parents=True)
     try:
@@ -58,11 +58,11 @@ def _temporary(folder: Path) -> Iterator[Path]:
 
 
 def commit(partial: Path, target: Path, run_id: str) -> None:
-    """Write the manifest, flush everything, and move a folder to its place.
+    """Write the manifest, flush everything, and rename a folder to its final name.
 
     Args:
         partial: the written folder, on the same file system.
-        target: its place. An older folder of the same run is replaced; anything else there is kept as `TARGET.refused`.
+        target: its final path. An older folder of the same run is replaced; anything else is kept as `TARGET.refused`.
         run_id: the run that owns the folder.
     """
     content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
@@ -78,7 +78,7 @@ def commit(partial: Path, target: Path, run_id: str) -> None:
 
 
 def recover(target: Path) -> None:
-    """Undo a replacement that was cut short between its two renames, and remove a half-written folder."""
+    """Undo a replacement interrupted between its two renames, and remove a half-written folder."""
     if _replaced(target).exists() and not target.exists():
         _replaced(target).rename(target)
     remove(_replaced(target))
@@ -94,7 +94,7 @@ def _replaced(target: Path) -> Path:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """The sha256 of every file in a folder, by its path there."""
+    """The sha256 of every file in a folder, by relative path."""
     return {name: sha256(path) for name, path in files_in(folder).items()}
 
 
@@ -103,7 +103,7 @@ def _render(content: Any) -> bytes:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest's content; ValueError says what is wrong with it."""
+    """The manifest's content; ValueError if it is missing or damaged."""
     path, fields = folder / MANIFEST, {"format": int, "run": str, "files": dict}
     try:
         content = read_json(path, "a manifest", error=ValueError, fields=fields)
@@ -118,7 +118,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def owner(folder: Path) -> str | None:
-    """The run that a folder belongs to by its manifest; None without a readable one."""
+    """The id of the run in a folder's manifest; None if unreadable."""
     try:
         return _read_manifest(folder)["run"]
     except ValueError:
@@ -126,12 +126,12 @@ def owner(folder: Path) -> str | None:
 
 
 def problem(folder: Path, run_id: str, needed: tuple[str, ...] = ()) -> str | None:
-    """Why a folder must not be used, or None when it holds what its manifest lists, byte for byte.
+    """Why a folder must not be used; None if its files match its manifest.
 
     Args:
         folder: a committed folder.
-        run_id: the run it has to belong to.
-        needed: files that must be among its own.
+        run_id: the run that must own it.
+        needed: files that must be present.
     """
     try:
         content = _read_manifest(folder)
@@ -159,7 +159,7 @@ def _file_problem(name: str, path: Path | None, expected: str | None) -> str | N
 
 
 def checkpoints(root: Path) -> list[Path]:
-    """Every folder named `checkpoint-N`, the newest first."""
+    """Every folder named `checkpoint-N`, newest first."""
     folders = [path for path in root.iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
     return sorted(folders, key=step_of, reverse=True)
 
@@ -170,7 +170,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def checkpoint_problem(folder: Path, run_id: str) -> str | None:
-    """Why a run must not resume from a checkpoint, or None; see `problem`."""
+    """Why a run must not resume from a checkpoint; None if it may, see `problem`."""
     reason = problem(folder, run_id, _STATE)
     if reason is None and not any(folder.glob("rng_state*.pth")):
         return "rng_state.pth is missing"
@@ -181,16 +181,16 @@ def state_of(checkpoint: str | Path) -> dict[str, Any]:
     """The Trainer's state in a valid checkpoint: `global_step`, `max_steps`, `best_metric`, ...
 
     Raises:
-        CheckpointRefused: the state cannot be read or lacks its steps.
+        CheckpointRefused: the state cannot be read or lacks its step counts.
     """
     path, fields = Path(checkpoint) / "trainer_state.json", {"global_step": int, "max_steps": int}
-    return read_json(path, "the state of a training", "remove that checkpoint", error=CheckpointRefused, fields=fields)
+    return read_json(path, "a Trainer state", "remove that checkpoint", error=CheckpointRefused, fields=fields)
 
 
 def commit_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> None:
-    """Move a checkpoint from the staging folder to its place, then delete the oldest beyond `limit`.
+    """Commit the staged checkpoint, then delete the oldest beyond `limit`.
 
-    Only checkpoints of this run count and are deleted, and none of a later step: a resume has passed those over.
+    Only this run's checkpoints count and are deleted, and no later ones: a resume has skipped those.
     """
     name = f"checkpoint-{step}"
     commit(root / STAGING / name, root / name, run_id)
@@ -202,7 +202,7 @@ def commit_checkpoint(root: Path, step: int, run_id: str, limit: int | None) -> 
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove what an interrupted command left of checkpoints and results; only for the owner of the folder's lock."""
+    """Remove temporary folders of an interrupted command; the caller must hold the folder's lock."""
     for path in root.glob(".checkpoint-*.replaced"):
         remove(path)
     for name in (STAGING, _REMOVED, _RESULT):

@@ -1,4 +1,4 @@
-"""What ends a run before its end, in plain words: disks, memory and numbers that are not finite."""
+"""Faults that end a run: storage, memory, compilation and non-finite numbers, as one-line errors."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from torch import Tensor, nn
 
 from common.errors import DISK, BadInput, ProjectError, StorageError, first_line
 
-# No permission in a folder that the run has written to: its state is whole, and the same command goes on.
-_WORDS = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
+# Losing write permission during a run leaves its state intact, so the same command can resume.
+_MESSAGES = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # safetensors; what `shutil.copytree` gathers
+_CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
 _MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
-_FILES = 12  # of a checkpoint; best/ and the result have hardly more
+_FILES = 12  # per checkpoint; best/ and the result have about as many
 REPORT = "nonfinite.json"
 
 
 @contextmanager
 def storage_errors(folder: str | Path) -> Iterator[None]:
-    """Turn disk errors of the system, torch and safetensors into a StorageError; everything else passes.
+    """Turn disk errors of the system, torch and safetensors into a StorageError; other errors pass.
 
     Args:
-        folder: where the block writes; its file system is asked when an error does not say what is wrong.
+        folder: where the block writes; its free space is checked when an error gives no cause.
     """
     try:
         yield
-    except ProjectError:  # has its own words, which may hold a number that looks like an error code
+    except ProjectError:  # its message may contain a number that looks like an error code
         raise
     except Exception as error:
-        words = _plain(error, Path(folder))
-        if words is None:
+        message = _storage_message(error, Path(folder))
+        if message is None:
             raise
         place = getattr(error, "filename", None) or folder
         raise StorageError(
-            f"{place}: {words}; what was written whole before is still there. Make room and give the same command"
+            f"{place}: {message}; everything saved before is intact. Free some space and repeat the command"
         ) from error
 
 
-def _plain(error: Exception, folder: Path) -> str | None:
+def _storage_message(error: Exception, folder: Path) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
-        return _WORDS.get(error.errno)
+        return _MESSAGES.get(error.errno)
     code = _CODE.search(str(error))
     if code:
-        return _WORDS.get(int(code[1]), os.strerror(int(code[1])))
-    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which does not say why
-        return _WORDS[errno.ENOSPC] if _room(folder) < (1 << 20, 1) else "a file could not be written whole"
+        return _MESSAGES.get(int(code[1]), os.strerror(int(code[1])))
+    if isinstance(error, RuntimeError) and _TORCH_WRITER.search(str(error)):  # which gives no cause
+        return _MESSAGES[errno.ENOSPC] if _room(folder) < (1 << 20, 1) else "a file could not be written completely"
     return None
 
 
 def _room(folder: Path) -> tuple[float, float]:
-    """Bytes and files that fit on the file system of a folder that may not exist yet."""
+    """Free bytes and files on the file system of a folder that may not exist yet."""
     while not folder.exists():
         folder = folder.parent
     facts = os.statvfs(folder)
@@ -71,12 +71,12 @@ def check_space(folder: str | Path, model: nn.Module, checkpoints: int) -> None:
 
     Args:
         folder: the output folder.
-        model: a checkpoint holds its weights, and two more numbers for each trained one (Adam); best/ and the result
-            hold the weights once each.
-        checkpoints: how many will be there at a time, beyond those that are there now.
+        model: a checkpoint contains its weights, and two more numbers per trained weight (Adam); best/ and the result
+            contain the weights once each.
+        checkpoints: how many will exist at a time, in addition to the present ones.
 
     Raises:
-        StorageError: too little room; the message has the free and the needed one.
+        StorageError: too little space; the message gives the free and the required amount.
     """
     weights = sum(p.numel() * p.element_size() for p in model.state_dict().values())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
@@ -86,21 +86,21 @@ def check_space(folder: str | Path, model: nn.Module, checkpoints: int) -> None:
     if free < needed or names < files:
         room = f"{free / 1e6:,.1f} MB free" if free < needed else f"room for {names} files"
         raise StorageError(
-            f"{folder}: No space left for this run: {room}, it needs about {needed / 1e6:,.1f} MB in {files} files "
-            f"({checkpoints} checkpoints, the best model and the result); lower --save_total_limit or make room"
+            f"{folder}: No space left for this run: {room}, but it needs about {needed / 1e6:,.1f} MB in {files} files "
+            f"({checkpoints} checkpoints, the best model and the result); lower --save_total_limit or free some space"
         )
 
 
 def is_memory_error(error: Exception) -> bool:
-    """Whether an error means too little memory, of the machine or of the GPU; torch raises RuntimeError for it."""
+    """Whether the machine or the GPU ran out of memory, for which torch may raise RuntimeError."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or bool(_MEMORY.search(str(error)))
 
 
 @contextmanager
 def memory_errors(batch: str) -> Iterator[None]:
-    """Turn an out-of-memory error into a StorageError that names the batch and the flags that need less.
+    """Turn an out-of-memory error into a StorageError that names the batch and the flags that save memory.
 
-    The batch size never changes by itself: the sentences of a batch are each other's negatives.
+    The batch size is never changed automatically: the sentences of a batch are each other's negatives.
     """
     try:
         yield
@@ -108,15 +108,15 @@ def memory_errors(batch: str) -> Iterator[None]:
         if not is_memory_error(error):
             raise
         raise StorageError(
-            f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1 a smaller batch with "
-            "--gradient_accumulation_steps is the same), --bf16, a smaller --max_length or "
-            "--per_device_train_batch_size (fewer negatives: another experiment)"
+            f"out of memory with {batch}: give --chunk_size (same batch, less memory; in stage 1, a smaller batch with "
+            "--gradient_accumulation_steps is equivalent), --bf16, a smaller --max_length or "
+            "--per_device_train_batch_size (fewer negatives: a different experiment)"
         ) from error
 
 
 @contextmanager
 def compile_errors() -> Iterator[None]:
-    """Turn what torch.compile cannot read or build into a BadInput."""
+    """Turn an error of torch.compile into a BadInput."""
     try:
         yield
     except RuntimeError as error:
@@ -126,9 +126,9 @@ def compile_errors() -> Iterator[None]:
 
 
 class FirstBad:
-    """The first optimizer step at which a number was not finite, kept on the device.
+    """The first optimizer step with a non-finite number, kept on the device.
 
-    `note` never waits for the device; `step` does. On a CPU nothing waits, so look after every step.
+    `note` does not synchronize with the device; `step` does. On a CPU it is free, so read it after every step.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -136,8 +136,8 @@ class FirstBad:
 
     @torch.no_grad()
     def note(self, step: int, numbers: Iterable[Tensor]) -> None:
-        """Look at the scalars of a step; steps count from 1."""
-        if self._step.device.type == "cpu":  # tensors cost ten times as much as numbers
+        """Check the scalars of a step; steps count from 1."""
+        if self._step.device.type == "cpu":  # plain floats are ten times as fast as tensors
             if not self._step and not all(map(math.isfinite, map(float, numbers))):
                 self._step.fill_(step)
             return
@@ -146,13 +146,13 @@ class FirstBad:
 
     @property
     def step(self) -> int:
-        """The first bad step so far, 0 when there is none."""
+        """The first bad step so far; 0 if none."""
         return int(self._step)
 
 
 @torch.no_grad()
 def not_finite(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> str | None:
-    """Name of a weight or optimizer state that is not finite, or None; waits for the device once."""
+    """Name of a weight or optimizer state that is not finite, or None; synchronizes with the device once."""
     named = dict(model.state_dict())
     for number, state in enumerate(optimizer.state.values() if optimizer is not None else []):
         named |= {f"{name} of optimizer state {number}": value for name, value in state.items()}
@@ -160,17 +160,17 @@ def not_finite(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
     flags = [tensor.isfinite().all().to("cpu", non_blocking=True) for tensor in named.values()]
     if any(tensor.is_cuda for tensor in named.values()):
         torch.cuda.synchronize()
-    return next((name for name, fine in zip(named, flags, strict=True) if not fine), None)
+    return next((name for name, finite in zip(named, flags, strict=True) if not finite), None)
 
 
 class NonFiniteStep(NamedTuple):
-    """What is known about a step whose numbers are not finite.
+    """Diagnostics of an optimizer step with non-finite numbers.
 
     Attributes:
-        step: the first such optimizer step, counted from 1.
-        norm: its gradient norm; None where the step was examined later.
+        step: the first bad step, counted from 1.
+        norm: its gradient norm; None if the step was checked later.
         terms: sums of the loss terms since the last logged line.
-        examples: indices of the step's examples, of all processes.
+        examples: indices of the step's examples over all processes.
     """
 
     step: int
@@ -179,16 +179,15 @@ class NonFiniteStep(NamedTuple):
     examples: list[int]
 
     def write(self, folder: Path) -> None:
-        """Write everything to `nonfinite.json`."""
+        """Write `nonfinite.json`."""
         terms = {name: str(value) for name, value in self.terms.items()}  # JSON has no NaN
         content = self._asdict() | {"norm": str(self.norm), "terms": terms}
         (folder / REPORT).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     def message(self) -> str:
-        """The error message."""
         wrong = [f"{name} {value}" for name, value in sorted(self.terms.items()) if not math.isfinite(value)]
         shown = ", ".join(map(str, self.examples[:8]))
         return (
             f"not finite at step {self.step}: {', '.join(wrong) or f'gradient norm {self.norm}'}; examples {shown} ... "
-            f"(all in {REPORT}); nothing of it is saved: lower --learning_rate, or --bf16 off"
+            f"(all in {REPORT}); this step was not saved: lower --learning_rate, or turn --bf16 off"
         )

@@ -1,4 +1,4 @@
-"""What the training scripts know of their flags before they import torch: methods, names, mistakes, and --help."""
+"""The flags of the training scripts without importing torch: methods, --help, and checks of names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from common.streams import show
 from training.finished import finished, inputs_of
 
 SCRIPTS = {False: "run_unsup.py", True: "run_sup.py"}  # by whether the method needs labels
-OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_repositories.md has them
+OLD_NAMES = {  # flags of the methods' original repositories, see docs/from_the_old_repositories.md
     "temp": "--temperature",
     "pooler_type": "--pooling",
     "max_seq_length": "--max_length",
@@ -32,7 +32,7 @@ OLD_NAMES = {  # of the methods' own repositories, as docs/from_the_old_reposito
     "masking_ratio": "--rtd_mask_rate",
     "evaluation_strategy": "--eval_strategy",
 }
-_OTHER_WORDS = {  # what people type for a flag
+_SYNONYMS = {  # common guesses for a flag
     "train_file": "dataset data train_data train_dataset text corpus input",
     "dev_file": "eval_file dev_data valid_file validation_file eval_data",
     "model_name_or_path": "model model_name base_model checkpoint pretrained",
@@ -51,15 +51,15 @@ _OTHER_WORDS = {  # what people type for a flag
     "report_to": "wandb tensorboard",
     "dry_run": "plan",
 }
-_OFTEN = """method model_name_or_path config_name train_file columns max_length dev_file test_tasks output_dir
+_COMMON = """method model_name_or_path config_name train_file columns max_length dev_file test_tasks output_dir
     per_device_train_batch_size learning_rate num_train_epochs max_steps mask_rate skip_from bf16 seed
     dry_run""".split()
 _HELP = {"-h", "--help", "--help_all"}
 _LIBRARY = Path(find_spec("transformers").origin).with_name("training_args.py")
 
 
-class Known(NamedTuple):
-    """What is known of a command: a hash of its inputs, for the record, and the folder of its run if that finished."""
+class Checked(NamedTuple):
+    """A checked command: the hash of its inputs, for the record, and its run's folder if that has finished."""
 
     inputs: str | None
     finished: str | None
@@ -72,20 +72,20 @@ def method_files() -> dict[str, Path]:
 
 
 def method_names(labels: bool | None = None) -> list[str]:
-    """All methods; with `labels`, only those that train on labelled pairs, or only those that do not."""
+    """All methods, or only those that do (True) or do not (False) need labelled pairs."""
     return [name for name, file in method_files().items() if labels in (None, _takes_labels(file))]
 
 
 def method_file(name: str | None, labels: bool | None = None) -> Path:
-    """A method's file; BadInput for no or an unknown name and, with `labels`, for a method of the other script."""
-    known, files = ", ".join(method_names(labels)), method_files()
+    """A method's file; BadInput if the name is missing, unknown or, with `labels`, of the other script."""
+    choices, files = ", ".join(method_names(labels)), method_files()
     if name is None:
-        raise BadInput(f"--method is missing: choose one of {known}, or a --config that names one")
+        raise BadInput(f"--method is missing: choose one of {choices}, or a --config that names one")
     if name not in files:
-        near = "".join(f"did you mean '{one}'? " for one in difflib.get_close_matches(name, files, n=1))
-        raise BadInput(f"--method {name}: {near}choose one of {known} (or a --config that names one)")
-    if labels not in (None, found := _takes_labels(files[name])):
-        raise BadInput(f"--method {name}: {SCRIPTS[found]} trains it; here choose one of {known}")
+        guess = "".join(f"did you mean '{match}'? " for match in difflib.get_close_matches(name, files, n=1))
+        raise BadInput(f"--method {name}: {guess}choose one of {choices} (or a --config that names one)")
+    if labels not in (None, needs_labels := _takes_labels(files[name])):
+        raise BadInput(f"--method {name}: use {SCRIPTS[needs_labels]} for it; here choose one of {choices}")
     return files[name]
 
 
@@ -94,63 +94,64 @@ def _takes_labels(file: Path) -> bool:
 
 
 def hint(flag: str, known: Collection[str]) -> str:
-    """What is known of a flag that is not among the `known` ones: another name, or that other methods have it."""
+    """Advice on a flag that is not among the `known` ones: its name here, or the methods that have it."""
     if flag in OLD_NAMES:
         return f"here it is {OLD_NAMES[flag]} (docs/from_the_old_repositories.md)"
-    meant = [name for name, words in _OTHER_WORDS.items() if flag in words.split() and name in known]
-    if meant:
-        return f"did you mean '--{meant[0]}'?"
-    having = [name for name, file in method_files().items() if flag in fields_of(file, "Arguments")]
-    return f"a flag of --method {', '.join(having)}" if having else ""
+    matches = [name for name, synonyms in _SYNONYMS.items() if flag in synonyms.split() and name in known]
+    if matches:
+        return f"did you mean '--{matches[0]}'?"
+    methods = [name for name, file in method_files().items() if flag in fields_of(file, "Arguments")]
+    return f"a flag of --method {', '.join(methods)}" if methods else ""
 
 
 def declared(*groups: str, method: str | None = None) -> dict[str, Flag]:
-    """The flags of a script: the dataclasses of `common.arguments` with these names, the method's and the Trainer's."""
-    own = [fields_of(ROOT / "common" / "arguments.py", group) for group in groups]
-    own += [fields_of(method_files()[method], "Arguments")] if method else []
-    own += [fields_of(_LIBRARY, "TrainingArguments"), fields_of(ROOT / "training" / "run_arguments.py", "RunArguments")]
-    return {name: flag for group in own for name, flag in group.items()}
+    """The flags of a script: those of these dataclasses of `common.arguments`, of the method and of the Trainer."""
+    parts = [fields_of(ROOT / "common" / "arguments.py", group) for group in groups]
+    parts += [fields_of(method_files()[method], "Arguments")] if method else []
+    parts += [fields_of(_LIBRARY, "TrainingArguments")]
+    parts += [fields_of(ROOT / "training" / "run_arguments.py", "RunArguments")]
+    return {name: flag for part in parts for name, flag in part.items()}
 
 
-def look_over_sentences(argv: Sequence[str], description: str, labels: bool) -> Known:
-    """`look_over` for run_unsup.py and run_sup.py, whose flags depend on the method."""
+def check_sentence_command(argv: Sequence[str], description: str, labels: bool) -> Checked:
+    """`check_command` for run_unsup.py and run_sup.py, whose flags depend on the method."""
     method = peek(argv, "method")
     if method or not _HELP & {*argv}:
         method_file(method, labels)
     flags = declared("ModelArguments", "ScoredArguments" if labels else "SentenceArguments", method=method)
     own = fields_of(method_files()[method], "Arguments") if method else {}
     names = f"methods: {', '.join(method_names(labels))}; --method NAME --help shows the flags of one"
-    return look_over(argv, f"{description}\n{names}", SCRIPTS[labels], flags, own)
+    return check_command(argv, f"{description}\n{names}", SCRIPTS[labels], flags, own)
 
 
-def look_over(
+def check_command(
     argv: Sequence[str], description: str, script: str, flags: Mapping[str, Flag], own: Collection[str] = ()
-) -> Known:
-    """Answer --help, refuse wrong names of flags and look for a finished run, before anything large is imported.
+) -> Checked:
+    """Answer --help, check the names of flags and look for a finished run, before any slow import.
 
     Args:
         argv: the command line.
         description: of the script.
         script: its name.
-        flags: all that it has.
-        own: the flags of its method, which --help shows beside the most used ones.
+        flags: all flags of the script.
+        own: the flags of its method, which --help shows along with the common ones.
 
     Raises:
-        BadInput: an unknown or repeated flag or key of the configuration; no model of that name.
+        BadInput: an unknown or repeated flag or configuration key; the model does not exist.
         CheckpointRefused: the result of the finished run has changed.
-        SystemExit: --help has been answered.
+        SystemExit: after printing --help.
     """
-    if asked := _HELP & {*argv}:
-        often = flags if "--help_all" in asked else {*_OFTEN, *own}
-        show(_help(script, description, {name: flag for name, flag in flags.items() if name in often}, own))
+    if requested := _HELP & {*argv}:
+        shown = flags if "--help_all" in requested else {*_COMMON, *own}
+        show(_help(script, description, {name: flag for name, flag in flags.items() if name in shown}, own))
         raise SystemExit(0)
     words = check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
     inputs, folder = inputs_of(words, flags), peek(argv, "output_dir")
     if finished(folder, inputs):
-        return Known(inputs, folder)
+        return Checked(inputs, folder)
     if model := peek(argv, "model_name_or_path"):
         check_place(model)
-    return Known(inputs, None)
+    return Checked(inputs, None)
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:
@@ -162,5 +163,5 @@ def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collect
         default = f" (default: {flag.default})" if flag.default not in ("", "None") else ""
         text = f"{flag.help}{default}".replace("%", "%%")
         (method if name in own else general).add_argument(f"--{name}", metavar=flag.words, help=text)
-    general.add_argument("--help_all", action="store_true", help="every flag, those of transformers' Trainer too")
+    general.add_argument("--help_all", action="store_true", help="show every flag, including transformers' own")
     return parser.format_help().rstrip()

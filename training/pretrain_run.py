@@ -25,17 +25,17 @@ from models.loading import load_config, load_tokenizer, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
 from training.faults import storage_errors
-from training.plan import dry_run, masking_in_words, plan
+from training.plan import describe_masking, dry_run, plan
 from training.provenance import contents, weights_hash
 from training.run import Run, set_dropout
-from training.run_arguments import RunArguments, path_in_words, settle_packing
+from training.run_arguments import RunArguments, describe_packing, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 
 
 def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
-    """Masked language model and head, each from the checkpoint or new; new parts are logged."""
+    """Masked language model and head, each from the checkpoint or new; logs a new head."""
     source = model_args.model_name_or_path
     config = load_config(source or model_args.config_name)
     check_apart(config, "stage 1")
@@ -50,7 +50,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
 
 
 def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
-    """The auxiliary layers: the checkpoint's own, copies of its top layers, or new ones, which is logged."""
+    """The auxiliary layers: from the checkpoint, copies of its top layers, or new ones (logged)."""
     source, count = model_args.model_name_or_path, model_args.head_layers
     if count == 0:
         return nn.ModuleList()
@@ -58,7 +58,7 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
         return top_layers(backbone, count)
     head = load_head(source, backbone, count) if source else None
     if head is None:
-        logger.info("the %d layers of the auxiliary head are new", count)
+        logger.info("initialised %d new layers of the auxiliary head", count)
         head = new_head(backbone, count)
     return head
 
@@ -66,9 +66,9 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
 def load_text(
     model_args: PretrainArguments, data_args: DataArguments, args: RunArguments
 ) -> tuple[Source, Any, TokenisedText]:
-    """The text, the tokenizer (of the checkpoint, or learned from the text) and the blocks to train on."""
+    """The text, the tokenizer (the checkpoint's, or trained on the text) and the training blocks."""
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
-        raise BadInput("give one of --model_name_or_path (a checkpoint) and --config_name (from scratch)")
+        raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
         if model_args.model_name_or_path:
@@ -86,7 +86,7 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | N
     Args:
         argv: the flags.
         callbacks: `transformers.TrainerCallback`s.
-        inputs: what `training.finished` knows a finished run by.
+        inputs: hash of the inputs, see `training.finished`.
 
     Returns:
         The run's folder.
@@ -123,32 +123,32 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | N
 
 
 def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
-    """Model, collator and Trainer, and the plan in words."""
+    """The Trainer, with model and collator, and the plan as text."""
     model_args, data_args, args = groups
     set_seed(args.seed)
     masking, aux_masking = maskings(model_args)
     model = build_model(model_args, tokenizer)
     longest = usable_length(model.config, tokenizer)
     if data_args.max_length > longest:
-        raise BadInput(f"--max_length {data_args.max_length}: the model takes at most {longest} tokens")
+        raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
     clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0
-    wanted = masking, aux_masking, clean, words, model.packing(args.torch_compile)
-    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, *wanted)
+    options = masking, aux_masking, clean, words, model.packing(args.torch_compile)
+    collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, *options)
     trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
-        "masking": masking_in_words([one for one in (masking, aux_masking) if one]),
+        "masking": describe_masking([one for one in (masking, aux_masking) if one]),
         "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",
-        "packed": path_in_words(model.packed, args),
+        "packed": describe_packing(model.packed, args),
     }
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
 def maskings(model_args: PretrainArguments) -> tuple[Masking, Masking | None]:
-    """The masks of the encoder's text, and the head's own where it has some."""
+    """The masking of the encoder's text and, if separate, of the auxiliary head's."""
     if model_args.head_layers == 0 and model_args.aux_mask_rate:
-        raise BadInput("--aux_mask_rate: with --head_layers 0 there is no head to mask for; leave one out")
+        raise BadInput("--aux_mask_rate: --head_layers 0 has no head to mask for; leave one of them out")
     if model_args.aux_cls == "clean" and not (model_args.head_layers or model_args.bow_weight):
-        raise BadInput("--aux_cls clean: with --head_layers 0 and no --bow_weight nothing reads [CLS]; leave it out")
+        raise BadInput("--aux_cls clean: nothing reads [CLS] with --head_layers 0 and no --bow_weight; leave it out")
     words = model_args.whole_words
     own = model_args.aux_mask_rate and Masking(model_args.aux_mask_rate, whole_words=words, name="aux")
     return Masking(model_args.mask_rate, whole_words=words), own

@@ -1,4 +1,4 @@
-"""What produced a number: versions, commit, machine, and hashes of the files that settings name."""
+"""Provenance of a run: versions, commit, machine, and hashes of the files that settings name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "n
 
 
 def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
-    """Versions, commit and machine; `on_gpu` None means that a GPU is used where there is one."""
+    """Versions, commit and machine; `on_gpu` None means a GPU is used if available."""
     on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
@@ -45,7 +45,7 @@ def _git(*command: str) -> str | None:
 
 
 def weights_hash(path: str) -> str:
-    """sha256 of the weights of a local folder; a hub id stands for itself."""
+    """sha256 of a local folder's weights; a hub id is returned unchanged."""
     file = Path(path) / "model.safetensors"
     return sha256(file) if file.is_file() else path
 
@@ -53,7 +53,7 @@ def weights_hash(path: str) -> str:
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """sha256 of the files of every local model folder or JSON file that a setting names: {setting: {file: hash}}.
 
-    Of a setting that names several, "1 FILE", "2 FILE" and so on; one without files there stands for itself.
+    For a list, the files are "1 FILE", "2 FILE" and so on; an item without local files represents itself.
     """
     found = {name: _files(value) for name, value in settings.items()}
     return {name: hashes for name, hashes in found.items() if hashes}
@@ -78,7 +78,7 @@ def _hashes(path: Path) -> dict[str, str]:
 
 
 def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Environments of earlier starts of a run, where they differ; other package versions log a warning."""
+    """The differing environments of earlier starts of a run; warns about other package versions."""
     names = ("commit", "versions", "hardware", "command")
     before = {name: old.get(name) for name in names}
     listed = [start for start in old.get("earlier_starts", []) if start != before]
@@ -87,5 +87,5 @@ def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[
     then = before["versions"] or {}
     changed = [f"{name} {then.get(name)}" for name, now in new["versions"].items() if then.get(name) != now]
     if changed:
-        logger.warning("the run was begun with %s: its numbers may not be those of one version", ", ".join(changed))
+        logger.warning("the run was started with %s: its numbers may mix versions", ", ".join(changed))
     return [*listed, before]

@@ -1,4 +1,4 @@
-"""run.json: what a run was asked to do and with what; and which of its settings decide the weights."""
+"""run.json: the settings and environment of a run, and which settings determine its weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
 FORMAT = 1
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
-_MESSAGE_CHARS = 80  # of a value in a message: a dictionary of hashes is long
+_MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 
-# Fields that change neither the weights nor what is selected: they may differ when a run is resumed. The content of
-# the files that they name is compared. All others may not differ, `max_steps` and `num_train_epochs` included, because
-# the schedule depends on them; see `is_longer` and --change_steps.
+# Fields that affect neither the weights nor the selection of the best model: they may differ at a resume. The files
+# they name are compared by content. No other field may differ, including `max_steps` and `num_train_epochs`, on which
+# the schedule depends; see `is_longer` and --change_steps.
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
@@ -29,66 +29,64 @@ MAY_DIFFER = frozenset(
     change_steps""".split()
 )
 STEPS = ("max_steps", "num_train_epochs")
-# Of those, the ones that all processes of a run must share nonetheless: they decide when processes wait for each other.
+# Those among them that must agree over the processes of a run, because they determine when processes synchronize.
 IN_STEP = frozenset(
     "output_dir dry_run logging_strategy logging_first_step logging_steps save_strategy save_steps".split()
 )
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The contents of run.json; CheckpointRefused when it cannot be read, or is of a newer format."""
+    """The contents of run.json; CheckpointRefused if it is unreadable or of a newer format."""
     path = folder / RUN_FILE
-    run = read_json(path, "the record of a run", error=CheckpointRefused)
+    run = read_json(path, "a run record", error=CheckpointRefused)
     if type(found := run.get("format")) is int and found > FORMAT:
         raise CheckpointRefused(newer_format(str(path), found, FORMAT))
     if not isinstance(run.get("trajectory"), dict) or not isinstance(run.get("status"), str):
-        raise CheckpointRefused(f"{path}: is not the record of a run (trajectory and status are needed)")
+        raise CheckpointRefused(f"{path}: not a run record ('trajectory' and 'status' are required)")
     return run
 
 
 def run_id_of(folder: Path) -> str:
-    """The id in the manifests of a run's checkpoints; CheckpointRefused for a run from before they had manifests."""
+    """The id in the manifests of a run's checkpoints; CheckpointRefused for runs that predate manifests."""
     run_id = read_run(folder).get("run_id")
     if not isinstance(run_id, str):
-        raise CheckpointRefused(f"{folder}: an older version's run cannot be resumed; choose another folder")
+        raise CheckpointRefused(f"{folder}: a run of an older version cannot be resumed; choose another folder")
     return run_id
 
 
 def write_run(folder: str | Path, content: dict[str, Any]) -> None:
-    """Write run.json whole or not at all; errors of the disk pass as OSError."""
+    """Write run.json atomically; raises OSError on disk errors."""
     write_json(Path(folder) / RUN_FILE, content, sort_keys=True, remedy=None)
 
 
 def check_result(folder: Path, run: Mapping[str, Any]) -> None:
-    """Check that the result of a finished run is the one it wrote; other files in the folder may change.
+    """Check that the result of a finished run is unchanged; other files in the folder may change.
 
-    Older versions recorded no sha256 of the result. For their runs only the weights are checked to be readable, and a
-    warning is logged.
+    Older versions recorded no sha256 of the result. For their runs, only check that the weights are readable, and warn.
 
     Raises:
         CheckpointRefused: a file of the result is missing or has changed.
     """
     recorded = run.get("result")
     if isinstance(recorded, dict):
-        problem = next(filter(None, (_changed(folder / name, known) for name, known in recorded.items())), None)
+        problem = next(filter(None, (_changed(folder / name, before) for name, before in recorded.items())), None)
     else:
-        reason = "an older version recorded no sha256 of its result; only that the weights can be read is checked"
-        logger.warning("%s: %s", folder, reason)
+        logger.warning("%s: an older version recorded no sha256 of the result; checking only that it loads", folder)
         problem = _unreadable(folder)
     if problem:
         raise CheckpointRefused(
-            f"{folder}: the run has finished, but {problem}; put the file back, or remove the folder to train again"
+            f"{folder}: the run has finished, but {problem}; restore the file, or remove the folder to train again"
         )
 
 
-def _changed(path: Path, known: str) -> str | None:
+def _changed(path: Path, recorded: str) -> str | None:
     if not path.is_file():
         return f"{path.name} is missing"
-    return None if sha256(path) == known else f"{path.name} has changed since"
+    return None if sha256(path) == recorded else f"{path.name} has changed since"
 
 
 def _unreadable(folder: Path) -> str | None:
-    from models.loading import read_tensors  # here: it imports torch, and a finished run is known without
+    from models.loading import read_tensors  # imported late: it needs torch, and newer runs do not need it
 
     files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     if folder / WEIGHTS[0] not in files:
@@ -102,22 +100,22 @@ def _unreadable(folder: Path) -> str | None:
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of the settings in which two trajectories differ; local models are compared by their files, not by name.
+    """Names of the settings in which two trajectories differ; local models are compared by content, not by name.
 
-    A setting that only one of them has is an option that came after the other was written: it differs where it is on.
+    A setting present in only one of them was added after the other was written; it differs if it is on.
     """
     files = one.get("contents")
-    read = other.get("contents", {}).items() if isinstance(files, dict) else ()
-    same = {name for name, found in read if files.get(name) == found}
+    other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
+    same = {name for name, hashes in other_files if files.get(name) == hashes}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
     return sorted((in_both | {name for name in one.keys() ^ other.keys() if (one | other)[name]}) - same)
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:
-    """Compare what every process of a run was started with, in the order of their ranks.
+    """Compare the trajectories of all processes of a run, in the order of their ranks.
 
     Raises:
-        BadInput: settings, texts or the start differ; the message names them and the ranks.
+        BadInput: they differ; the message names settings and ranks.
     """
     names = sorted({name for other in everyone for name in differing(everyone[0], other)})
     if names:
@@ -129,14 +127,14 @@ def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
     ranks: dict[str, list[str]] = {}
     for rank, settings in enumerate(everyone):
         ranks.setdefault(str(settings.get(name)), []).append(str(rank))
-    return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(held)}" for value, held in ranks.items())
+    return ", ".join(f"{value[:_MESSAGE_CHARS]} in rank {' and '.join(numbers)}" for value, numbers in ranks.items())
 
 
 def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether settings ask for more steps of a run whose learning rate does not depend on their number.
+    """Whether the new settings extend a run whose learning rate does not depend on the number of steps.
 
-    The last step is always evaluated. Where it was not a multiple of `eval_steps`, the longer run would not have
-    evaluated there and might select another model, so it is a different run.
+    The last step is always evaluated. If it was not a multiple of `eval_steps`, the longer run would not have
+    evaluated there and might have selected another model, so it is a different run.
     """
     constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
     steps = old.get("max_steps")  # read from a file

@@ -1,4 +1,4 @@
-"""The methods themselves, which `training.flags` names: a method is a file of `models/objectives`."""
+"""Load methods: a method is a file of `models/objectives`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from training.run_arguments import RunArguments
 
 
 def load_method(name: str | None, labels: bool | None = None) -> Method:
-    """The method of that name; BadInput as `method_file`."""
+    """The method of that name; raises like `method_file`."""
     return importlib.import_module(f"models.objectives.{method_file(name, labels).stem}").METHOD
 
 
 def script_of(name: str | None) -> str:
-    """The script that trains a method; run_unsup.py, which lists what it knows, for an unknown one."""
+    """The script that trains a method; run_unsup.py, which lists all methods, if unknown."""
     return SCRIPTS[name in method_names(labels=True)]
 
 

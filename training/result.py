@@ -1,4 +1,4 @@
-"""The end of a run: the choice between start and trained weights, the verdict, the export, the scores."""
+"""The end of a run: choose between start and trained weights, compare them, export and score."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ from training.run import Run
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-_HALVES = 128  # held-out texts that judge a run without a dev task
+_HALVES = 128  # held-out texts that replace the dev task of a run without one
 _SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
-_LONGEST = 512  # tokens of each
-_NOT_OF_A_MODEL = shutil.ignore_patterns(
+_LONGEST = 512  # tokens per held-out text
+_NOT_PART_OF_A_MODEL = shutil.ignore_patterns(
     ".*", "*.md", "*.bin", "*.onnx", "onnx", "openvino", "run.json", "scores*", "log.jsonl", "*.png", "best",
     "best.json", "checkpoint-*", "adapt.json",
 )  # fmt: skip
 
 
 def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
-    """What chooses the best model and judges the result; None for `--dev none`.
+    """The examples that select the best model and judge the result; None for `--dev none`.
 
-    A search set with `qrels/test.tsv` beside `qrels/dev.tsv` chooses by the one and judges by the other; elsewhere the
-    same examples do both.
+    A search set with `qrels/test.tsv` selects by `qrels/dev.tsv` and judges by `qrels/test.tsv`; otherwise the same
+    examples do both.
 
     Raises:
-        BadInput: flags that exclude each other; a file that is missing or malformed.
+        BadInput: conflicting flags; a missing or malformed file.
     """
     shares, given = data_args.start_shares, [name for name in ("dev_file", "dev_beir") if getattr(data_args, name)]
     if len(given) > 1:
-        raise BadInput("--dev_file and --dev_beir: one of them chooses the best model; leave the other out")
+        raise BadInput("--dev_file and --dev_beir: only one of them can select the best model; leave one out")
     unused = [*given, *(name for name in ("start_shares", "keep_start", "patience") if getattr(data_args, name))]
     if data_args.dev == "none" and unused:
-        raise BadInput(f"--dev none --{unused[0]}: no dev score is taken, so it would do nothing; leave one out")
+        raise BadInput(f"--dev none --{unused[0]}: without a dev score it has no effect; leave one of them out")
     if shares and pooling_named(pooling).keeps_head:
-        raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}")
+        raise BadInput(f"--start_shares: the start has no head to mix with the head of --pooling {pooling}")
     if data_args.dev == "none":
         return None
     if data_args.dev_beir:
@@ -75,16 +75,16 @@ def finish(
     data_args: ScoredArguments,
     texts: Iterable[str],
 ) -> None:
-    """Choose and judge the result, export it to the run's root, score it there, and close the record.
+    """Choose and judge the result, export it to the run's folder, score it, and complete the record.
 
     Args:
         run: the run.
-        trainer: has trained.
-        tokenizer: of the encoder.
-        dev: what chose the best model, and judges it; None for `--dev none`.
+        trainer: after training.
+        tokenizer: the encoder's.
+        dev: the examples that selected the best model; None for `--dev none`.
         tests: the tasks of `--test_tasks`.
         data_args: options.
-        texts: what it was trained on.
+        texts: the training text.
     """
     folder, facts = Path(run.args.output_dir), {}
     if dev:
@@ -102,26 +102,26 @@ def finish(
     findings = [in_words(facts["verdict"])] if facts["verdict"] else []
     if dev and (widths := run.record["settings"]["matryoshka_dims"]):
         facts["dev_by_width"] = dev.scores(_encode(run, *load_encoder(str(folder))), widths)
-        said = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
-        findings.append(f"the vector and its first entries alone: {said}")
+        scores = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
+        findings.append(f"the whole vector and its prefixes: {scores}")
     facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
     run.finish(trainer, facts, findings)
     logger.info("next: %s", "; ".join(_next(folder, data_args)))
 
 
 def _next(folder: Path, data_args: ScoredArguments) -> list[str]:
-    """Commands to go on with, as they can be typed: an evaluation only where its data is here."""
+    """Suggested next commands; an evaluation only if its data is present."""
     name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
     if data_args.dev_file and data_args.dev != "none":
-        scored = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
+        evaluate = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
     else:
-        scored = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
-    written = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
-    return [*scored, f"python -m report {name} --output report.html", written]
+        evaluate = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
+    export = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
+    return [*evaluate, f"python -m report {name} --output report.html", export]
 
 
 def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Write `scores.json` of the exported model; returns how many test sentences the training text holds."""
+    """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
     folder = Path(run.args.output_dir)
     encoder, tokenizer = load_encoder(str(folder))
     results = score_all(_encode(run, encoder, tokenizer), tests, data_dir)
@@ -130,15 +130,15 @@ def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[s
     write_scores(folder / "scores.json", results, rows)
     if rows:
         show(tables({folder.name: rows}), folder / "scores.json")
-    if said := describe_seen(seen):
-        logger.warning(said)
+    if message := describe_seen(seen):
+        logger.warning(message)
     return seen
 
 
 def _choose(
     run: Run, trainer: EmbeddingTrainer, tokenizer, dev: DevSet | None, data_args: ScoredArguments
 ) -> tuple[SentenceEncoder | None, dict[str, Any] | None]:
-    """The encoder to export, None for the trained one as it is, and the verdict against the start."""
+    """The encoder to export, None for the trained one unchanged, and the comparison with the start."""
     judge = dev or _halves(trainer, tokenizer)
     if judge is None:
         return None, None
@@ -163,7 +163,7 @@ def _choose(
 
 
 def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
-    """The held-out texts as a search task; None where there are too few, or too few of two words."""
+    """The held-out texts as a search task; None if too few have two words."""
     text, held = trainer.data_collator.text, trainer.sampler.held[:_HALVES]
     columns = range(text.columns)
     rows = [[tokenizer.decode(text.sentences([row], column, _LONGEST)[0]) for column in columns] for row in held]
@@ -174,13 +174,13 @@ def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
 
 
 def _spread(texts: list[str], *encoders: Encode) -> dict[str, list[float]]:
-    """Uniformity and mean cosine of some texts, of each encoder."""
+    """Uniformity and mean cosine of the texts for each encoder."""
     vectors = [torch.from_numpy(encode(texts)) for encode in encoders]
     return {name: [float(measure(one)) for one in vectors] for name, measure in _SPREADS.items()}
 
 
 def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
-    """The encoder that the run began with, without a head; tokens attend as in the trained one, and read the same."""
+    """The encoder that the run started from, without a head; attention and length as in the trained one."""
     settings = run.record["settings"]
     source, pooling = settings["model_name_or_path"], settings["pooling"]
     if pooling_named(pooling).keeps_head:
@@ -192,20 +192,20 @@ def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
 
 
 def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
-    """Write the start: a sentence-transformers folder file by file, with its prompts and normalisation.
+    """Write the start: a sentence-transformers folder is copied, which keeps its prompts and normalisation.
 
-    A folder whose vectors the run takes in another way (pooling, template, attention) is written as it was judged.
+    If the run uses it differently (pooling, template, attention), it is saved as it was judged.
     """
     settings = run.record["settings"]
     source = settings["model_name_or_path"]
     if encoder.place is None and not settings["bidirectional"] and _pooled_by(source) == encoder.pooling:
-        shutil.copytree(source, place, ignore=_NOT_OF_A_MODEL, dirs_exist_ok=True)
+        shutil.copytree(source, place, ignore=_NOT_PART_OF_A_MODEL, dirs_exist_ok=True)
     else:
         encoder.save(place, tokenizer)
 
 
 def _pooled_by(source: str) -> str | None:
-    """The pooling of a sentence-transformers folder; None for another model, or one with modules unknown here."""
+    """The pooling of a sentence-transformers folder; None for other models or unknown modules."""
     try:
         return read_modules(source, load_config(source)).pooling if (Path(source) / "modules.json").is_file() else None
     except BadInput:

@@ -1,7 +1,7 @@
-"""The Trainer's side of stopping and resuming: all processes stop after one step, and damaged states are refused.
+"""Stopping and resuming inside the Trainer: all processes stop after the same step, and damaged states are refused.
 
-A manifest proves that files are as they were written, not who wrote them. Pickles are read with `weights_only`, so no
-code in them is run. Whatever the libraries raise then is the checkpoint's fault.
+A manifest proves that files are unchanged, not who wrote them. Pickles are read with `weights_only`, so they cannot run
+code. Any error while loading is reported as a fault of the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from common.errors import CheckpointRefused, ProjectError
 from common.progress import progress
 from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
-from training.best import no_checkpoint_is_best
+from training.best import forget_best_checkpoint
 from training.faults import is_memory_error
 from training.signals import STOPPING
 
@@ -30,14 +30,14 @@ def _loading(checkpoint: str | None) -> Iterator[None]:
         yield
     except (ProjectError, OSError):
         raise
-    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise many kinds
+    except Exception as error:  # unpickler, zip reader, optimizer and JSON raise many types
         if is_memory_error(error):
             raise
         # Only the first sentence: torch goes on to explain how to run the code of a pickle.
         reason = f"{type(error).__name__}: {' '.join(str(error).split()).partition('. ')[0][:200]}"
         raise CheckpointRefused(
-            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to go on from the checkpoint "
-            "before it, or to start anew where there is none"
+            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the previous "
+            "checkpoint, or to start over if there is none"
         ) from error
 
 
@@ -46,7 +46,7 @@ def _state_in(checkpoint: str) -> TrainerState:
 
 
 class ResumingTrainer(Trainer):
-    """Stock Trainer that raises CheckpointRefused for a checkpoint it cannot read, or that does not fit."""
+    """Stock Trainer that raises CheckpointRefused for an unreadable or mismatched checkpoint."""
 
     def _init_training_state(self, max_steps, updates, epochs, checkpoint, trial):
         with _loading(checkpoint):
@@ -55,7 +55,7 @@ class ResumingTrainer(Trainer):
     def _load_from_checkpoint(self, checkpoint, model=None):
         with _loading(checkpoint):
             super()._load_from_checkpoint(checkpoint, model)
-            _state_in(checkpoint)  # which the Trainer reads next
+            _state_in(checkpoint)  # the Trainer reads it next, outside of `_loading`
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         with _loading(checkpoint):
@@ -64,7 +64,7 @@ class ResumingTrainer(Trainer):
                 self._follow_schedule(self.lr_scheduler)
 
     def _follow_schedule(self, schedule: LambdaLR) -> None:
-        """Set the next step's learning rate: a checkpoint brings the one of the steps that it was written with."""
+        """Set the next step's learning rate: the checkpoint's rate belongs to its own number of steps."""
         rates = zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
         schedule._last_lr = [base * rate(schedule.last_epoch) for base, rate in rates]
         for group, rate in zip(self.optimizer.param_groups, schedule._last_lr, strict=True):
@@ -81,15 +81,15 @@ class ResumingTrainer(Trainer):
                 check_device_state(Path(checkpoint), self.args)
 
     def restore(self, checkpoint: str) -> None:
-        """Load weights and state of a checkpoint after which nothing is left to train."""
+        """Load weights and state of a checkpoint with no steps left to train."""
         self._load_from_checkpoint(checkpoint)
         self.state = _state_in(checkpoint)
 
     def _issue_warnings_after_load(self, load_result) -> None:
-        """Refuse missing and unexpected tensors; those that share memory are stored once, so one of them is enough."""
-        state, absent = self.model.state_dict(), set(load_result.missing_keys)
-        loaded = {value.data_ptr() for name, value in state.items() if name not in absent}
-        missing = {name for name in absent if state[name].data_ptr() not in loaded}
+        """Refuse missing and unexpected tensors; of tensors that share memory, one is enough."""
+        state, not_loaded = self.model.state_dict(), set(load_result.missing_keys)
+        loaded = {value.data_ptr() for name, value in state.items() if name not in not_loaded}
+        missing = {name for name in not_loaded if state[name].data_ptr() not in loaded}
         if missing or load_result.unexpected_keys:
             names = sorted(missing) + sorted(load_result.unexpected_keys)
             raise CheckpointRefused(f"the checkpoint does not fit the model: {names[0]} ({len(names)} tensors in all)")
@@ -97,32 +97,32 @@ class ResumingTrainer(Trainer):
 
 
 def check_device_state(checkpoint: Path, args: TrainingArguments) -> None:
-    """Refuse a checkpoint whose random state of the GPU is not in place: transformers logs that and goes on."""
+    """Refuse a checkpoint whose GPU random state was not restored: transformers only logs that."""
     name = "rng_state.pth" if args.world_size == 1 else f"rng_state_{args.process_index}.pth"
     with safe_globals():
         saved = torch.load(checkpoint / name, map_location="cpu", weights_only=True).get("cuda")
-    states = [saved] if isinstance(saved, torch.Tensor) else saved or []  # of one GPU, or of all that were visible
+    states = [saved] if isinstance(saved, torch.Tensor) else saved or []  # of one GPU, or of all visible GPUs
     now = torch.cuda.get_rng_state(args.device)
     if not any(torch.equal(state, now) for state in states):
         raise CheckpointRefused(
-            f"{checkpoint}: the random state of its GPU cannot be restored, so the run would draw other dropout; "
-            "resume on as many GPUs of the same kind, or start anew elsewhere"
+            f"{checkpoint}: the GPU's random state cannot be restored, so dropout would differ; resume on the same "
+            "number and type of GPUs, or start a new run in another --output_dir"
         )
 
 
 class Steps(TrainerCallback):
-    """What has to happen when an epoch begins, after an optimizer step, and at the last step."""
+    """Hooks at the start of an epoch, after an optimizer step, and at the last step."""
 
     def __init__(self, sampler: KeyedSampler, model) -> None:
         self.sampler, self.model = sampler, model
 
     def on_train_begin(self, args, state, control, **kwargs):
-        # A checkpoint brings the intervals it was written with; --save_steps and --logging_steps may have changed.
+        # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
         state.compute_steps(args, state.max_steps)
-        no_checkpoint_is_best(state)
+        forget_best_checkpoint(state)
 
     def on_epoch_begin(self, args, state, control, **kwargs):
-        # A resumed loader hides the sampler behind several wrappers that do not pass the epoch on.
+        # A resumed loader wraps the sampler several times and does not pass on the epoch.
         self.sampler.set_epoch(int(state.epoch or 0))
 
     def on_optimizer_step(self, args, state, control, **kwargs):
@@ -135,7 +135,7 @@ class Steps(TrainerCallback):
 
 
 class ResumedProgress(ProgressCallback):
-    """The stock progress bar, in words: a resumed run's earlier steps were not done in no time; lines in a file."""
+    """The stock progress bar with readable logs; a resumed run's earlier steps do not distort its speed."""
 
     def on_train_begin(self, args, state, control, **kwargs):
         self.current_step = state.global_step
@@ -145,16 +145,16 @@ class ResumedProgress(ProgressCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero and self.training_bar is not None:
-            told = {name: value for name, value in logs.items() if name != "total_flos"}
-            words = (f"{name} {value:{',' if isinstance(value, int) else '.4g'}}" for name, value in told.items())
-            self.training_bar.write(f"step {state.global_step}: {', '.join(words)}")
+            shown = {name: value for name, value in logs.items() if name != "total_flos"}
+            values = (f"{name} {value:{',' if isinstance(value, int) else '.4g'}}" for name, value in shown.items())
+            self.training_bar.write(f"step {state.global_step}: {', '.join(values)}")
 
 
 class StopWhenAsked(TrainerCallback):
-    """After a signal: finish the step, log, save and leave the loop; all processes after the same step.
+    """After a signal, finish the step, log, save and leave the loop; all processes after the same step.
 
-    With one process, a signal during an evaluation saves its step, and one during a save ends the loop after it. With
-    several, the next end of a step sees it, or the one after that where only another process got the signal.
+    With one process, a signal during an evaluation saves that step, and one during a save ends the loop after it. With
+    several, it takes effect at the next end of a step, or at the one after if only another process received it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""One run as the training scripts see it: its plan, its record, its start or resume, and its end."""
+"""The life of a run: record, start or resume, training, and end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from transformers import TrainerCallback, TrainingArguments
 
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from models.collectives import sum_over_processes
-from report.curves import draw, in_words
+from report.curves import describe_gap, draw
 from training.best import BEST
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
@@ -54,13 +54,13 @@ class Run:
     Args:
         script: the script's name, for the record.
         argv: the command line, for the record.
-        groups: the parsed dataclasses; the TrainingArguments among them name the folder.
-        identity: what decides the numbers beside the settings: hashes of the texts and of the start checkpoint.
-        files: the names of the training text, for the record.
-        inputs: what `training.finished` knows the finished run by.
+        groups: the parsed dataclasses, including the TrainingArguments.
+        identity: inputs other than settings that determine the numbers: hashes of the texts and start checkpoint.
+        files: names of the training text's files, for the record.
+        inputs: hash of the inputs, see `training.finished`.
 
     Raises:
-        BadInput: the processes of the run differ in their settings, or do not see each other.
+        BadInput: the processes differ in their settings, or are not connected.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Run:
         self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
         started = int(os.environ.get("WORLD_SIZE", "1"))
         if started > self.args.world_size:
-            raise BadInput(f"{started} processes were started and this one is alone; on a CPU add --use_cpu true")
+            raise BadInput(f"{started} processes were started, but are not connected; on a CPU add --use_cpu true")
         settings = {name: value for group in groups for name, value in _settings(group).items()}
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
-        if self.args.device.type != "cpu":  # another device rounds and draws otherwise; runs on a CPU never said so
+        if self.args.device.type != "cpu":  # devices round and draw differently; older CPU runs have no such entry
             self.trajectory["device"] = self.args.device.type
         in_step = {k: v for k, v in settings.items() if k in IN_STEP}
         check_agreement(gather_object([self.trajectory | in_step]))
@@ -98,15 +98,15 @@ class Run:
 
     @contextmanager
     def open(self, dry_run: bool) -> Iterator[Start]:
-        """Own the folder while the block runs, and yield how to begin: start, resume, or nothing since it is finished.
+        """Lock the folder while the block runs, and yield how to begin: start, resume, or already finished.
 
         The main process decides, see `training.run_folder.open_run`; a dry run leaves no folder.
 
         Raises:
-            ProjectError: the folder is refused, owned by another command, or on a disk that cannot be written.
+            ProjectError: the folder is refused, locked by another command, or not writable.
         """
         if self.args.process_index > 0:
-            logging.disable(logging.WARNING)  # the main process logs for all
+            logging.disable(logging.WARNING)  # only the main process logs
         with ExitStack() as stack:
             if dry_run:
                 self.args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
@@ -120,14 +120,14 @@ class Run:
             yield start
 
     def _decide(self, stack: ExitStack, dry_run: bool) -> Start | ProjectError:
-        """How to begin, or the error that all processes raise."""
+        """How to begin, or the error for all processes to raise."""
         try:
             with storage_errors(self.args.output_dir):
                 return Start(False, None) if dry_run else self._start(stack)
         except ProjectError as error:
             return error
-        except OSError as error:  # a file on the way, a dangling link, a name that is too long
-            return BadInput(f"--output_dir {self.args.output_dir}: no folder can be there ({error.strerror})")
+        except OSError as error:  # a parent is a file, a dangling link, a name that is too long
+            return BadInput(f"--output_dir {self.args.output_dir}: cannot create this folder ({error.strerror})")
 
     def _start(self, stack: ExitStack) -> Start:
         root = Path(self.args.output_dir)
@@ -137,9 +137,7 @@ class Run:
             return Start(True, None)
         stack.enter_context(locked(root))
         clean(root)
-        start = open_run(
-            str(root), self.trajectory, change
-        )  # under the lock: another command may have gone on until now
+        start = open_run(str(root), self.trajectory, change)  # again, locked: another command may have been running
         if (root / RUN_FILE).is_file():
             old = read_run(root)
             self.record["run_id"] = run_id_of(root)
@@ -150,11 +148,11 @@ class Run:
     def train(
         self, trainer: EmbeddingTrainer, start: Start, description: str, callbacks: Sequence[TrainerCallback] = ()
     ) -> None:
-        """Run the Trainer from its start or checkpoint, with the record written before the first step.
+        """Write the record, then run the Trainer from the start or a checkpoint.
 
         Raises:
-            Stopped: a signal ended the training, after its checkpoint was written.
-            StorageError: the disk or the memory is full; NonFinite: numbers are not finite.
+            Stopped: a signal ended training, after a checkpoint was written.
+            StorageError: disk or memory is full; NonFinite: a number is not finite.
         """
         logger.info(description)
         folder, args = self.args.output_dir, self.args
@@ -172,7 +170,7 @@ class Run:
         if state is not None:
             logger.info("resuming from %s", start.checkpoint)
             if state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", [])):
-                trainer.restore(start.checkpoint)  # the Trainer itself would train one more step
+                trainer.restore(start.checkpoint)  # the stock Trainer would train one more step
                 return
         self._train(trainer, start.checkpoint)
 
@@ -182,26 +180,26 @@ class Run:
         with STOPPING.held(), memory_errors(batch), compile_errors():
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
-            except ImportError as error:  # the optimizer is made there
-                raise BadInput(f"a flag (--optim?) needs a package that is not here: {error}") from error
+            except ImportError as error:  # from creating the optimizer
+                raise BadInput(f"a flag (--optim?) needs a package that is not installed: {error}") from error
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
-            stopped = bool(sum_over_processes(stopped))  # a signal at the last steps may have reached one of them only
+            stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
         if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):
-            step, asked = trainer.state.global_step, STOPPING.name or "a signal to another process"
-            raise Stopped(f"stopped by {asked} after step {step}; the same command goes on from there")
+            step, cause = trainer.state.global_step, STOPPING.name or "a signal to another process"
+            raise Stopped(f"stopped by {cause} after step {step}; repeat the command to resume")
 
     def export(self, save: Callable[[str], object]) -> None:
-        """Let `save` write the result into a folder, then move its files into the run's folder, each of them whole."""
+        """Let `save` write the result into a temporary folder, then move each file into the run's folder."""
         with replacing_files(Path(self.args.output_dir)) as folder:
             save(str(folder))
             self.record["result"] = hashes(folder)
 
     def finish(self, trainer: EmbeddingTrainer, facts: dict[str, Any], findings: Sequence[str] = ()) -> None:
-        """Draw the curves, say what was found and, as the last write, mark the run finished."""
+        """Draw the curves, log the findings and, as the last write, mark the run finished."""
         draw(trainer.state.log_history, Path(self.args.output_dir) / "curves.png")
-        findings = [*filter(None, [_early_end(trainer), in_words(trainer.state.log_history)]), *findings]
-        for found in findings:
-            logger.info(found)
+        findings = [*filter(None, [_early_end(trainer), describe_gap(trainer.state.log_history)]), *findings]
+        for finding in findings:
+            logger.info(finding)
         seconds = round(time.time() - self._began, 1)
         facts = facts | {
             "findings": findings,
@@ -214,7 +212,7 @@ class Run:
 
 
 class RunLog(TrainerCallback):
-    """`log.jsonl`: one JSON object for each logged line; a resumed run continues where its checkpoint was."""
+    """`log.jsonl`: one JSON object per logged line; a resumed run continues at its checkpoint."""
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / "log.jsonl"
@@ -230,7 +228,7 @@ class RunLog(TrainerCallback):
 
 
 def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | None) -> list[dict[str, Any]]:
-    """Every change of a run's number of steps, with the step from which the new one holds: {setting: [old, new]}."""
+    """Every change of a run's number of steps, {setting: [old, new]}, and the step after which it took effect."""
     pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     after = {"after_step": step_of(Path(checkpoint)) if checkpoint else 0}
@@ -238,26 +236,25 @@ def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | N
 
 
 def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> None:
-    """Say how a run goes on to another number of steps than its checkpoint's; CheckpointRefused where it is past it."""
+    """Log a changed number of steps; CheckpointRefused if the checkpoint is already past it."""
     done, before = state["global_step"], state["max_steps"]
     if steps == before:
         return
     if done >= steps:
         raise CheckpointRefused(
-            f"{checkpoint}: has done {done} steps, so the run cannot end after {steps}; ask for more than {done} "
+            f"{checkpoint}: the run is at step {done}, so it cannot end after {steps}; give more than {done} steps "
             f"(the best model so far is in {BEST}/)"
         )
-    logger.info("%d of %d steps are done; the run goes on to step %d, each with the learning rate that a run of %d "
-                "steps has there", done, before, steps, steps)  # fmt: skip
+    logger.info("%d of %d steps are done; continuing to step %d with the learning rates of a run of %d steps",
+                done, before, steps, steps)  # fmt: skip
 
 
 def _early_end(trainer: EmbeddingTrainer) -> str | None:
-    state = trainer.state
+    if not trainer.ended_early:
+        return None
     return (
-        f"the dev score did not rise in {trainer.patience} evaluations (--patience), so training ended after step "
-        f"{state.global_step} of {state.max_steps}"
-        if trainer.ended_early
-        else None
+        f"the dev score did not improve in {trainer.patience} evaluations (--patience), so training ended after step "
+        f"{trainer.state.global_step} of {trainer.state.max_steps}"
     )
 
 
@@ -267,7 +264,7 @@ def _settings(group: Any) -> dict[str, Any]:
 
 
 def set_dropout(config, rate: float | None) -> None:
-    """Set every dropout rate of a configuration; None leaves the checkpoint's own."""
+    """Set every dropout rate of a configuration; None keeps the checkpoint's."""
     for name in DROPOUT:
         if rate is not None and hasattr(config, name):
             setattr(config, name, rate)

@@ -1,7 +1,7 @@
-"""The run folder: who may work in it, whether this command may go on there, and from which checkpoint.
+"""The run folder: its lock, whether a command may continue there, and from which checkpoint.
 
-A run owns its folder. `run.json` is written before the first step; the same command then starts, resumes or, when the
-run is finished, changes nothing. Anything else in the folder is refused by name.
+A run owns its folder. `run.json` is written before the first step; the same command then resumes or, once the run is
+finished, changes nothing. Any other content of the folder is refused.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ class Start(NamedTuple):
 
 
 def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False) -> Start:
-    """Decide how a command begins in `folder`; nothing is written.
+    """Decide how a command begins in `folder`; writes nothing.
 
     Args:
         folder: the output folder.
-        trajectory: every setting that decides the weights, as JSON values.
-        change_steps: whether the run may have been begun with another number of steps.
+        trajectory: every setting that determines the weights, as JSON values.
+        change_steps: whether the run may have started with a different number of steps.
 
     Raises:
-        BadInput: the folder is a file or holds something that is not a run.
-        CheckpointRefused: it holds a run of other settings (named), only checkpoints that are not valid, or a finished
-            run without any that is to have other steps.
+        BadInput: the folder is a file or contains something that is not a run.
+        CheckpointRefused: it contains a run with other settings (named), only invalid checkpoints, or, to change its
+            steps, a finished run without checkpoints.
     """
     status, root = status_of(folder, trajectory, change_steps), Path(folder)
     if status != "running":
         return Start(status == "finished", None)
-    found = last_valid(root, run_id_of(root))
-    if found is None and read_run(root)["status"] == "finished":
+    checkpoint = last_valid(root, run_id_of(root))
+    if checkpoint is None and read_run(root)["status"] == "finished":
         raise CheckpointRefused(
-            f"{root}: the finished run has no checkpoint to go on from; choose another --output_dir"
+            f"{root}: the finished run has no checkpoint to continue from; choose another --output_dir"
         )
-    return Start(False, found)
+    return Start(False, checkpoint)
 
 
 def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool = False) -> str:
-    """`new`, `running` or `finished`; raises what `open_run` raises, but does not look at the checkpoints."""
+    """`new`, `running` or `finished`; raises like `open_run`, but does not check the checkpoints."""
     root = Path(folder)
     if root.exists() and not root.is_dir():
-        raise BadInput(f"{root}: is a file; --output_dir needs a folder")
+        raise BadInput(f"{root}: is a file; --output_dir must be a folder")
     if not root.exists() or all(_is_ours(path.name) for path in root.iterdir()):
         return "new"
     if not (root / RUN_FILE).is_file():
         raise BadInput(f"{root}: not empty and not a run of this project; choose another --output_dir")
     run = read_run(root)
     if run["status"] == "running" and not checkpoints(root) and not (root / BEST).exists():
-        return "new"  # it ended before it saved anything: other settings lose nothing
+        return "new"  # it saved nothing, so other settings lose nothing
     old = run["trajectory"]
     free = STEPS if change_steps else STEPS[:1] if is_longer(old, trajectory) else ()
     as_before = {name: old[name] for name in free if name in old}
@@ -79,7 +79,7 @@ def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file is the lock, or half a record that a killed command has left."""
+    """Whether a file is the lock, or the partial record of a killed command."""
     return name == LOCK_FILE or (name.startswith(f"{RUN_FILE}.") and name.endswith(".part"))
 
 
@@ -87,44 +87,44 @@ def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     changed = differing(old, new)
     if changed:
         listed = "; ".join(f"{name}: {old.get(name)} there, {new.get(name)} now" for name in changed)
-        other = "--change_steps true to go on to another step, " * ({*changed} <= {*STEPS})
+        change = "--change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
         raise CheckpointRefused(
-            f"{root} holds a run with other settings ({listed}); use its settings to go on, {other}or another "
+            f"{root}: contains a run with other settings ({listed}); use its settings to resume, {change}or another "
             "--output_dir"
         )
 
 
 def last_valid(root: Path, run_id: str) -> str | None:
-    """The newest `checkpoint-N` that is byte for byte what this run wrote, or None when there is none at all.
+    """The newest `checkpoint-N` that is exactly what this run wrote; None if there are no checkpoints.
 
     Raises:
-        CheckpointRefused: there are checkpoints, but none is valid: a run must not silently begin anew. Or the best
-            model up to the checkpoint is gone.
+        CheckpointRefused: no checkpoint is valid (a run must not silently start over), or the best model up to the
+            checkpoint is lost.
     """
     reasons = []
     for folder in checkpoints(root):
         reason = checkpoint_problem(folder, run_id)
         if reason is None:
             for line in reasons:
-                logger.warning("%s; passed over", line)
+                logger.warning("%s; skipped", line)
             check_best(root, folder, run_id)
             return str(folder)
         reasons.append(f"{folder.name}: {reason}")
     if reasons:
         raise CheckpointRefused(
-            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start anew"
+            f"{root}: none of the {len(reasons)} checkpoints is valid ({'; '.join(reasons)}); remove them to start over"
         )
     return None
 
 
 def clean(root: Path) -> None:
-    """Repair what an interrupted command left half done; only for the owner of the folder's lock."""
+    """Repair the folder after an interrupted command; the caller must hold its lock."""
     recover(root / BEST)
     remove_leftovers(root)
 
 
 def discard(root: Path, run_id: str | None) -> None:
-    """Remove what a finished run no longer needs: its checkpoints and its copy of the best model."""
+    """Remove the checkpoints and the copy of the best model, which a finished run no longer needs."""
     for folder in (*checkpoints(root), root / BEST):
         if run_id is not None and owner(folder) == run_id:
             remove(folder)
@@ -132,13 +132,13 @@ def discard(root: Path, run_id: str | None) -> None:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Own a folder while the block runs. A folder that is made here and stays empty is removed again.
+    """Lock a folder while the block runs; a folder created here is removed again if it stays empty.
 
-    The lock is a record lock of the operating system: it ends with its process however that ends, and worker
+    The lock is a record lock of the operating system: it ends with its process, however that ends, and worker
     processes do not inherit it.
 
     Raises:
-        CheckpointRefused: another process owns the folder; the message has its pid, host and start.
+        CheckpointRefused: another process holds the lock; the message gives its pid, host and start time.
     """
     root = Path(folder)
     existed = root.exists()
@@ -148,7 +148,7 @@ def locked(folder: str | Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # the error that ended the block matters more
+        with suppress(OSError):  # do not hide an error of the block
             path.unlink()
         os.close(descriptor)
         if not existed:
@@ -161,16 +161,16 @@ def _acquire(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:  # which of them depends on the system
+        except (BlockingIOError, PermissionError) as error:  # depends on the system
             holder = os.read(descriptor, 4096).decode(errors="replace")
             os.close(descriptor)
-            raise CheckpointRefused(f"{path.parent}: another command is at work there ({_describe(holder)})") from error
+            raise CheckpointRefused(f"{path.parent}: in use by another command ({_describe(holder)})") from error
         if _is_open_as(path, descriptor):
             break
         os.close(descriptor)  # its last owner removed the file between our open and our lock
     before = os.read(descriptor, 4096).decode(errors="replace")
     if before:
-        logger.warning("%s: taken over from a command that has ended (%s)", path.parent, _describe(before))
+        logger.warning("%s: taking over the lock of a command that has ended (%s)", path.parent, _describe(before))
     os.ftruncate(descriptor, 0)
     mine = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.strftime("%Y-%m-%d %H:%M:%S")}
     os.pwrite(descriptor, json.dumps(mine).encode(), 0)
@@ -186,7 +186,7 @@ def _is_open_as(path: Path, descriptor: int) -> bool:
 
 def _describe(holder: str) -> str:
     try:
-        found = json.loads(holder)
-        return f"pid {found['pid']} on {found['host']}, started {found['started']}"
+        process = json.loads(holder)
+        return f"pid {process['pid']} on {process['host']}, started {process['started']}"
     except (ValueError, RecursionError, KeyError, TypeError):
-        return "owner unknown"
+        return "process unknown"

@@ -1,4 +1,4 @@
-"""The command of the scripts that train on sentences: parse, build, train, export, score."""
+"""The command behind run_unsup.py and run_sup.py: parse, build, train, export, score."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from training.assembly import build_model, load_tests, make_collator, make_train
 from training.automatic import Automatic
 from training.faults import storage_errors
 from training.flags import SCRIPTS
-from training.plan import cut_in_words, dry_run, masking_in_words, plan
+from training.plan import describe_masking, describe_truncation, dry_run, plan
 from training.provenance import contents, weights_hash
 from training.registry import argument_groups, load_method
 from training.result import dev_set, finish
 from training.run import Run
-from training.run_arguments import RunArguments, path_in_words, settle_packing
+from training.run_arguments import RunArguments, describe_packing, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-_MUCH = 0.1  # of the tokens; English Wikipedia has below 0.001 to BERT
-_LOOKED_AT = 100_000  # rows whose lengths the plan counts
+_MANY_UNKNOWN = 0.1  # share of tokens; below 0.001 for English Wikipedia and BERT
+_SAMPLED = 100_000  # rows that the plan examines
 Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
 @storage_errors(".")
 def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = (), inputs: str | None = None) -> str:
-    """The command of a training script: parse the flags of its method, build, train, export, score.
+    """Parse the flags of the method, build, train, export, score.
 
     Args:
         argv: the script's arguments.
-        labels: whether it trains the methods that need labelled pairs, or the others.
+        labels: whether the script trains methods that need labelled pairs.
         callbacks: `transformers.TrainerCallback`s.
-        inputs: what `training.finished` knows a finished run by.
+        inputs: hash of the inputs, see `training.finished`.
 
     Returns:
         The run's folder.
@@ -56,8 +56,8 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     model_args, _, data_args, args = groups
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
-        raise BadInput("--model_name_or_path is missing: the checkpoint to start from")
-    pooling_named(model_args.pooling)  # refused before a long text is read
+        raise BadInput("--model_name_or_path is missing: give the checkpoint to start from")
+    pooling_named(model_args.pooling)  # check it before reading a long text
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
@@ -71,7 +71,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
     run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
-    tokenizer = method.tokenizer(groups[1], tokenizer)  # the ids above have nothing around them
+    tokenizer = method.tokenizer(groups[1], tokenizer)  # may add special tokens, which the stored ids lack
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)
@@ -89,7 +89,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
 
 
 def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
-    """Model, collator and Trainer of a method, and the plan in words."""
+    """The Trainer of a method, with model and collator, and the plan as text."""
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
@@ -97,37 +97,37 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed, *shapes)
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out,
                            data_args.patience, model_args.matryoshka_dims or ())  # fmt: skip
-    first = np.arange(min(len(corpus), _LOOKED_AT))
+    first = np.arange(min(len(corpus), _SAMPLED))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
         "method": model_args.method,
         "cut": _cut(collator, lengths, data_args.max_length, usable_length(model.config, tokenizer)),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
-        "packed": path_in_words(model.encoder.packed, args),
+        "packed": describe_packing(model.encoder.packed, args),
         "views": len(collator.views),
-        "masking": masking_in_words(collator.masking),
+        "masking": describe_masking(collator.masking),
         "pooling": model_args.pooling,
     }
     equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length)
     if equal:
-        logger.warning("%d of %d sentences share their batch of %d with an equal one, as its negative",
+        logger.warning("%d of %d sentences have a duplicate in their batch of %d, which becomes a negative",
                        equal, examined, trainer.sampler.batch_size)  # fmt: skip
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
 def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:
-    """How many texts are cut; none are by views that show a part of a document."""
+    """How many texts are truncated; none if every view crops its document anyway."""
     if all(view.cut for view in collator.views):
-        return f"parts of whole documents, at most {max_length} tokens of each (--max_length)"
-    return cut_in_words(lengths, max_length, collator.added, most)
+        return f"crops of whole documents, at most {max_length} tokens each (--max_length)"
+    return describe_truncation(lengths, max_length, collator.added, most)
 
 
 def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:
-    """The share of unknown tokens; a large one logs a warning."""
-    ids, _ = corpus.sentences(np.arange(min(len(corpus), _LOOKED_AT)), 0, longest)
+    """The share of unknown tokens; warns if it is large."""
+    ids, _ = corpus.sentences(np.arange(min(len(corpus), _SAMPLED)), 0, longest)
     share = float((ids == tokenizer.unk_token_id).mean())
-    if share > _MUCH:
+    if share > _MANY_UNKNOWN:
         logger.warning(
-            "%.1f %% of the text's tokens are unknown to the tokenizer: is it of another language?", 100 * share
+            "%.1f %% of the text's tokens are unknown to the tokenizer: is it for another language?", 100 * share
         )
     return share

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop; imports nothing large, since they may come before anything large is imported."""
+"""Stop a run on a signal; imports nothing slow, because signals may arrive during the slow imports."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from functools import wraps
 
 from common.errors import Stopped
 
-ONE_REQUEST = 2.0  # seconds in which a signal to a process tree arrives, directly and once more through the parents
+ONE_REQUEST = 2.0  # seconds; a signal to a process tree arrives directly and again through the parents
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Stopping:
-    """Signals that ask this process to stop: at once where nothing can be lost, else after the optimizer step.
+    """Stops this process on a signal: immediately if nothing can be lost, else after the optimizer step.
 
     Attributes:
-        name: the signal that asked it to stop, or None.
+        name: the received signal, or None.
     """
 
     def __init__(self) -> None:
         self.name: str | None = None
-        self._asked = 0.0  # time of the monotonic clock
+        self._received = 0.0  # monotonic time
         self._held = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Only note a signal while the block runs; the block looks at `name` where it can stop."""
+        """Only record signals while the block runs; it checks `name` where it can stop."""
         self._held = True
         try:
             yield
@@ -39,21 +39,21 @@ class Stopping:
 
     def _receive(self, number: int) -> None:
         if self.name is None:
-            self.name, self._asked = signal.Signals(number).name, time.monotonic()
+            self.name, self._received = signal.Signals(number).name, time.monotonic()
             if not self._held:
-                raise Stopped(f"stopped by {self.name}; the same command goes on")
-        elif time.monotonic() - self._asked > ONE_REQUEST:
+                raise Stopped(f"stopped by {self.name}; repeat the command to resume")
+        elif time.monotonic() - self._received > ONE_REQUEST:
             os._exit(128 + number)
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Answer the signals while the block runs."""
+        """Handle the signals while the block runs."""
         self.name, owner = None, os.getpid()
 
         def receive(number: int, _) -> None:
             if os.getpid() == owner:
                 self._receive(number)
-            elif number == signal.SIGTERM:  # only this ends a data worker: its batches are needed to finish the step
+            elif number == signal.SIGTERM:  # other signals spare data workers: finishing the step needs their batches
                 os._exit(128 + number)
 
         with _signals_to(receive):
@@ -78,10 +78,10 @@ STOPPING = Stopping()  # signals belong to the process
 
 
 def stoppable(main: Callable[..., str]) -> Callable[..., str]:
-    """A command's `main` that answers signals.
+    """Decorate a command's `main` to handle signals.
 
     Raises:
-        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; another one over two seconds later ends the process at once.
+        Stopped: on SIGTERM, SIGINT, SIGHUP or SIGUSR1; a second one over two seconds later kills the process.
     """
 
     @wraps(main)
@@ -93,14 +93,14 @@ def stoppable(main: Callable[..., str]) -> Callable[..., str]:
 
 
 def run_to_its_end(command: Sequence[str], **options: object) -> int:
-    """Run a command that handles signals itself, and wait for it even when asked to stop; returns its exit code.
+    """Run a command that handles signals itself and wait for its end, even after a signal; returns its exit code.
 
-    The command gets a process group of its own, and every signal is passed on to it: Ctrl-C in a terminal reaches it
-    once, and a signal sent only to this process reaches it too, so that it never goes on without its parent.
+    The command gets its own process group, and every signal is forwarded to it: Ctrl-C in a terminal reaches it once,
+    and a signal sent only to this process reaches it too, so it never outlives its parent.
 
     Args:
         command: the program and its arguments.
-        options: of `subprocess.Popen`.
+        options: for `subprocess.Popen`.
     """
     with (
         subprocess.Popen(command, process_group=0, **options) as child,

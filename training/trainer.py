@@ -1,4 +1,4 @@
-"""The Trainer of both stages: stock training, its own evaluation, terms in the log, and gradient caching."""
+"""The Trainer of both stages: stock training with sentence evaluation, logged loss terms and gradient caching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.caching import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.best import keep_if_best, no_checkpoint_is_best, out_of_patience
+from training.best import forget_best_checkpoint, keep_if_best, out_of_patience
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.resuming import ResumedProgress, ResumingTrainer, Steps, StopWhenAsked
@@ -29,24 +29,23 @@ logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 _PROBED = 128  # examples
 _SPARED = 100  # at most one example in this many is held out
-_FEWEST = 10  # examples; fewer would say little
-COLLAPSED = -0.05  # uniformity; 0 means that all vectors point the same way, untrained BERT has about -1.5
+_FEWEST = 10  # examples; fewer would be too noisy
+COLLAPSED = -0.05  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
 
 
 class EmbeddingTrainer(ResumingTrainer):
-    """Stock Trainer with its own evaluation, a best model apart from the checkpoints, and loss terms in the log.
+    """Stock Trainer with its own evaluation, a best model separate from the checkpoints, and logged loss terms.
 
     Args:
         model: returns `loss` and `terms`, and has `probe(**batch)` and `after_step()`.
         args: TrainingArguments.
         collator: keys -> batch.
         count: examples in the corpus.
-        held_out: how many examples are probed at every evaluation and never trained on. At most one in `_SPARED` is
-            held out, and none where that leaves fewer than `_FEWEST`; then the first examples are probed.
-        dev: () -> values by name, that of `args.metric_for_best_model` among them; None when nothing selects a best
-            model.
-        keep_best: writes the model into an empty folder; called on the main process whenever the dev value improves.
-        patience: evaluations without a higher dev value after which training ends; None: it goes on.
+        held_out: examples to probe at every evaluation and never train on. At most one in `_SPARED` is held out, and
+            none if that would be fewer than `_FEWEST`; then the first examples are probed.
+        dev: () -> values by name, including `args.metric_for_best_model`; None if no best model is selected.
+        keep_best: writes the model into an empty folder; called on the main process when the dev value improves.
+        patience: evaluations without improvement after which training ends; None: never.
 
     Attributes:
         run_id: the run that owns the saved folders.
@@ -77,73 +76,73 @@ class EmbeddingTrainer(ResumingTrainer):
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
-            raise BadInput(f"{kind.value} shards the model, and evaluation and best model need it whole: use MULTI_GPU")
+            raise BadInput(f"{kind.value} shards the model, but evaluation needs the whole model: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
         self.add_callback(Steps(self.sampler, model))
         self.pop_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
         self.add_callback(ResumedProgress())
         self.add_callback(StopWhenAsked())
-        # Dropout is the augmentation: each process needs masks of its own. Everything else random is keyed.
+        # Dropout is the augmentation, so each process needs its own masks. All other draws are keyed.
         set_seed(args.seed, device_specific=True)
 
     def _get_train_sampler(self, train_dataset=None) -> KeyedSampler:
         return self.sampler
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """Stock loss; the terms are summed on the device until they are logged."""
+        """Stock loss; sums the terms on the device until they are logged."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         self.count_terms(outputs.terms, inputs)
         return (loss, outputs) if return_outputs else loss
 
     def _get_num_items_in_batch(self, batch_samples, device):
-        """Stock counts one kind of label; a model with several losses counts the targets of each, (losses,)."""
+        """The number of targets of each loss, (losses,); stock assumes a single loss."""
         if not self.model_accepts_loss_kwargs or not batch_samples:
             return None
         counts = sum(self.accelerator.unwrap_model(self.model).count_targets(batch) for batch in batch_samples)
         return self.accelerator.reduce(counts.to(device), reduction="sum")
 
     def gradients(self, inputs: dict[str, torch.Tensor]):
-        """Loss and terms of one batch with the gradients added, outside of a training."""
+        """Forward and backward of one batch, outside of training; returns loss and terms."""
         with self.accelerator.autocast():
             output = self.model(**inputs)
         output.loss.backward()
         return output
 
     def count_terms(self, terms: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-        """Add the terms of one forward to the next logged mean, and its tokens to those of the run."""
+        """Add the terms of one forward to the next logged mean, and its tokens to the run's total."""
         for name, value in terms.items():
             self._sums[name] += value
         self._micro_steps += 1
         self._tokens += inputs["attention_mask"].sum()
 
     def _count_tokens(self) -> int:
-        """Tokens that the encoders of all processes have read so far; until now the count was on the device."""
+        """Tokens read so far by all processes; moves the count from the device to the Trainer's state."""
         self.state.num_input_tokens_seen += int(self.accelerator.reduce(self._tokens, reduction="sum"))
         self._tokens.zero_()
         return self.state.num_input_tokens_seen
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """Stock gradient norm, checked with the terms before the optimizer steps, see `training.faults.FirstBad`."""
+        """Stock gradient norm, checked together with the terms before the optimizer step, see `FirstBad`."""
         norm = super()._get_grad_norm(model, grad_norm)
-        scaled = self.accelerator.scaler is not None  # fp16: an infinite gradient is how its scale is found
+        scaled = self.accelerator.scaler is not None  # fp16: the scaler uses infinite gradients to find its scale
         self._first_bad.note(self.state.global_step + 1, [*self._sums.values(), *([] if scaled else [norm])])
         if self.args.device.type == "cpu":
             self._stop_if_bad(float(norm))
         return norm
 
     def _stop_if_bad(self, norm: float | None = None) -> None:
-        """Raise NonFinite and write what is known about the step into the run's folder."""
+        """Raise NonFinite after a bad step, and write its diagnostics into the run's folder."""
         step = self._first_bad.step
         if not step:
             return
         terms = {name: float(value) for name, value in self._sums.items()}
-        found = NonFiniteStep(step, norm, terms, self.examples_of(step))
+        bad_step = NonFiniteStep(step, norm, terms, self.examples_of(step))
         if self.is_world_process_zero():
-            found.write(Path(self.args.output_dir))
-        raise NonFinite(found.message())
+            bad_step.write(Path(self.args.output_dir))
+        raise NonFinite(bad_step.message())
 
     def examples_of(self, step: int) -> list[int]:
-        """Indices of the examples of an optimizer step, counted from 1, of all processes."""
+        """Indices of the examples of an optimizer step (counted from 1) over all processes."""
         accumulated = self.args.gradient_accumulation_steps
         batches = self.sampler.count // self.sampler.batch_size
         epoch, update = divmod(step - 1, math.ceil(batches / accumulated))
@@ -151,17 +150,17 @@ class EmbeddingTrainer(ResumingTrainer):
         return self.sampler.rows(epoch, first, min(accumulated, batches - first))
 
     def _require_finite(self) -> None:
-        """Raise NonFinite before anything is written if a weight or an optimizer state is NaN or infinite."""
+        """Raise NonFinite if a weight or optimizer state is NaN or infinite; called before every write."""
         self._stop_if_bad()
         name = not_finite(self.accelerator.unwrap_model(self.model), self.optimizer)
         if name is not None:
             raise NonFinite(f"{name} is not finite after step {self.state.global_step}: lower --learning_rate")
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the terms' means since the last logging step.
+        """Add the mean terms since the last logging step.
 
         Raises:
-            NonFinite: a loss or gradient since then is NaN or infinite.
+            NonFinite: a loss or gradient since then was NaN or infinite.
         """
         if "loss" in logs and self._micro_steps:
             self._stop_if_bad()
@@ -177,10 +176,10 @@ class EmbeddingTrainer(ResumingTrainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
         """Score the dev task and probe the model: the same numbers on every process, and no random draws."""
         self._require_finite()
-        found: list[dict[str, float]] = [{}]
+        metrics: dict[str, float] = {}
         if self.is_world_process_zero():
-            found = [{f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()}]
-        metrics = broadcast_object_list(found)[0]
+            metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure().items()}
+        metrics = broadcast_object_list([metrics])[0]
         self.log({**metrics, "tokens": self._count_tokens()})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         metric, root = self.args.metric_for_best_model, Path(self.args.output_dir)
@@ -192,39 +191,39 @@ class EmbeddingTrainer(ResumingTrainer):
         return metrics
 
     def is_out_of_patience(self, history: Sequence[dict[str, float]]) -> bool:
-        """Whether training ends here by `patience`."""
+        """Whether `patience` ends training here."""
         return out_of_patience(history, f"eval_{self.args.metric_for_best_model}", self.patience)
 
     @property
     def ended_early(self) -> bool:
-        """Whether training has ended by `patience` before its last step."""
+        """Whether `patience` ended training before its last step."""
         return self.state.global_step < self.state.max_steps and self.is_out_of_patience(self.state.log_history)
 
     def _determine_best_metric(self, metrics, trial) -> bool:
-        found = super()._determine_best_metric(metrics, trial)
-        no_checkpoint_is_best(self.state)
-        return found
+        is_best = super()._determine_best_metric(metrics, trial)
+        forget_best_checkpoint(self.state)
+        return is_best
 
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
         batch = send_to_device(self._probe, self.args.device)
         with self.accelerator.autocast():
-            seen = model.probe(**batch)
-        if seen.get("uniformity", -1.0) > COLLAPSED:
+            values = model.probe(**batch)
+        if values.get("uniformity", -1.0) > COLLAPSED:
             logger.warning(
-                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or begin from a longer stage 1",
-                seen["uniformity"],
+                "the encoder has collapsed (uniformity %.3f): lower --learning_rate, or start from a longer stage 1",
+                values["uniformity"],
             )
-        return seen | ({} if self.dev is None else self.dev())
+        return values | ({} if self.dev is None else self.dev())
 
     def _save_checkpoint(self, model, trial) -> None:
-        """Save the stock state whole or not at all, without `training_args.bin`: a pickle with absolute paths."""
+        """Save the stock state atomically, without `training_args.bin`, a pickle with absolute paths."""
         self._require_finite()
         self._count_tokens()
         root, step = Path(self.args.output_dir), self.state.global_step
         self._staging = str(root / STAGING)
         try:
-            with quiet():  # of a bar for every file
+            with quiet():  # no progress bar for every file
                 super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.is_world_process_zero():
@@ -243,26 +242,25 @@ class EmbeddingTrainer(ResumingTrainer):
 
 
 class CachedTrainer(EmbeddingTrainer):
-    """An EmbeddingTrainer that holds the graph of `chunk_size` sentences at a time, see `models.caching`.
+    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.caching`.
 
     Raises:
         BadInput: a chunk size below 1; fp16, whose loss scaling the cache does not handle.
     """
 
-    def __init__(self, model, args, *others, chunk_size: int, **named) -> None:
+    def __init__(self, model, args, *others, chunk_size: int) -> None:
         if args.fp16:
-            raise BadInput("--chunk_size and --fp16 do not go together: use --bf16")
+            raise BadInput("--chunk_size does not support --fp16: use --bf16")
         if args.torch_compile:
-            raise BadInput("--chunk_size and --torch_compile do not go together: the step is taken in pieces")
+            raise BadInput("--chunk_size does not support --torch_compile: the step runs in chunks; leave one out")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
-        super().__init__(model, args, *others, **named)
+        super().__init__(model, args, *others)
 
     def gradients(self, inputs: dict[str, torch.Tensor]):
-        """Of one batch, by chunks."""
         return self._cache.backward(Batch.of(**inputs))
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
-        """Forward and backward by chunks. The wrapped `model` is not called: the cache averages the gradients, once."""
+        """Forward and backward in chunks; bypasses the wrapped `model`, because the cache averages gradients once."""
         model.train()
         self.optimizer.train()
         inputs = self._prepare_inputs(inputs)

@@ -183,7 +183,7 @@ def test_more_layers_than_there_are_is_refused(unsup, count, message):
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).takes_projection])
 def test_a_method_without_a_projection_refuses_one(unsup, method):
-    with pytest.raises(BadInput, match=f"--method {method} reads no projection head: give --projection none"):
+    with pytest.raises(BadInput, match=f"--method {method} uses no projection head: give --projection none"):
         train(unsup(method=method, projection="linear_tanh"), method)
 
 

@@ -12,12 +12,12 @@ from common.errors import BadInput
 from models.encoder import load_encoder
 from tests.sources import ROOT
 from training.flags import OLD_NAMES, method_names
-from training.plan import cut_in_words
+from training.plan import describe_truncation
 from training.run import Run
-from training.run_arguments import RunArguments, path_in_words, settle_packing
+from training.run_arguments import RunArguments, describe_packing, settle_packing
 
 _TOO_WIDE = "--projection wide_mlp: this method needs vectors of the encoder's width"
-_OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
+_OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
 
 
 @pytest.mark.parametrize(
@@ -50,49 +50,49 @@ _OWN_OPTIMIZER = "--adamw transformers: is an optimizer of its own"
         ({"method": "moco", "hard_negative_weight": 1}, "--hard_negative_weight: needs --columns 3"),
         ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
-        ({"report_to": "clearml"}, "--report_to clearml: not installed here"),
-        ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers, which knows .*wandb"),
-        ({"dev": "none", "patience": 3}, "--dev none --patience: no dev score"),
+        ({"report_to": "clearml"}, "--report_to clearml: the tracker is not installed"),
+        ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers; choose from .*wandb"),
+        ({"dev": "none", "patience": 3}, "--dev none --patience: without a dev score"),
         ({"method": "simcse", "dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
         ({"method": "simcse", "dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),
-        ({"method": "simcse", "dev_beir": "somewhere"}, "one of them chooses"),
+        ({"method": "simcse", "dev_beir": "somewhere"}, "only one of them can select"),
         ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
-        ({"method": "simcse", "matryoshka_dims": 8}, "--matryoshka_dims: the loss sees what --projection batch_norm"),
-        ({"method": "ct", "matryoshka_dims": 8}, "--matryoshka_dims: --method ct compares no vectors"),
+        ({"method": "simcse", "matryoshka_dims": 8}, "the loss sees the output of --projection batch_norm"),
+        ({"method": "ct", "matryoshka_dims": 8}, "--matryoshka_dims: --method ct has no contrastive loss"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 32}, "--matryoshka_dims 32: .* below 32"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 0}, "--matryoshka_dims 0: must be"),
         ({"eval_strategy": "no"}, "--eval_strategy no: "),
-        ({"activation_checkpointing_kwargs": '{"use_reentrant": true}'}, "every_n_layers and offload .* use_reentrant"),
+        ({"activation_checkpointing_kwargs": '{"use_reentrant": true}'}, "unknown use_reentrant; use every_n_layers"),
         ({"metric_for_best_model": "loss"}, "--metric_for_best_model: "),
-        ({"accelerator_config": "nope.json"}, "--accelerator_config: how batches are dealt"),
-        ({"activation_checkpointing": "true", "torch_compile": "true"}, "--activation_checkpointing and --torch_comp"),
-        ({"activation_checkpointing": "true", "method": "s_simcse"}, "--activation_checkpointing: not with this meth"),
-        ({"lora_alpha": 4}, "--lora_alpha: does nothing without --lora_r"),
-        ({"lora_r": 2, "method": "moco"}, "--lora_r: not with --method moco; its key encoder averages"),
-        ({"lora_r": 2, "method": "sg_opt"}, "--lora_r: not with --method sg_opt; it measures"),
-        ({"lora_r": 2, "train_last_layers": 1}, "--lora_r, --train_last_layers: "),
+        ({"accelerator_config": "nope.json"}, "--accelerator_config: the distribution of batches"),
+        ({"activation_checkpointing": "true", "torch_compile": "true"}, "--activation_checkpointing excludes --torch_"),
+        ({"activation_checkpointing": "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),
+        ({"lora_alpha": 4}, "--lora_alpha has no effect without --lora_r"),
+        ({"lora_r": 2, "method": "moco"}, "--lora_r: not supported by --method moco; its key encoder averages"),
+        ({"lora_r": 2, "method": "sg_opt"}, "--lora_r: not supported by --method sg_opt; it measures"),
+        ({"lora_r": 2, "train_last_layers": 1}, "--lora_r .* excludes --train_last_layers"),
         ({"lora_r": 2, "lora_dropout": 0.1, "method": "s_simcse"}, "--lora_dropout: this method draws"),
         ({"lora_r": 2, "lora_target": "quarry"}, "--lora_target: name linear layers of this 'bert'"),
-        ({"data_seed": 7}, "--data_seed: --seed decides"),
+        ({"data_seed": 7}, "--data_seed: --seed determines"),
         ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: "),
-        ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy group_by_length: is always random"),
-        ({"dataloader_in_order": "false"}, "--dataloader_in_order False: is always true"),
+        ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy group_by_length: must be random"),
+        ({"dataloader_in_order": "false"}, "--dataloader_in_order False: must be true"),
         ({"dataloader_num_workers": 1, "dataloader_persistent_workers": "true"}, "--dataloader_persistent_workers: "),
         ({"save_strategy": "best"}, "--save_strategy best: "),
-        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: would follow the dev score"),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
         ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),
         ({"optim_args": "foo"}, "--optim_args foo: name=value"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
         ({"optim": "sgd", "adamw": "transformers"}, _OWN_OPTIMIZER),
         ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, _OWN_OPTIMIZER),
-        ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: every logged line"),
-        ({"fp16": "true"}, "--fp16: is not computed on a CPU"),
+        ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: tokens are logged"),
+        ({"fp16": "true"}, "--fp16: not supported on a CPU"),
         ({"eval_on_start": "true"}, "--eval_on_start: "),
-        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
+        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: not needed: the same command"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be a folder"),
-        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: no folder can be there"),
-        ({"output_dir": "n" * 300}, "--output_dir n+: no folder can be there .File name too long"),
+        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: cannot create this folder"),
+        ({"output_dir": "n" * 300}, "--output_dir n+: cannot create this folder .File name too long"),
     ],
 )  # fmt: skip
 def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):
@@ -130,7 +130,7 @@ def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup
 
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    with pytest.raises(BadInput, match="the launcher asks for mixed precision 'bf16' and the flags for 'no'"):
+    with pytest.raises(BadInput, match="the launcher sets mixed precision 'bf16' and the flags 'no'"):
         run_unsup.main(unsup(method="simcse"))
     assert not (tmp_path / "run").exists()
 
@@ -138,10 +138,10 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "moco"}, "--torch_compile: not with this method; the queue grows in every step"),
-        ({"method": "esimcse"}, "--torch_compile: not with this method; the queue grows in every step"),
-        ({"method": "dclr"}, "--torch_compile: not with this method; its noise is drawn on the host"),
-        ({"method": "simcse", "chunk_size": 2}, "--chunk_size and --torch_compile do not go together"),
+        ({"method": "moco"}, "--torch_compile: not supported by this method; the queue grows in every step"),
+        ({"method": "esimcse"}, "--torch_compile: not supported by this method; the queue grows in every step"),
+        ({"method": "dclr"}, "--torch_compile: not supported by this method; its noise is drawn on the host"),
+        ({"method": "simcse", "chunk_size": 2}, "--chunk_size does not support --torch_compile"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_its_reason(unsup, tmp_path, monkeypatch, flags, message):
@@ -156,13 +156,13 @@ def test_packed_is_the_default_on_a_cpu_alone_and_the_plan_says_which_path_runs(
     on = {kind: SimpleNamespace(device=torch.device(kind)) for kind in ("cpu", "cuda")}
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
-    assert path_in_words(False, on["cuda"]).startswith("no, with padding; the default on a GPU")
+    assert describe_packing(False, on["cuda"]).startswith("no, with padding; the default on a GPU")
 
 
 def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
     args = RunArguments(output_dir="run", use_cpu=True)
     monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
-    with pytest.raises(BadInput, match=r"2 processes were started and this one is alone; .*--use_cpu true"):
+    with pytest.raises(BadInput, match=r"2 processes were started, but are not connected; .*--use_cpu true"):
         Run("run_unsup.py", [], [args], {})
 
 
@@ -217,7 +217,7 @@ def _warned(unsup, words, caplog, **flags):
 
 
 def test_equal_views_without_dropout_are_said(unsup, caplog):
-    words = "equal views give one and the same vector"
+    words = "both views give the same vector"
     assert not _warned(unsup, words, caplog, dropout=0.1)
     assert _warned(unsup, words, caplog, dropout=0)
 
@@ -232,7 +232,7 @@ def test_accumulation_is_said_to_add_no_negatives(unsup, caplog):
 def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path, tiny_bert, caplog):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling="avg")
     encoder.save(str(tmp_path / "mean"), tokenizer)
-    words = "has pooling avg; only its backbone is trained on"
+    words = "has pooling avg; training uses only its backbone"
     start = {"model_name_or_path": tmp_path / "mean"}
     assert not _warned(unsup, words, caplog, pooling="avg", **start)
     assert _warned(unsup, words, caplog, pooling="cls_before_pooler", **start)
@@ -240,7 +240,7 @@ def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path,
 
 def test_text_that_the_tokenizer_does_not_know_is_said(unsup, tmp_path, caplog, capsys):
     (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
-    words = "are unknown to the tokenizer: is it of another language?"
+    words = "are unknown to the tokenizer: is it for another language?"
     assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
     assert "unknown: 100.0% of the tokens" in capsys.readouterr().out
     assert not _warned(unsup, "unknown to the tokenizer", caplog)
@@ -261,9 +261,9 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
 
 def test_a_length_that_cuts_few_texts_is_named(caplog):
     lengths = np.arange(1, 101)
-    assert cut_in_words(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
-    said = cut_in_words(lengths, 32, 2, 512)
+    assert describe_truncation(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
+    said = describe_truncation(lengths, 32, 2, 512)
     assert said == "70.0% of the texts, at --max_length 32 tokens; 104 would cut fewer"
     assert (lengths > 104 - 2).mean() < 0.05 < (lengths > 96 - 2).mean()
-    assert cut_in_words(lengths, 32, 2, 64).endswith("64 would cut fewer")
+    assert describe_truncation(lengths, 32, 2, 64).endswith("64 would cut fewer")
     assert "cuts 70 % of the texts" in caplog.text

@@ -18,15 +18,15 @@ def test_a_run_is_reproduced_and_a_changed_one_is_not(unsup, tmp_path, capsys):
     assert "equal: model.safetensors" in capsys.readouterr().out
     assert record(tmp_path / "run-again")["status"] == "finished"
 
-    with pytest.raises(BadInput, match="the run there has finished, so it would show nothing"):
+    with pytest.raises(BadInput, match="the run there has finished and would prove nothing"):
         reproduce.main([run])
-    with pytest.raises(BadInput, match="is the run itself"):
+    with pytest.raises(BadInput, match="this is the run itself"):
         reproduce.main([run, "--output", run])
-    with pytest.raises(BadInput, match=r"is no run of this project: it has no run\.json"):
+    with pytest.raises(BadInput, match=r"not a run of this project: run\.json is missing"):
         reproduce.main([str(tmp_path)])
 
     text.write_text("\n".join(f"sentence number {n} is there" for n in range(40)) + "\n")
-    with pytest.raises(reproduce.Unequal, match=r"differing: text: .* then, .* now"):
+    with pytest.raises(reproduce.Unequal, match=r"changed: text: was .*, is now "):
         reproduce.main([run, "--output", str(tmp_path / "third")])
     assert "unequal: model.safetensors" in capsys.readouterr().out
     assert reproduce.Unequal.exit_code == 1
@@ -40,10 +40,10 @@ _RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "comma
     ("change", "said"),
     [
         ({"script": "rm.py", "command": ["python", "rm.py"]}, "only a finished run"),
-        *(({"command": value}, "command' is no .*, so the run cannot be started again")
+        *(({"command": value}, "command' is not a .*, so the run cannot be repeated")
           for value in (None, "python", [1, 2, 3])),
-        ({"versions": 3}, "versions' is no .*, so the run cannot be started again"),
-        ({"hardware": None}, "hardware' is no .*, so the run cannot be started again"),
+        ({"versions": 3}, "versions' is not a .*, so the run cannot be repeated"),
+        ({"hardware": None}, "hardware' is not a .*, so the run cannot be repeated"),
     ],
 )  # fmt: skip
 def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path, change, said):
@@ -59,7 +59,7 @@ def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(finished, tmp_pa
     begun = record(finished) | {"status": "running"}
     for name in ("commit", "versions"):
         (again / "run.json").write_text(json.dumps(begun | {name: "another"}))
-        with pytest.raises(BadInput, match=f"was begun with another {name}"):
+        with pytest.raises(BadInput, match=f"was started with different {name}"):
             reproduce.main([str(finished)])
     (again / "run.json").write_text(json.dumps(begun))
     reproduce.main([str(finished)])

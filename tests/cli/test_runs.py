@@ -180,7 +180,7 @@ def test_a_record_keeps_what_the_run_was_trained_with_before_it_was_resumed(unsu
     run_unsup.main(unsup(**UNSCORED))
     [before] = record(stopped)["earlier_starts"]
     assert (before["commit"], before["versions"]) == ("old", versions)
-    assert "the run was begun with torch 1.0" in caplog.text
+    assert "the run was started with torch 1.0" in caplog.text
 
 
 def test_the_best_checkpoint_may_be_the_only_one(unsup, tmp_path):
@@ -201,7 +201,7 @@ def test_a_lost_best_model_is_refused_before_the_first_step(unsup, tmp_path, mon
     assert record(tmp_path / "run")["best"]["step"] <= 5, "else the resumed run would find it again"
     monkeypatch.setattr(EmbeddingTrainer, "train", lambda *_, **__: pytest.fail("training went on"))
     shutil.rmtree(tmp_path / "run" / "best")
-    with pytest.raises(CheckpointRefused, match="the best model is gone"):
+    with pytest.raises(CheckpointRefused, match="the best model is lost"):
         run_unsup.main(unsup(**flags))
 
 
@@ -245,7 +245,7 @@ def test_a_finished_run_is_left_alone_and_is_its_result_whatever_is_laid_beside_
     change_record(finished, result=...)  # as older versions wrote it
     caplog.clear()
     run_unsup.main(unsup(**FINISHED))
-    assert "no sha256 of its result" in caplog.text
+    assert "no sha256 of the result" in caplog.text
 
 
 def test_a_finished_run_is_known_before_torch_is_imported(unsup, tmp_path):
@@ -314,7 +314,7 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9, "seed": 1}))
     for checkpoint in (tmp_path / "longer").glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
-    with pytest.raises(CheckpointRefused, match="no checkpoint to go on from"):
+    with pytest.raises(CheckpointRefused, match="no checkpoint to continue from"):
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9}))
 
 
@@ -331,13 +331,13 @@ def test_an_option_that_an_older_run_does_not_know_is_off_there(unsup, tmp_path)
 def test_a_stopped_run_goes_on_to_another_step_at_the_learning_rates_of_such_a_run(unsup, stopped, caplog):
     with pytest.raises(CheckpointRefused, match=r"max_steps: 6 there, 5 now.*--change_steps true"):
         run_unsup.main(unsup(**UNSCORED, max_steps=5))
-    with pytest.raises(CheckpointRefused, match="has done 3 steps, so the run cannot end after 3"):
+    with pytest.raises(CheckpointRefused, match="at step 3, so it cannot end after 3"):
         run_unsup.main(unsup(**UNSCORED, max_steps=3, change_steps="true"))
     with pytest.raises(CheckpointRefused, match="seed: 42 there"):
         run_unsup.main(unsup(**UNSCORED, max_steps=9, seed=1, change_steps="true"))
     with caplog.at_level(logging.INFO):
         run_unsup.main(unsup(**UNSCORED, max_steps=5, change_steps="true", logging_steps=1))
-    assert "3 of 6 steps are done; the run goes on to step 5" in caplog.text
+    assert "3 of 6 steps are done; continuing to step 5" in caplog.text
     assert record(stopped)["steps"] == 5
     rewind(stopped, 3)
     flags = UNSCORED | {"max_steps": 9, "change_steps": "true", "logging_steps": 1}
@@ -440,5 +440,5 @@ def test_every_start_says_how_long_it_takes(unsup, tmp_path, caplog):
     run_unsup.main(unsup(**flags))
     rewind(tmp_path / "run", 4)
     run_unsup.main(unsup(**flags))
-    assert sum(" s a step: the last evaluation and the end (step 12) in about" in line for line in caplog.messages) == 2
+    assert sum(" s per step: last evaluation and end (step 12) in about" in line for line in caplog.messages) == 2
     assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text

@@ -61,7 +61,7 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"config_name": "x"}, "give one of"),
+        ({"config_name": "x"}, "give either"),
         ({"mask_rate": 15}, "--mask_rate 15.0"),
         ({"mask_rate": "nan"}, "nan"),
         ({"head_layers": -1}, "--head_layers -1"),

@@ -52,7 +52,7 @@ def test_a_stopped_run_saves_its_step_and_goes_on_from_there(server, reference, 
     said = server.said(output)
     step = newest_step(server.folder / output)
     assert 0 < step < 8
-    assert f"stopped by SIGTERM after step {step}; the same command goes on" in said
+    assert f"stopped by SIGTERM after step {step}; repeat the command to resume" in said
     assert "Traceback" not in said
     best = server.folder / output / "best"
     best.rename(best.with_name(".best.replaced"))  # as if killed between the two renames of a replacement
@@ -142,7 +142,7 @@ def test_the_second_of_two_commands_is_refused_with_the_first_ones_pid(server, r
     code = server.wait(second)
     os.kill(first, signal.SIGCONT)
     assert code == 5
-    assert f"another command is at work there (pid {first} on " in server.said("twice")
+    assert f"in use by another command (pid {first} on " in server.said("twice")
     assert server.wait(first) == 0
     assert weights(server.folder / "twice") == reference
 

@@ -20,7 +20,7 @@ from models.loading import load_backbone, load_config, load_tokenizer, usable_le
 from models.pooling import POOLINGS
 from tests.folders import change_json
 from tests.methods import OTHER_FAMILIES
-from training.assembly import _said_by
+from training.assembly import _describe
 
 
 def make_encoder(folder, pooling, head=None):
@@ -266,4 +266,4 @@ def test_a_model_of_the_hub_keeps_its_own_length(tiny_bert, tmp_path, monkeypatc
     monkeypatch.setattr("models.saved_format.hf_hub_download", lambda path, name: tmp_path / "there" / name)
     config = load_config(str(tmp_path / "there"))
     del config.sentence_embedding
-    assert _said_by("owner/name", config, "avg").max_length == 24
+    assert _describe("owner/name", config, "avg").max_length == 24

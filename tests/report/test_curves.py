@@ -6,7 +6,7 @@ import matplotlib.image
 import pytest
 from matplotlib.figure import Figure
 
-from report.curves import GAP, auxiliary_losses, draw, in_words, logged
+from report.curves import GAP, auxiliary_losses, describe_gap, draw, logged
 
 HISTORY = [
     {"step": 25, "epoch": 0.1, "loss": 2.0, "grad_norm": 1.0, "learning_rate": 1e-5, "contrastive": 1.9, "aux": 7.0},
@@ -101,12 +101,12 @@ def test_the_gap_has_a_panel(tmp_path, drawn):
 
 def test_an_incomplete_log_raises_nothing():
     assert auxiliary_losses([{"step": 1, "eval_aux_mlm_shuffled_cls": 6.0}]) == []
-    assert "hardly reads" in in_words([losses(10, math.nan, 6.0)])
+    assert "hardly reads" in describe_gap([losses(10, math.nan, 6.0)])
 
 
 def test_words_say_whether_and_since_when_the_vector_is_read():
-    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in in_words(READING)
-    assert in_words(READING).endswith("clearly from step 20 (2,000 tokens) on")
-    assert "hardly reads the sentence vector" in in_words(READING[:2])
-    assert in_words([losses(10, 5.0, 6.0)]).endswith("clearly from step 10 on"), "older logs have no tokens"
-    assert in_words(READING[:1]) is None
+    assert "reads the sentence vector (loss 5.000 with its own [CLS], 6.000" in describe_gap(READING)
+    assert describe_gap(READING).endswith("clearly from step 20 (2,000 tokens) on")
+    assert "hardly reads the sentence vector" in describe_gap(READING[:2])
+    assert describe_gap([losses(10, 5.0, 6.0)]).endswith("clearly from step 10 on"), "older logs have no tokens"
+    assert describe_gap(READING[:1]) is None

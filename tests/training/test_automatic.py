@@ -28,7 +28,7 @@ def test_device_and_precision_are_the_machine_s(machine, given, chosen, monkeypa
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: machine)
     automatic = Automatic()
     assert automatic(["--seed=1", *given.split()]) == ["--seed=1", *map("--{}={}".format, ("use_cpu", "bf16"), chosen)]
-    assert ("bf16" in automatic.said) == (given.count("--bf16") == 1) and ", by auto" in str(automatic)
+    assert ("bf16" in automatic.choices) == (given.count("--bf16") == 1) and ", by auto" in str(automatic)
 
 
 def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):

@@ -88,7 +88,7 @@ def exchange(root):
 
 @pytest.mark.parametrize(
     ("harm", "said"),
-    [(lose, "the best model is gone"), (damage, "config.json has changed since it was written"),
+    [(lose, "the best model is lost"), (damage, "config.json has changed since it was written"),
      (lay_back, r"scored 50\.0 at step 2, but the best model up to checkpoint-6 scored 60\.0"),
      (exchange, "it belongs to another run")],
 )  # fmt: skip
@@ -104,7 +104,7 @@ def test_a_best_model_of_a_later_step_is_found_again_by_the_resumed_run(run):
     damage(run)
     assert open_run(str(run), SETTINGS).checkpoint == str(run / "checkpoint-6")
     lose(run)
-    with pytest.raises(CheckpointRefused, match="the best model is gone"):
+    with pytest.raises(CheckpointRefused, match="the best model is lost"):
         open_run(str(run), SETTINGS)
 
 

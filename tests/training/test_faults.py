@@ -32,7 +32,7 @@ from training.trainer import EmbeddingTrainer
         (Exception("I/O error: File too large (os error 27)"), "ulimit -f"),
         (Exception("I/O error: No space left on device (os error 28)"), "No space left"),
         (shutil.Error([("best/a", "x/a", "[Errno 30] Read-only file system")]), "read-only"),
-        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written whole"),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written completely"),
     ],
 )
 def test_a_failing_disk_is_said_in_plain_words(tmp_path, error, words):

@@ -56,12 +56,12 @@ def test_what_the_flags_do_not_say_is_not_guessed(words, tmp_path, monkeypatch):
     assert inputs_of([*words, "--dataset_name=owner/name"], FLAGS) is None
     for name in ("around", "again"):
         (tmp_path / "docs/a" / name).symlink_to(tmp_path / "docs")
-    monkeypatch.setattr("training.finished._MOST", 300)
+    monkeypatch.setattr("training.finished._MAX_FILES", 300)
     assert inputs_of(words, FLAGS) is None
     for name in ("around", "again"):
         (tmp_path / "docs/a" / name).unlink()
     assert inputs_of(words, FLAGS) is not None
-    monkeypatch.setattr("training.finished._MOST", 3)
+    monkeypatch.setattr("training.finished._MAX_FILES", 3)
     assert inputs_of(words, FLAGS) is None
     monkeypatch.undo()
     monkeypatch.setenv("WORLD_SIZE", "1")

@@ -61,14 +61,14 @@ def test_help_and_mistakes_are_answered_without_the_large_libraries(script, argv
 )  # fmt: skip
 def test_what_people_type_is_understood_on_the_command_line_and_in_a_file(typed, meant, tmp_path):
     with pytest.raises(BadInput, match=f"unknown argument '--{typed}'; did you mean '--{meant}'"):
-        flags.look_over_sentences(["--method=simcse", f"--{typed}", "1"], "", False)
+        flags.check_sentence_command(["--method=simcse", f"--{typed}", "1"], "", False)
     (tmp_path / "x.yaml").write_text(f"{typed}: 1\n")
     with pytest.raises(BadInput, match=f"x.yaml: unknown key '{typed}'; did you mean '{meant}'"):
-        flags.look_over_sentences(["--method=simcse", f"--config={tmp_path / 'x.yaml'}"], "", False)
+        flags.check_sentence_command(["--method=simcse", f"--config={tmp_path / 'x.yaml'}"], "", False)
 
 
 def test_every_meant_flag_is_one():
     known = {name for method in flags.method_names() for name in flags.declared("SentenceArguments", "ModelArguments",
                                                                                 method=method)}  # fmt: skip
-    assert {*flags._OTHER_WORDS} < known
-    assert {*flags._OFTEN} <= known | {"config_name"}
+    assert {*flags._SYNONYMS} < known
+    assert {*flags._COMMON} <= known | {"config_name"}

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from training import pace
-from training.pace import Pace, in_words
+from training.pace import Pace, duration
 
 
 @pytest.mark.parametrize(
     ("done", "last", "delay", "said"),
     [
-        (0, 1000, 0, "the next evaluation (step 125) in about 8 min, the end (step 1,000) in about 66 min, time"),
-        (500, 1000, 0, "the next evaluation (step 625) in about 8 min, the end (step 1,000) in about 33 min, time"),
-        (900, 950, 0, "the last evaluation and the end (step 950) in about 3 min, time"),
-        (0, 40_000, 130, "the next evaluation (step 250) in about 16 min, the end (step 40,000) in about 44.4 h, time"),
+        (0, 1000, 0, "next evaluation (step 125) in about 8 min, end (step 1,000) in about 66 min,"),
+        (500, 1000, 0, "next evaluation (step 625) in about 8 min, end (step 1,000) in about 33 min,"),
+        (900, 950, 0, "last evaluation and end (step 950) in about 3 min,"),
+        (0, 40_000, 130, "next evaluation (step 250) in about 16 min, end (step 40,000) in about 44.4 h,"),
     ],
 )
 def test_a_start_says_once_how_long_it_takes(done, last, delay, said, monkeypatch, caplog):
@@ -34,10 +34,10 @@ def test_a_start_says_once_how_long_it_takes(done, last, delay, said, monkeypatc
             now[0] += 1000.0
             callback.on_evaluate(args, state, None)
     [line] = caplog.messages
-    assert line.startswith(f"4 s a step: {said} for evaluations not counted; so far at most ")
-    assert line.endswith("GB of memory, libraries included")
+    assert line.startswith(f"4 s per step: {said} not counting evaluations; so far at most ")
+    assert line.endswith("GB of memory, including libraries")
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.2, "0 s"), (119, "119 s"), (121, "2 min"), (12_600, "3.5 h")])
 def test_a_duration_is_in_its_unit(seconds, said):
-    assert in_words(seconds) == said
+    assert duration(seconds) == said

@@ -7,7 +7,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from transformers import SchedulerType
 
 from common.errors import BadInput
-from training.given import as_flags
+from training.python_arguments import as_flags
 
 ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
 LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
@@ -35,7 +35,7 @@ def test_rows_and_columns_of_a_dataset_are_columns(tmp_path):
     *_, file, columns = as_flags(both, {"cache_dir": tmp_path, "text_column": ["title", "body"]})
     assert Path(file.split("=")[1]).read_text() == "x\ty\n" and columns == "--columns=2"
     for wanted in (None, "boddy"):
-        with pytest.raises(BadInput, match="text_column: name the column with the text, of title, body"):
+        with pytest.raises(BadInput, match="text_column: name the text column; choose from title, body"):
             as_flags(both, {"cache_dir": tmp_path, "text_column": wanted})
 
 

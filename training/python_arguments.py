@@ -1,6 +1,6 @@
-"""What `train` is given from Python, as the command line has it: settings as flags, sentences as a file.
+"""The arguments of `train` as a command line: settings become flags, sentences a file.
 
-So a run from Python is the command's run: its record holds a command that does the same, and resumes it.
+So a run started from Python is an ordinary run: its record contains a command that repeats or resumes it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
 
     Args:
         text: a path; or sentences, rows of sentences or a `datasets.Dataset`, which are written into the cache.
-        settings: values of flags by name; None leaves a flag out.
-        labelled: the rows are labelled pairs: premise, hypothesis and the label's name.
+        settings: flag values by name; None leaves a flag out.
+        labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
     Raises:
-        BadInput: a row is no text, or the Dataset's column is not known.
+        BadInput: a row is not text, or the Dataset's text column is missing or ambiguous.
     """
     settings = dict(settings)
     if isinstance(text, (str, PathLike)):
         settings["train_file"] = text
     elif text is not None:
         if hasattr(text, "column_names"):
-            wanted = settings.pop("text_column", None)
-            text = _pairs(text, wanted) if labelled else _rows(text, wanted)
+            columns = settings.pop("text_column", None)
+            text = _pairs(text, columns) if labelled else _rows(text, columns)
         cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
-        settings["train_file"], columns = written(text, cache, LABELLED if labelled else ())
+        settings["train_file"], columns = write_text(text, cache, LABELLED if labelled else ())
         if columns > 1 and not labelled:
             settings.setdefault("columns", columns)
     return [word for name, value in settings.items() if value is not None for word in _words(name, value)]
@@ -58,36 +58,36 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
 
 
-def _rows(dataset: Any, wanted: str | Sequence[str] | None) -> Iterable:
-    """The texts of one column of a Dataset, `text` or its only one where none is named, or rows of several."""
+def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
+    """The texts of one column of a Dataset (default: `text` or the only one), or rows of several columns."""
     names = dataset.column_names
-    columns = [wanted] if isinstance(wanted, str) else [*(wanted or ())]
+    columns = [columns] if isinstance(columns, str) else [*(columns or ())]
     columns = columns or (["text"] if "text" in names else names if len(names) == 1 else [])
     if not columns or {*columns} - {*names}:
-        raise BadInput(f"text_column: name the column with the text, of {', '.join(names)}")
+        raise BadInput(f"text_column: name the text column; choose from {', '.join(names)}")
     return dataset[columns[0]] if len(columns) == 1 else zip(*(dataset[name] for name in columns), strict=True)
 
 
-def _pairs(dataset: Any, wanted: Sequence[str] | None) -> Iterable:
-    """The labelled pairs of a Dataset; its labels are classes or names, and -1 is none, as on the hub."""
-    names = [*(wanted or LABELLED[:2]), LABELLED[2]]
-    if absent := {*names} - {*dataset.column_names}:
-        raise BadInput(f"labelled pairs: no column {min(absent)} among {', '.join(dataset.column_names)}")
-    said = getattr(dataset.features[LABELLED[2]], "int2str", str)
-    labels = ("-" if label in (-1, None) else said(label) for label in dataset[LABELLED[2]])
+def _pairs(dataset: Any, columns: Sequence[str] | None) -> Iterable:
+    """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
+    names = [*(columns or LABELLED[:2]), LABELLED[2]]
+    if missing := {*names} - {*dataset.column_names}:
+        raise BadInput(f"labelled pairs: no column {min(missing)} among {', '.join(dataset.column_names)}")
+    label_name = getattr(dataset.features[LABELLED[2]], "int2str", str)
+    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[LABELLED[2]])
     return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
 
 
-def written(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:
-    """Write rows as a text file, named by its content, and count the columns of the first.
+def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequence[str] = ()) -> tuple[Path, int]:
+    """Write rows to a text file named by its hash; returns its path and the columns of the first row.
 
-    Line ends and tabs within a text become spaces. The whole text is held in memory; a larger one belongs in a file.
+    Line breaks and tabs within a text become spaces. The whole text is held in memory; give larger ones as a file.
     """
     lines, columns = ["\t".join(header) + "\n"] if header else [], 1
     for number, row in enumerate(rows):
         cells = [row] if isinstance(row, str) else row
         if not isinstance(cells, (list, tuple)) or not all(isinstance(cell, str) for cell in cells):
-            raise BadInput(f"row {number} of the text: a {type(row).__name__} is no text: {str(row)[:40]}")
+            raise BadInput(f"row {number} of the text: expected text, got {type(row).__name__}: {str(row)[:40]}")
         columns = columns if number else len(cells)
         lines.append("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n")
     content = "".join(lines).encode()
