@@ -1,1 +1,1 @@
-"""From documents to a better search: train on them, judge on held-out ones, and ship what is better."""
+"""Adapt a model to documents: train on them, compare on held-out ones, and keep the better model."""

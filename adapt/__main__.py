@@ -1,4 +1,4 @@
-"""`python -m adapt MODEL --text FILE ... --output DIR`: better search in your own documents, or the start as it was."""
+"""`python -m adapt MODEL --text FILE ... --output DIR`: adapt a model to search in your own documents."""
 
 from __future__ import annotations
 

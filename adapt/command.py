@@ -1,4 +1,4 @@
-"""The command `python -m adapt`, and the same from Python."""
+"""The command `python -m adapt`, and its Python function."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from training.flags import check_sentence_command
 from training.python_arguments import as_flags
 from training.record import RUN_FILE, read_run
 
-DESCRIPTION = """Better search in your own documents, or the start as it was.
+DESCRIPTION = """Adapt a model to search in your own documents.
 
-Some documents are held out and turned into pseudo-queries. The model is trained on the others; its weights are mixed
-with the start's; half of the pseudo-queries choose the mixture, the other half judge it. DIR is a run like any other:
-where the result is not better beyond chance it holds the start. DIR/adapt.json has the verdict.
+Some documents are held out and turned into pseudo-queries. The model is trained on the rest, and its weights are mixed
+with the start's. Half of the pseudo-queries select the mixture, the other half judge it. DIR is an ordinary run; it
+contains the unchanged start unless the result is significantly better. DIR/adapt.json has the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
@@ -34,81 +34,81 @@ def parser() -> Parser:
         prog="python -m adapt",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=DESCRIPTION,
-        epilog="Every other flag goes to run_unsup.py and wins over configs/adapt.yaml, such as --learning_rate 1e-5, "
+        epilog="Other flags are passed to run_unsup.py and override configs/adapt.yaml, such as --learning_rate 1e-5, "
         "--method tsdae or\n--per_device_train_batch_size 32.\n\n"
         "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text docs/ --output runs/my-search",
     )
-    p.add_argument("model", metavar="MODEL", help="where to start: an encoder, a run, or a hub id")
-    p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders, one document "
-                   "a line, or tables with a column `text` and perhaps `title`, as BEIR's corpus.jsonl")  # fmt: skip
-    p.add_argument("--text_column", help="of tables (default: text)")
-    p.add_argument("--title_column", default="title", help="of tables that have one (default: title)")
-    p.add_argument("--output", required=True, metavar="DIR", help="the run; the same command resumes it")
-    p.add_argument(
-        "--labels", metavar="FOLDER", help="a BEIR set with real queries, scored at the end; chooses nothing"
-    )
-    p.add_argument("--steps", type=positive, help="of training (default: configs/adapt.yaml)")
-    p.add_argument("--seed", type=int, default=42, help="of the held-out documents and of the training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="where the prepared text goes")
+    p.add_argument("model", metavar="MODEL", help="start model: an encoder, a run, or a hub id")
+    p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders with one "
+                   "document per line, or tables with a column `text` and optionally `title`, such as BEIR's "
+                   "corpus.jsonl")  # fmt: skip
+    p.add_argument("--text_column", help="text column of tables (default: text)")
+    p.add_argument("--title_column", default="title", help="optional title column of tables (default: title)")
+    p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
+    p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, scored at the end; selects nothing")
+    p.add_argument("--steps", type=positive, help="training steps (default: configs/adapt.yaml)")
+    p.add_argument("--seed", type=int, default=42, help="seed of the held-out documents and of training")
+    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Hold out, train, mix, judge, write; returns what adapt.json holds."""
+    """Hold out, train, mix, judge, write; returns the content of adapt.json."""
     args, *words, inputs = checked(argv)
-    if found := finished_before(args.output, inputs):
-        show(found["said"], args.output)
-        return found
-    from adapt.run import run  # here: it imports torch, and the flags are looked over first
+    if verdict := finished_before(args.output, inputs):
+        show(verdict["said"], args.output)
+        return verdict
+    from adapt.run import run  # here: it imports torch; flags are checked first
 
     return run(args, *words, inputs)
 
 
 def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
-    """What adapt.json holds, where this command has finished and nothing that it reads or wrote has changed."""
-    place = Path(output) / "adapt.json"
-    if inputs is None or not place.is_file() or not (Path(output) / RUN_FILE).is_file():
+    """The content of adapt.json if this command has finished and its inputs and outputs are unchanged."""
+    file = Path(output) / "adapt.json"
+    if inputs is None or not file.is_file() or not (Path(output) / RUN_FILE).is_file():
         return None
-    found, run = read_json(place, "the verdict of adapt"), read_run(Path(output))
-    same = found.get("inputs") == inputs and finished(output, run.get("inputs")) and run["run_id"] == found["run_id"]
-    return found if same else None
+    verdict, run = read_json(file, "the verdict of adapt"), read_run(Path(output))
+    same = verdict.get("inputs") == inputs and finished(output, run.get("inputs"))
+    return verdict if same and run["run_id"] == verdict["run_id"] else None
 
 
 def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], list[str], str | None]:
-    """Flags of adapt, `--config FILE` unless it is given, flags for run_unsup.py, and a hash of all that is read.
+    """Flags of adapt, the default `--config FILE` if needed, flags for run_unsup.py, and a hash of all inputs.
 
     Raises:
-        BadInput: a wrong flag, or no model of that name.
+        BadInput: a wrong flag, or the model does not exist.
     """
-    args, others = parser().parse_known_args(argv)
+    args, training_flags = parser().parse_known_args(argv)
     if args.seed < 0:
         raise BadInput(f"--seed {args.seed}: must be 0 or more")
-    if taken := _OWN & {word[2:].split("=")[0] for word in others if word.startswith("--")}:
-        raise BadInput(f"--{min(taken)}: adapt gives it itself; python run_unsup.py takes it")
-    config = [] if any(word.split("=")[0] == "--config" for word in others) else [f"--config={CONFIG}"]
-    known = check_sentence_command([*config, *others], DESCRIPTION, labels=False).inputs
+    if reserved := _OWN & {word[2:].split("=")[0] for word in training_flags if word.startswith("--")}:
+        raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
+    config = [] if any(word.split("=")[0] == "--config" for word in training_flags) else [f"--config={CONFIG}"]
+    training_inputs = check_sentence_command([*config, *training_flags], DESCRIPTION, labels=False).inputs
     check_place(args.model)
-    settings = vars(args) | {"output": None, "output_dir": args.output}  # by the name of a folder that is written
-    own = inputs_of(as_flags(None, settings), {})
-    return args, config, others, digest([known, own]) if known and own else None
+    settings = vars(args) | {"output": None, "output_dir": args.output}  # the name that marks it as an output
+    own_inputs = inputs_of(as_flags(None, settings), {})
+    inputs = digest([training_inputs, own_inputs]) if training_inputs and own_inputs else None
+    return args, config, training_flags, inputs
 
 
 def adapt(
     text: str | PathLike | Iterable[str], model: str | PathLike, output_dir: str | PathLike, **settings: Any
 ) -> dict[str, Any]:
-    """What the command does, from Python.
+    """The command as a function.
 
     Args:
         text: documents, or the path of a file or folder.
-        model: where to start.
+        model: the model to start from.
         output_dir: the run's folder.
-        settings: every flag of `python -m adapt` and of run_unsup.py by its name.
+        settings: any flag of `python -m adapt` and of run_unsup.py by name.
 
     Returns:
-        What adapt.json holds.
+        The content of adapt.json.
 
     Raises:
-        ProjectError: what the command would print as one line.
+        ProjectError: any error that the command would print as one line.
     """
     named = {"output": output_dir, **settings}
     words = as_flags(text, named)

@@ -17,20 +17,20 @@ def read_documents(
     """All documents, in the order of the files.
 
     Args:
-        files: of any kind, each by its name.
-        cache_dir: where the texts are kept.
-        text_column: of tables, default `text`; files of lines have a header where it is given.
-        title_column: of tables that have it.
+        files: of any supported format, recognised by name.
+        cache_dir: folder for the converted texts.
+        text_column: text column of tables, default `text`; if given, text files must have a header.
+        title_column: title column of tables that have one.
 
     Raises:
-        BadInput: with file and line where there is one.
+        BadInput: a file cannot be read; names file and line.
     """
-    found = []
+    documents = []
     for path in files:
         source = Source((path,), names=(text_column,) if text_column else ())
         if title_column in column_names(source):
             source = replace(source, names=(title_column, text_column or "text"), titled=True)
         text = read_text(source, cache_dir).rows
         columns = ([" ".join(cell.split()) for cell in text[name]] for name in ("0", "1")[: source.width])
-        found += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))
-    return found
+        documents += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))
+    return documents

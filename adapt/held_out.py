@@ -1,8 +1,8 @@
-"""Documents held out as a search task: pseudo-queries whose answers are known without labels.
+"""Held-out documents as a search task: pseudo-queries whose answers are known without labels.
 
-A query is the title of a document and its answer the body; where there is no title, a sentence is taken out of the
-document and asks for the rest. The task is written in BEIR's format, half of its queries to choose a model
-(`qrels/dev.tsv`) and half to judge it (`qrels/test.tsv`). Training documents stand beside the answers.
+The query is a document's title and the answer its body; without a title, the query is a sentence cut from the document
+and the answer is the rest. The task is written in BEIR's format: half of the queries select a model (`qrels/dev.tsv`),
+the other half judge it (`qrels/test.tsv`). Training documents serve as distractors.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from common.errors import BadInput
 from common.words import UNSPACED, word_places
 from data.draws import permutation
 
-SHARE, MOST = 0.2, 400  # of the documents that are held out
-FEWEST = 20  # queries; fewer could not tell two models apart
-BESIDE = 250  # training documents among which an answer is looked for
-COPY = 0.5  # a document that holds this share of another's shingles is its near-copy
+SHARE, MOST = 0.2, 400  # held-out documents: share and maximum
+FEWEST = 20  # queries; fewer cannot distinguish two models
+DISTRACTORS = 250  # training documents to search in addition to the answers
+COPY = 0.5  # a document with this share of another's shingles is a near-copy
 COMMON = 0.05  # a shingle in a larger share of the documents, and in more than `MANY`, is boilerplate, such as a footer
-MANY, LOOKED_AT = 10, 2000  # documents
+MANY, SAMPLED = 10, 2000  # documents
 _SHINGLE = 8  # words, or characters of scripts without spaces
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-# The full-width stop, exclamation and question mark need no space behind them, but a closing bracket belongs to them.
+# Full-width stops, exclamation and question marks need no following space; a closing bracket belongs to the sentence.
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])(?![\u300d\u300f\uff09]|$)\s*")
-_QUERY_WORDS, _REST_WORDS = 4, 8  # the least of a pseudo-query and of what is left
+_QUERY_WORDS, _REST_WORDS = 4, 8  # minimum words of a pseudo-query and of its answer
 
 
 class Document(NamedTuple):
-    """A text with or without a title."""
+    """A text; `title` may be empty."""
 
     title: str
     body: str
@@ -52,45 +52,45 @@ class Split:
 
     training: list[Document]
     queries: list[tuple[str, str]]
-    copies: int  # of held-out documents; neither trained on nor asked for
+    copies: int  # dropped near-copies of held-out documents
 
 
 def split(documents: Sequence[Document], seed: int) -> Split:
-    """Hold some documents out; their near-copies are left out of the training text.
+    """Hold out some documents; drop their near-copies from the training text.
 
     Args:
-        documents: all of them.
-        seed: decides which are held out, and the sentences that become queries.
+        documents: all documents.
+        seed: determines the held-out documents, and the sentences that become queries.
 
     Raises:
-        BadInput: fewer than `FEWEST` of them make a query.
+        BadInput: fewer than `FEWEST` documents yield a query.
     """
     order = permutation(seed, 0, len(documents), "held out").tolist()
     wanted = min(MOST, int(SHARE * len(documents)))
     rng = np.random.default_rng([seed, len(documents)])
     held: dict[int, tuple[str, str]] = {}
-    known = _Shingles(documents[index].text for index in order[:LOOKED_AT])
+    shingles = _Shingles(documents[index].text for index in order[:SAMPLED])
     titles = Counter(document.title.lower() for document in documents)
     for index in order:
         if len(held) == wanted:
             break
-        shared = titles[documents[index].title.lower()] > 1  # such a title asks for no document of its own
+        shared = titles[documents[index].title.lower()] > 1  # a shared title does not identify a document
         pair = pseudo_query(Document("", documents[index].text) if shared else documents[index], rng)
-        if pair is not None and not known.has_copy_of(documents[index].text):
+        if pair is not None and not shingles.has_copy_of(documents[index].text):
             held[index] = pair
-            known.add(documents[index].text)
+            shingles.add(documents[index].text)
     if len(held) < FEWEST:
         raise BadInput(
-            f"{len(held)} of {len(documents)} documents can be held out as pseudo-queries, at least {FEWEST} are "
-            f"needed: give more documents, or longer ones (a title, or {_QUERY_WORDS + _REST_WORDS} words)"
+            f"only {len(held)} of {len(documents)} documents can be held out as pseudo-queries, and {FEWEST} are "
+            f"needed: give more or longer documents (a title, or {_QUERY_WORDS + _REST_WORDS} words)"
         )
-    others = [document for index, document in enumerate(documents) if index not in held]
-    training = [document for document in others if not known.has_copy_of(document.text)]
-    return Split(training, list(held.values()), len(others) - len(training))
+    rest = [document for index, document in enumerate(documents) if index not in held]
+    training = [document for document in rest if not shingles.has_copy_of(document.text)]
+    return Split(training, list(held.values()), len(rest) - len(training))
 
 
 def pseudo_query(document: Document, rng: np.random.Generator) -> tuple[str, str] | None:
-    """(query, answer) from one document; None for one that is too short."""
+    """(query, answer) from one document; None if it is too short."""
     if document.title and len(word_places(document.body)) >= _REST_WORDS:
         return document.title, document.body
     text = document.text
@@ -103,7 +103,7 @@ def pseudo_query(document: Document, rng: np.random.Generator) -> tuple[str, str
 
 
 def _cut_out(text: str, rng: np.random.Generator) -> tuple[str, str] | None:
-    """A third of a text without sentence ends, at most twelve words of it, and the rest."""
+    """A third of a text without sentence boundaries, at most twelve words, and the rest."""
     words = word_places(text)
     size = min(12, len(words) // 3)
     if size < _QUERY_WORDS or len(words) - size < _REST_WORDS:
@@ -117,16 +117,16 @@ def _taken_out(text: str, start: int, end: int) -> tuple[str, str]:
 
 
 class _Shingles:
-    """Texts by their runs of eight words, to find near-copies; boilerplate counts only in texts that are nothing else.
+    """Finds near-copies of texts by their runs of eight words; ignores boilerplate unless a text is nothing else.
 
     Args:
-        sample: texts that show what is boilerplate.
+        sample: texts from which to learn the boilerplate.
     """
 
     def __init__(self, sample: Iterable[str]) -> None:
-        found = [_shingles(text) for text in sample]
-        counts, most = Counter(chain.from_iterable(found)), max(MANY, COMMON * len(found))
-        self._boilerplate = {shingle for shingle, count in counts.items() if count > most}
+        per_text = [_shingles(text) for text in sample]
+        counts, limit = Counter(chain.from_iterable(per_text)), max(MANY, COMMON * len(per_text))
+        self._boilerplate = {shingle for shingle, count in counts.items() if count > limit}
         self._owners: dict[int, list[int]] = {}
         self._sizes: list[int] = []
 
@@ -137,7 +137,7 @@ class _Shingles:
         self._sizes.append(len(shingles))
 
     def has_copy_of(self, text: str) -> bool:
-        """Whether one of the texts shares `COPY` of its shingles, or of this text's."""
+        """Whether an added text shares `COPY` of its own or of this text's shingles."""
         shingles = self._of(text)
         shared = Counter(owner for shingle in shingles for owner in self._owners.get(shingle, ()))
         return any(count >= COPY * min(len(shingles), self._sizes[owner]) for owner, count in shared.items())
@@ -152,15 +152,14 @@ def _shingles(text: str) -> set[int]:
     return {hash(tuple(units[i : i + _SHINGLE])) for i in range(max(1, len(units) - _SHINGLE + 1))}
 
 
-def write_task(folder: Path, found: Split, seed: int) -> None:
-    """The search task as a folder in BEIR's format: `corpus.jsonl`, `queries.jsonl`, `qrels/{dev,test}.tsv`."""
-    beside = permutation(seed, 0, len(found.training), "beside")[:BESIDE] if found.training else []
-    texts = [answer for _, answer in found.queries] + [
-        found.training[i].body or found.training[i].title for i in beside
-    ]
+def write_task(folder: Path, parts: Split, seed: int) -> None:
+    """Write the search task in BEIR's format: `corpus.jsonl`, `queries.jsonl`, `qrels/{dev,test}.tsv`."""
+    chosen = permutation(seed, 0, len(parts.training), "beside")[:DISTRACTORS] if parts.training else []
+    distractors = [parts.training[i] for i in chosen]
+    texts = [answer for _, answer in parts.queries] + [document.body or document.title for document in distractors]
     (folder / "qrels").mkdir(parents=True)
     _write(folder / "corpus.jsonl", ({"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)))
-    queries = [query for query, _ in found.queries]
+    queries = [query for query, _ in parts.queries]
     _write(folder / "queries.jsonl", ({"_id": f"q{i}", "text": text} for i, text in enumerate(queries)))
     for part, name in enumerate(("dev", "test")):
         lines = [f"q{i}\td{i}\t1" for i in range(part, len(queries), 2)]

@@ -1,4 +1,4 @@
-"""`python -m export RUN --output DIR`: a folder to publish, with a model card; optionally to the hub."""
+"""`python -m export RUN --output DIR`: write a model and its card for publication, optionally to the hub."""
 
 import argparse
 import logging
@@ -17,34 +17,34 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m export",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Write a model as transformers, sentence-transformers and this project read it, with a model card.",
+        description="Write a model for transformers, sentence-transformers and this project, with a model card.",
         epilog="examples:\n"
         "  python -m export runs/infocse --output exports/infocse\n"
         "  python -m export runs/infocse --output exports/infocse --push_to_hub OWNER/infocse --private\n\n"
-        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows the names of files, no paths, and no\n"
+        "HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as usual. The card shows file names, but no paths and no\n"
         "training text; read it before you publish it.",
     )
-    p.add_argument("run", metavar="RUN", help="a finished run, or any folder with a model (the card then says less)")
+    p.add_argument("run", metavar="RUN", help="a finished run, or any model folder (with a shorter card)")
     p.add_argument("--output", required=True, metavar="DIR", help="a new or empty folder")
     add_pooling(p)
     p.add_argument("--push_to_hub", metavar="REPO", help="OWNER/NAME: create the repository if needed and upload")
-    p.add_argument("--private", action="store_true", help="with --push_to_hub: a new repository is private")
+    p.add_argument("--private", action="store_true", help="with --push_to_hub: make a new repository private")
     p.add_argument("--onnx", action="store_true", help="also write onnx/model.onnx (needs requirements-extra.txt)")
     return p
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Look over the flags, then export."""
+    """Check the flags, then export."""
     args = parser().parse_args(argv)
     if args.private and not args.push_to_hub:
-        raise BadInput("--private is for --push_to_hub, which is not given")
+        raise BadInput("--private requires --push_to_hub")
     check_place(args.run)
     export(args)
 
 
 def export(args: argparse.Namespace) -> None:
-    """Check everything that can be known first, write the folder, push it."""
-    from export.card import card  # here, as the others: it imports torch, and the flags are looked over first
+    """Check the inputs, write the folder, push it."""
+    from export.card import card  # these import torch; flags are checked first
     from export.facts import read_facts
     from export.folder import check_repo, new_folder, push
     from export.model import Model
@@ -63,7 +63,7 @@ def export(args: argparse.Namespace) -> None:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
         encoder.save(str(folder), tokenizer)
         if args.onnx:
-            logger.info("writing %s, and comparing it with the model in onnxruntime", PLACE)
+            logger.info("writing %s and checking it with onnxruntime", PLACE)
             write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
         place = "" if output.is_absolute() or ".." in output.parts else str(output)
@@ -77,13 +77,13 @@ def export(args: argparse.Namespace) -> None:
 
 
 def _check_plain(path: str, pooling: str) -> None:
-    """Refuse another pooling than the model's own: the recorded facts and scores hold for that one."""
+    """Refuse a pooling other than the model's own, to which its recorded facts and scores apply."""
     from models.loading import load_config
     from models.saved_format import read_modules
 
     own = read_modules(path, load_config(path))
     if own is not None and (own.pooling != pooling or own.head):
-        raise BadInput(f"--pooling {pooling}: '{path}' says itself how it is pooled ({own.pooling}); leave it out")
+        raise BadInput(f"--pooling {pooling}: '{path}' defines its own pooling ({own.pooling}); leave the flag out")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The model card: what a reader needs to use a model, to weigh its scores and to train it again.
+"""The model card: how to use a model, judge its scores and reproduce it.
 
-`card.md.j2` is the card. Everything in it that comes from files, flags or names goes through `export.text`; no training
-text is shown. Source of MTEB's fields: mteb/models/model_meta.py of embeddings-benchmark/mteb (2.x).
+The template is `card.md.j2`. All values from files, flags or names are escaped by `export.text`; no training text is
+shown. Source of MTEB's fields: mteb/models/model_meta.py of embeddings-benchmark/mteb (2.x).
 """
 
 from dataclasses import fields
@@ -16,8 +16,8 @@ from export.model import Model
 from export.published import citations, comparison
 from export.text import Markup, command_line, escape, plain, rendered, short
 
-_TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all others are retrieval
-# Of TrainingArguments, what a reader compares; all options of the method, the model and the text are shown.
+_TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all other metrics: retrieval
+# The shown TrainingArguments; options of the method, the model and the text are always shown.
 _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
     lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm bf16 fp16 seed
     eval_steps""".split()
@@ -47,13 +47,13 @@ def card(model: Model, facts: Facts) -> str:
 
 
 def _metadata(model: Model, facts: Facts) -> ModelCardData:
-    """The YAML head, which the hub reads; without a licence, because none is known.
+    """The YAML header for the hub; without a licence, because none is known.
 
-    Scores stand there as `model-index`: the newer `.eval_results/` files are for the hub's registered benchmarks, and
-    SentEval files are not among them.
+    Scores go into `model-index`: the newer `.eval_results/` files are only for the hub's registered benchmarks, not for
+    SentEval.
     """
     method = plain(facts.method) if facts.method else None
-    library = None if model.only_here else "sentence-transformers" if model.has_modules else "transformers"
+    library = None if model.custom_part else "sentence-transformers" if model.has_modules else "transformers"
     libraries = ["transformers"] if library else []
     return ModelCardData(
         model_name=plain(model.name),
@@ -79,7 +79,7 @@ def _result(row: dict) -> EvalResult:
 
 
 def _table(body: list[list[str]]) -> Markup:
-    """Cells that are escaped already."""
+    """A table of cells that are already escaped."""
     return Markup(markdown(body))
 
 
@@ -94,13 +94,13 @@ def _properties(model: Model) -> Markup:
         ["property", "value"],
         ["backbone", ", ".join(size)],
         ["pooling", f"`{encoder.pooling}`{head}"],
-        ["longest text", f"{encoder.max_length} tokens; the rest is cut off"],
+        ["longest text", f"{encoder.max_length} tokens; the rest is truncated"],
         ["similarity", "cosine"],
     ])  # fmt: skip
 
 
 def _mteb(model: Model, facts: Facts) -> dict[str, Any]:
-    """The fields of mteb's `ModelMeta`, filled with what is known of the model."""
+    """The fields of mteb's `ModelMeta`; None if unknown."""
     parameters = list(model.encoder.parameters())
     tasks = facts.method and {_MTEB[name] for name, each in facts.counted.items() if name in _MTEB and each.get("seen")}
     text = ", ".join(plain(short(name)) for name in facts.text.get("files", []))
@@ -139,7 +139,7 @@ def _parameters(facts: Facts) -> Markup:
     shown = {name: value for name, value in facts.trajectory.items() if name not in general}
     shown |= {name: facts.trajectory.get(name) for name in _SHOWN}
     steps = shown.pop("max_steps")
-    if isinstance(steps, int) and steps > 0:  # they win over the epochs
+    if isinstance(steps, int) and steps > 0:  # overrides the epochs
         del shown["num_train_epochs"]
         shown["max_steps"] = steps
     body = [[escape(name), escape(_value(value))] for name, value in shown.items() if value is not None]

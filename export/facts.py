@@ -1,4 +1,4 @@
-"""What a run folder records about its model: run.json and scores.json."""
+"""The facts in a run folder: run.json and scores.json."""
 
 import math
 import re
@@ -29,7 +29,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Facts:
-    """The content of run.json and of scores.json, where it has rows; all empty for a folder that is not a run."""
+    """The contents of run.json and scores.json; empty for a folder that is not a run, or without scores."""
 
     record: dict[str, Any] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)
@@ -45,19 +45,19 @@ class Facts:
 
     @property
     def is_start(self) -> bool:
-        """Whether the weights are those that the run began with: training made nothing better."""
+        """Whether the run kept the weights it started from, because training did not improve them."""
         verdict = self.record.get("verdict")
         return isinstance(verdict, dict) and verdict.get("shipped") == "start"
 
     @property
     def method(self) -> str | None:
-        """The method that made its weights: a file of models/objectives."""
+        """The method that trained the weights: a file of models/objectives."""
         method = self.settings.get("method")
         return method if isinstance(method, str) and not self.is_start else None
 
     @property
     def widths(self) -> list[int]:
-        """How many first entries of a vector were trained to be used alone."""
+        """Lengths of the prefixes of a vector that were trained for separate use (Matryoshka)."""
         dims = self.settings.get("matryoshka_dims")
         return [width for width in dims if isinstance(width, int)] if isinstance(dims, list) else []
 
@@ -70,7 +70,7 @@ class Facts:
 
     @property
     def base_hash(self) -> str | None:
-        """sha256 of the weights of the local folder that training began from."""
+        """sha256 of the weights of the local folder that training started from."""
         start = str(self.trajectory.get("start"))
         return start if _SHA256.fullmatch(start) else None
 
@@ -82,11 +82,11 @@ class Facts:
 
     @property
     def base_model(self) -> str | None:
-        """The public name of the model that training began from; None for a local folder."""
+        """The hub id of the model that training started from; None for a local folder."""
         name, local = str(self.trajectory.get("start") or ""), self.trajectory.get("contents")
         if self.base_hash or name != self.settings.get("model_name_or_path"):
             return None
-        if isinstance(local, dict) and "model_name_or_path" in local:  # whose weights are not in one safetensors file
+        if isinstance(local, dict) and "model_name_or_path" in local:  # a local folder without model.safetensors
             return None
         try:
             validate_repo_id(name)
@@ -96,44 +96,44 @@ class Facts:
 
     @property
     def counted(self) -> dict[str, dict]:
-        """Task -> how many of its sentences were `seen` in the training text, where that was counted."""
-        found = self.record.get("seen_test_texts") or {}
-        return {name: each for name, each in found.items() if isinstance(each, dict)}
+        """Task -> how many of its sentences were `seen` in the training text, if counted."""
+        counts = self.record.get("seen_test_texts") or {}
+        return {name: each for name, each in counts.items() if isinstance(each, dict)}
 
     @property
     def examples(self) -> int:
-        """How many examples were trained on; what is not recorded counts as one."""
+        """The number of training examples; unrecorded factors count as one."""
         names = ("per_device_train_batch_size", "gradient_accumulation_steps", "world_size")
         numbers = self.record.get("steps"), *map(self.trajectory.get, names)
         return math.prod(number if isinstance(number, int) else 1 for number in numbers)
 
     @property
     def is_trial(self) -> bool:
-        """Whether it was trained too little to mean anything."""
+        """Whether training was too short to be meaningful."""
         return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
 
     @property
     def text_terms(self) -> str:
-        """The training text's licence, known for the one text that `data.prepare` downloads."""
+        """The training text's licence; known only for the text that `data.prepare` downloads."""
         is_wiki = self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
         return WIKI_TERMS if is_wiki else "licence not stated"
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a run folder; empty ones for any other folder.
+    """The facts of a run folder; empty for any other folder.
 
     Raises:
-        BadInput: no such folder, a run that is not finished, or a record with values of the wrong type.
+        BadInput: the folder is missing, the run is unfinished, or the record has values of the wrong type.
         CheckpointRefused: run.json cannot be read.
     """
     if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; give a run, or a folder with a model")
+        raise BadInput(f"{folder}: no such folder; give a run or model folder")
     record = read_run(folder) if (folder / RUN_FILE).exists() else {}
     if record and record["status"] != "finished":
-        raise BadInput(f"{folder}: the run is not finished; finish it by its own command, or export {folder / 'best'}")
+        raise BadInput(f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}")
     for name, kind in _KINDS.items():
         if not isinstance(record.get(name, kind()), kind):
-            raise BadInput(f"{folder / RUN_FILE}: '{name}' is no {kind.__name__}")
+            raise BadInput(f"{folder / RUN_FILE}: '{name}' is not a {kind.__name__}")
     scores = folder / "scores.json"
     rows = read_scores(scores) if has_scores(scores) else []
     return Facts(record, rows, scores if rows else None)

@@ -1,6 +1,6 @@
-"""The exported folder: it appears whole or not at all, and goes to the Hugging Face hub by the hub's own client.
+"""Write the exported folder atomically, and push it to the Hugging Face hub with the hub's own client.
 
-`HF_ENDPOINT` (a mirror or a private hub), `HF_TOKEN` or the login of `hf auth login`, and HF_HUB_OFFLINE work as usual.
+`HF_ENDPOINT` (a mirror or private hub), `HF_TOKEN` or `hf auth login`, and HF_HUB_OFFLINE work as usual.
 """
 
 import logging
@@ -17,24 +17,24 @@ from common.errors import BadInput, unwritable
 from common.files import writing_folder
 from training.faults import storage_errors
 
-# Files that an earlier export may have left and this one lacks: they would change how the model is read.
+# Files of an earlier export that would change how the model loads if this export lacks them.
 REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
             "*_Dense/*", "*_WordWeights/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
-_FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, cut
+_FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, interrupted
 _REASON_CHARS = 300
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the place of `target` at the end; removed when anything goes wrong.
+    """A folder to fill; it becomes `target` if the block succeeds, and is removed otherwise.
 
     Raises:
-        BadInput: `target` is there and not empty, or cannot be written.
+        BadInput: `target` exists and is not empty, or cannot be written.
         StorageError: its disk is full or failing.
     """
     target = target.resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise BadInput(f"--output {target}: is there already; give a new or an empty folder")
+        raise BadInput(f"--output {target}: already exists; give a new or empty folder")
     try:
         with writing_folder(target) as folder, storage_errors(target.parent):
             yield folder
@@ -43,27 +43,26 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def check_repo(repo: str) -> None:
-    """BadInput for what cannot be a repository's name."""
+    """BadInput for an invalid repository id."""
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
         raise BadInput(f"--push_to_hub {repo}: {' '.join(str(error).split())}") from error
     if "/" not in repo:
-        raise BadInput(f"--push_to_hub {repo}: give the owner too, OWNER/{repo}")
+        raise BadInput(f"--push_to_hub {repo}: the owner is missing; give OWNER/{repo}")
 
 
 def push(folder: Path, repo: str, private: bool) -> str:
-    """Create a new repository, upload every file, remove leftovers of an earlier export; the commit's address.
+    """Create the repository if needed, upload every file, delete leftovers; returns the URL of the commit.
 
-    With the library's xet storage a large folder may arrive in several commits. A repository that exists keeps its
-    visibility.
+    With the library's xet storage a large folder may take several commits. An existing repository keeps its visibility.
 
     Raises:
-        BadInput: the hub refuses or cannot be reached; the folder stays whole.
+        BadInput: the hub refuses or cannot be reached; the folder is kept.
     """
-    # Read at the call: the library keeps the value it saw when it was imported.
+    # Read here, because the library reads it only when imported.
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed addresses
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request log would show signed URLs
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
         commit = api.upload_folder(
@@ -75,16 +74,16 @@ def push(folder: Path, repo: str, private: bool) -> str:
 
 
 def _explain(error: Exception, repo: str, folder: Path) -> str:
-    cause = error.__cause__ or error  # which says more than "Error while uploading"
+    cause = error.__cause__ or error  # more specific than "Error while uploading"
     status = getattr(getattr(cause, "response", None), "status_code", None)
     if isinstance(cause, OfflineModeIsEnabled):
         advice = "unset HF_HUB_OFFLINE"
     elif status in (401, 403):
-        advice = "set HF_TOKEN to a token that may write there"
+        advice = "set HF_TOKEN to a token with write access"
     else:
         advice = "check the connection and HF_ENDPOINT"
     reason = " ".join(str(cause).split())[:_REASON_CHARS] or type(cause).__name__
     return (
-        f"cannot push to {repo}: {reason}; {advice}; the export is whole in {folder}, and "
-        f"`hf upload {repo} {folder}` sends it again"
+        f"cannot push to {repo}: {reason}; {advice}; the export in {folder} is complete: "
+        f"`hf upload {repo} {folder}` retries"
     )

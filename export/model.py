@@ -15,10 +15,10 @@ class Model:
 
     Attributes:
         name: for the title.
-        repo: its name on the hub, None when it is not pushed.
+        repo: its hub id; None if it is not pushed.
         encoder: the model.
         onnx: whether the folder has `onnx/model.onnx`.
-        place: the folder as it was given, where that shows no more than the command did.
+        place: the folder as given on the command line; empty if that would reveal more of the machine's paths.
     """
 
     name: str
@@ -44,26 +44,26 @@ class Model:
 
     @property
     def has_pooler(self) -> bool:
-        """Whether `AutoModel` would add a pooler of random weights."""
+        """Whether `AutoModel` would add a randomly initialised pooler."""
         return "add_pooling_layer" in inspect.signature(type(self.encoder.backbone)).parameters
 
     @property
-    def only_here(self) -> str | None:
-        """The part that only this repository computes, in words; None for most models."""
+    def custom_part(self) -> str | None:
+        """The part that only this repository implements, as text; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
-            return "the splitting of a text into words of its table"
-        return "the flow behind its pooling (`flow.safetensors`)" if self.has_flow else None
+            return "its tokenization into words"
+        return "the flow after its pooling (`flow.safetensors`)" if self.has_flow else None
 
     @property
     def has_flow(self) -> bool:
-        """Whether a flow stands behind pooling and layers."""
+        """Whether a flow follows pooling and layers."""
         return getattr(self.encoder.head, "flow", None) is not None
 
     @property
     def address(self) -> str:
-        """What the snippets load: the name on the hub, else the folder as it was named."""
+        """The name that the snippets load: the hub id, or else the folder."""
         return plain(self.repo or self.place or self.name)
 
     def usage(self) -> Markup:
-        """The section on how to use it."""
+        """The section on usage."""
         return rendered("usage.md.j2", model=self)

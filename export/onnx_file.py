@@ -1,4 +1,4 @@
-"""Write the encoder as an ONNX file and check it; needs packages of requirements-extra.txt."""
+"""Write the encoder as an ONNX file and check it; needs packages from requirements-extra.txt."""
 
 import logging
 import warnings
@@ -15,7 +15,7 @@ from models.loading import load_backbone
 
 PLACE = Path("onnx") / "model.onnx"
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
-TOKENS = "last_hidden_state"  # what sentence-transformers' own ONNX backend reads, and pools itself
+TOKENS = "last_hidden_state"  # sentence-transformers' ONNX backend pools these itself
 BOUND = 1e-4
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
@@ -31,19 +31,19 @@ class _Embed(nn.Module):
 
 
 def require_onnx() -> None:
-    """BadInput names the packages that are missing, and where they are listed."""
+    """BadInput if packages are missing."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise BadInput(f"--onnx needs {', '.join(missing)}: pip install -r requirements-extra.txt (the part on ONNX)")
+        raise BadInput(f"--onnx needs {', '.join(missing)}: pip install -r requirements-extra.txt (section ONNX)")
 
 
 def write_onnx(folder: Path) -> None:
     """Write `onnx/model.onnx` into a saved encoder's folder.
 
-    From ids and mask, int64 (B, L), it computes the sentence vectors, float32 (B, D), and the tokens', (B, L, H).
+    Inputs are ids and mask, int64 (B, L); outputs are sentence vectors, float32 (B, D), and token vectors, (B, L, H).
 
     Raises:
-        BadInput: onnxruntime gives vectors that differ by more than 1e-4 of the largest value.
+        BadInput: onnxruntime's vectors differ by more than 1e-4 of the largest value.
     """
     saved, tokenizer = load_encoder(str(folder))
     shortest = tokenizer.num_special_tokens_to_add() + 1
@@ -56,8 +56,8 @@ def write_onnx(folder: Path) -> None:
     with _quiet():
         program = _converted(module, encoder.config.vocab_size, shortest + 4)
     for node in program.model.graph.all_nodes():
-        node.metadata_props.clear()  # the source lines it came from, with the paths of this machine
-    program.save(target, external_data=False)  # one file, which more than 2 GB (500 M parameters) would not fit
+        node.metadata_props.clear()  # source lines, with paths of this machine
+    program.save(target, external_data=False)  # a single file; its limit is 2 GB (500 M parameters)
     _check(module, target, encoder, shortest)
 
 
@@ -76,7 +76,7 @@ def _converted(module: nn.Module, vocabulary: int, length: int):
 
 @contextmanager
 def _quiet():
-    """Silence the converter's remarks about every node; its result is checked."""
+    """Silence the converter's messages about every node; its result is checked."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -98,10 +98,11 @@ def _check(module: nn.Module, file: Path, encoder: SentenceEncoder, shortest: in
     longest = encoder.max_length
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for rows, length in ((1, shortest), (3, min(shortest + 13, longest)), (2, longest)):
-        given = _example(rows, length, encoder.config.vocab_size)
-        found = session.run([OUTPUT, TOKENS], {name: one.numpy() for name, one in zip(INPUTS, given, strict=True)})
-        for one, expected in zip(map(torch.from_numpy, found), module(*given), strict=True):
-            difference = (one - expected).abs().max() / expected.abs().max().clamp(min=1)
+        inputs = _example(rows, length, encoder.config.vocab_size)
+        named = {name: tensor.numpy() for name, tensor in zip(INPUTS, inputs, strict=True)}
+        outputs = session.run([OUTPUT, TOKENS], named)
+        for output, expected in zip(map(torch.from_numpy, outputs), module(*inputs), strict=True):
+            difference = (output - expected).abs().max() / expected.abs().max().clamp(min=1)
             if not difference <= BOUND:
-                said = f"--onnx: {rows} texts of {length} tokens differ by {float(difference):.1e} in onnxruntime"
-                raise BadInput(said)
+                error = f"{rows} texts of {length} tokens differ by {float(difference):.1e} in onnxruntime"
+                raise BadInput(f"--onnx: {error}")

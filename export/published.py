@@ -1,4 +1,4 @@
-"""What is published of a method: its papers (`citations.yaml`) and its figures, beside those of the exported model."""
+"""A method's papers (`citations.yaml`), and its published scores next to those of the exported model."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("citations.yaml")
 
 
 class Citation(NamedTuple):
-    """A method for readers: its name, a sentence about it, its published records (ids) and its papers (BibTeX)."""
+    """A method's name, a sentence about it, the ids of its published records, and its papers (BibTeX)."""
 
     name: str
     about: str
@@ -28,26 +28,23 @@ def citations() -> dict[str, Citation]:
 
 
 def comparison(facts: Facts, citation: Citation | None, config) -> str:
-    """The section of the card; says why where nothing can be compared."""
-    title = "### Beside published figures\n\n"
+    """The section of the card, or the reason why no comparison is possible."""
+    title = "### Comparison with published scores\n\n"
     if facts.scores is None or citation is None:
         return ""
     if facts.text.get("columns") != 1:
-        return title + "The published figures of this method are of training on single sentences, which this is not."
+        return title + "The published scores are for training on single sentences, unlike this model's."
     ours, backbone, known = from_files("this model", [facts.scores]), backbone_of(config), records()
     matching = [known[name] for name in citation.published if known[name].backbone == backbone]
     matching = [one for one in matching if set(one.scores) & set(ours.scores)]
     if not matching:
-        return title + (
-            f"No published figures are known of {citation.name} with a backbone of this size on these tasks, so there "
-            "is nothing to hold the scores against."
-        )
-    about = f"The published figures are of {backbone}, which has this model's architecture and size. "
-    about += "A is this model, B the published one; the interval is what runs of the method are known to spread by."
-    return title + "\n\n".join([about, *(_beside(ours, record, known) for record in matching)])
+        return title + (f"No published scores of {citation.name} are known for a backbone of this size on these tasks.")
+    about = f"The published scores are for {backbone}, which has this model's architecture and size. "
+    about += "A is this model, B the published one; the interval is the known spread between runs of the method."
+    return title + "\n\n".join([about, *(_table(ours, record, known) for record in matching)])
 
 
-def _beside(ours: Side, record: Side, known: dict[str, Side]) -> str:
+def _table(ours: Side, record: Side, known: dict[str, Side]) -> str:
     lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
     body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
     sources = dict.fromkeys(line.b.source for line in lines)

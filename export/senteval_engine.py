@@ -1,6 +1,6 @@
-"""Our encoders in SentEval's own engine (facebookresearch/SentEval, or SimCSE's copy of it).
+"""Evaluate our encoders with SentEval's own engine (facebookresearch/SentEval, or SimCSE's copy of it).
 
-SentEval is on no package index. With a checkout on the path:
+SentEval is not on a package index. With a checkout on the path:
 
     import senteval
     encoder, tokenizer = load_encoder("runs/infocse")
@@ -24,10 +24,10 @@ Tokens = Sequence[str | bytes]
 def hooks(encode: Encoder) -> tuple[Callable[[Any, Sequence[Tokens]], None], Callable[..., np.ndarray]]:
     """`prepare` and `batcher`, the two functions that SentEval's engine calls.
 
-    `prepare(params, samples)` has nothing to do: the tokenizer is fixed. `batcher(params, batch)` joins each list of
-    tokens with spaces, as SimCSE does, and gives an (N, D) array. A sentence without tokens is the empty text, as in
-    `python -m eval`, so that both give the same figures; the examples in SentEval put "." there instead, for sums of
-    word vectors that would have nothing to sum. Tokens that a loader gives as bytes are read as UTF-8.
+    `prepare(params, samples)` does nothing, because the tokenizer is fixed. `batcher(params, batch)` joins each list of
+    tokens with spaces, as SimCSE does, and returns an (N, D) array. A sentence without tokens is the empty text, as in
+    `python -m eval`, so that the scores agree; SentEval's examples use "." because they sum word vectors. Tokens given
+    as bytes are decoded as UTF-8.
     """
 
     def prepare(params: Any, samples: Sequence[Tokens]) -> None:

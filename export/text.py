@@ -1,4 +1,4 @@
-"""Pages of templates, and text from files, flags and folder names made safe for them."""
+"""Render templates, with text from files, flags and folder names escaped."""
 
 import re
 import shlex
@@ -10,47 +10,47 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 HIDDEN = "HIDDEN"
-_NO_SYNTAX = re.compile(r"[^\w ,;.%+=()-]|(?<=www)\.", re.IGNORECASE)  # with `:` and `www.` no address becomes a link
+_NO_SYNTAX = re.compile(r"[^\w ,;.%+=()-]|(?<=www)\.", re.IGNORECASE)  # escaping `:` and `www.` prevents autolinks
 _PLAIN = re.compile(r"[^\w .,:;%+=()/@-]")
 _SECRET_FLAG = re.compile(r"(token|key|secret|password|credentials?)$", re.IGNORECASE)
-_SECRET = re.compile(r"hf_\w{8,}|://")  # a token of the hub; an address may hold a password
+_SECRET = re.compile(r"hf_\w{8,}|://")  # a hub token; a URL, which may contain a password
 _HOMES = {"home", "users"}
 
 
 def escape(value: object) -> str:
-    """One line of text for Markdown and HTML in which nothing is syntax: every special character is an entity."""
+    """One line of text for Markdown and HTML, with every special character as an entity."""
     return _NO_SYNTAX.sub(lambda found: f"&#{ord(found[0])};", _line(value))
 
 
 def plain(value: object) -> str:
-    """One line for a code block or a YAML value; a character that could mean anything there becomes `_`."""
+    """One line for a code block or a YAML value, with every special character replaced by `_`."""
     return _PLAIN.sub("_", _line(value))
 
 
 def _line(value: object) -> str:
-    # Control characters and the marks that turn the direction of writing around are never printable.
+    # Control characters and marks of writing direction are not printable.
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
 
 
 def short(value: object) -> str:
-    """A path's last part, everything else as it is; no home folder, address or token of the hub comes through."""
+    """The last part of a path, other values unchanged; hides home folders, URLs and hub tokens."""
     word = str(value)
     if _SECRET.search(word):
         return HIDDEN
     if not re.search(r"[/\\]|^~", word):
         return word
-    path = PureWindowsPath(word)  # splits at both kinds of slashes
+    path = PureWindowsPath(word)  # splits at / and \
     is_home = path.parent.name.lower() in _HOMES or (path.name.startswith("~") and path.parent.name == "")
     return "PATH" if is_home or not path.name.strip(".") else path.name
 
 
 def listed(values: Iterable[object]) -> Markup:
-    """Values with commas between, each as `escape`."""
+    """Escaped values, separated by commas."""
     return Markup(", ".join(map(escape, values)))
 
 
 def rendered(template: str, **values: Any) -> Markup:
-    """A template of this folder; every value in it goes through `escape`, unless it is Markup."""
+    """Render a template of this folder; values other than Markup are escaped."""
     text = PAGES.get_template(template).render(values)
     return Markup(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n")
 
@@ -65,7 +65,7 @@ PAGES.filters |= {"own": Markup, "short": short, "listed": listed}
 
 
 def command_line(words: Iterable[str], keep: str | None = None) -> str:
-    """A command with paths shortened and secrets hidden; the value `keep` (a model's public name) stays whole."""
+    """A command with paths shortened and secrets hidden; the value `keep` (a hub id) is unchanged."""
     shown, hide = [], False
     for word in words:
         flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)

@@ -129,7 +129,7 @@ def test_a_start_that_is_pooled_in_another_way_is_shipped_as_it_was_judged(argum
 
 def test_a_start_whose_prompts_nobody_would_judge_is_refused(arguments, start):
     (start / "config_sentence_transformers.json").write_text('{"prompts": {"query": "find: ", "document": ""}}')
-    with pytest.raises(BadInput, match="has the prompt 'find: ' for a query, which adapt can neither train nor judge"):
+    with pytest.raises(BadInput, match="has the prompt 'find: ' for a query, which adapt does not support"):
         command.main([str(start), *arguments()[1:]])
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from adapt.held_out import BESIDE, Document, pseudo_query, split, write_task
+from adapt.held_out import DISTRACTORS, Document, pseudo_query, split, write_task
 from common.errors import BadInput
 from eval.retrieval.beir import read_set
 
@@ -103,7 +103,7 @@ def test_the_task_is_a_beir_set_whose_halves_share_no_query(documents, tmp_path)
     write_task(tmp_path / "task", found, seed=0)
     chosen, judged = (read_set(tmp_path / "task", part) for part in ("dev", "test"))
     assert len(chosen.queries) == len(judged.queries) == 15 and not chosen.queries.keys() & judged.queries.keys()
-    assert len(chosen.corpus) == 30 + min(BESIDE, 120)
+    assert len(chosen.corpus) == 30 + min(DISTRACTORS, 120)
     answers = dict(found.queries)
     for one in (chosen, judged):
         for name, query in one.queries.items():

@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_a_folder_is_known_before_the_work(tiny_bert, tex
 def test_what_is_there_already_is_not_overwritten(tiny_bert, text_file, tmp_path):
     (tmp_path / "kept.txt").write_text("mine")
     for argv in (["whitening", str(tiny_bert), f"--train_file={text_file}"], ["word_vectors", str(text_file)]):
-        with pytest.raises(BadInput, match="is there already"):
+        with pytest.raises(BadInput, match="already exists"):
             command.main([*argv, f"--output={tmp_path}"])
 
 

@@ -82,7 +82,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
         ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),
-        ({"optim_args": "foo"}, "--optim_args foo: name=value"),
+        ({"optim_args": "foo"}, "--optim_args foo: must be name=value"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
         ({"optim": "sgd", "adamw": "transformers"}, _OWN_OPTIMIZER),
         ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, _OWN_OPTIMIZER),

@@ -56,10 +56,10 @@ def test_the_card_says_what_the_run_found(card_of, scores):
 def test_the_card_holds_what_is_known_of_the_run(card_of):
     card = card_of(record())
     for words in (
-        "Trained by SimCSE", "vector of 32 numbers", "a local checkpoint, sha256 of its weights " + "ab" * 32,
+        "Trained with SimCSE", "vector of 32 numbers", "a local checkpoint, sha256 of its weights " + "ab" * 32,
         "mine.txt, 1,234 sentences", "cd" * 32, "licence not stated", "step 375 of 500", "80.92", "seed 17 (n = 1)",
         "python run_unsup.py --config simcse-mini.yaml --bf16", "ef" * 20, "torch 2.13.0", "device: cpu",
-        "Nothing is stated", "eprint = {2104.08821}", "## Limits and risks",
+        "Unknown: it was not recorded", "eprint = {2104.08821}", "## Limits and risks",
     ):  # fmt: skip
         assert words in card
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
@@ -100,10 +100,10 @@ def test_a_base_model_of_the_hub_is_named_and_a_folder_is_not(card_of):
     [
         (
             {"STS12": {"seen": 3, "sentences": 9}, "STS13": {"seen": 0, "sentences": 2}},
-            "Sentences of these tests stand in the training text: STS12 (3 of 9).",
+            "The training text contains sentences of these tests: STS12 (3 of 9).",
         ),
-        ({"STS13": {"seen": 0, "sentences": 2}}, "No sentence of these tests stands in the training text: STS13."),
-        ({}, "Nothing is stated: nobody recorded"),
+        ({"STS13": {"seen": 0, "sentences": 2}}, "The training text contains no sentence of these tests: STS13."),
+        ({}, "Unknown: it was not recorded"),
     ],
 )
 def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
@@ -112,25 +112,25 @@ def test_what_the_run_says_of_seen_test_texts_is_said(card_of, seen, words):
 
 @pytest.mark.parametrize(
     ("steps", "scores", "best", "said"),
-    [(20, SCORES, True, ["A trial"]), (125, None, False, ["Nothing was scored"]), (125, None, True, []),
-     (124, None, False, ["A trial", "Nothing was scored"])],
+    [(20, SCORES, True, ["Only a trial"]), (125, None, False, ["Not evaluated"]), (125, None, True, []),
+     (124, None, False, ["Only a trial", "Not evaluated"])],
 )  # fmt: skip
 def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, scores, best, said):
     run = record() | {"steps": steps}
     card = card_of(run if best else {name: value for name, value in run.items() if name != "best"}, scores)
-    assert [words for words in ("A trial", "Nothing was scored") if f"- **{words}" in card] == said
+    assert [words for words in ("Only a trial", "Not evaluated") if f"- **{words}" in card] == said
 
 
 def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of):
     run = record() | {"steps": 20, "verdict": {"shipped": "start"}}
     card = card_of(run)
-    for claim in ("Trained by", "eprint", "simcse\n", "A trial", "step 375", "### Beside published"):
+    for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375", "### Comparison with published"):
         assert claim not in card, claim
-    assert card.count("Its weights are those that training began from") == 2
+    assert card.count("It has the weights of the base model unchanged") == 2
     assert "selection: the model before the first of 20 steps" in card and "1,234 sentences" in card
     assert "mixed with the start&#39;s weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
     mixed = card_of(run | {"verdict": {"shipped": "result", "start_share": 0.5}}, output="mixed")
-    assert "mixed with the start's weights, whose share is 0.5" in mixed and "Trained by SimCSE" in mixed
+    assert "mixed with the start's weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
 
 
 @pytest.mark.parametrize(("dims", "said"), [([16, 8], True), (None, False), ("8", False)])
@@ -146,7 +146,7 @@ def test_values_of_the_wrong_kind_are_left_out(card_of):
     run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}
     run["trajectory"] |= {"start": 5, "max_steps": "many", "world_size": None}
     card = card_of(run)
-    assert "Trained by" not in card
+    assert "Trained with" not in card
     assert "training text:" not in card
     assert "base model: a local checkpoint; licence" in card
 
@@ -159,8 +159,8 @@ def test_the_terms_of_the_one_known_text_are_given():
 
 def test_a_folder_that_is_no_run_says_so(card_of):
     card = card_of(scores=None)
-    assert "no record of a run" in card
-    assert "None are recorded" in card
+    assert "without a run record" in card
+    assert "No scores are recorded" in card
     assert "(n = 1)" not in card
     assert ModelCard(card).data.eval_results is None
 
@@ -224,7 +224,7 @@ def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
 def test_other_backbones_and_other_data_are_not_compared(tmp_path):
     small = BertConfig(num_hidden_layers=6, hidden_size=384, vocab_size=30522)
     assert backbone_of(small) is None
-    assert "No published figures" in comparison(facts_with(tmp_path), citations()["simcse"], small)
+    assert "No published scores" in comparison(facts_with(tmp_path), citations()["simcse"], small)
     pairs = comparison(facts_with(tmp_path, columns=3), citations()["simcse"], BASE)
-    assert "single sentences, which this is not" in pairs
+    assert "single sentences, unlike this model" in pairs
     assert comparison(Facts(), None, BASE) == ""

@@ -27,9 +27,9 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
                      "modules.json", "1_Pooling", "sentence_bert_config.json",
                      "config_sentence_transformers.json"}  # fmt: skip
     before = (target / "README.md").read_bytes()
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="already exists"):
         main([str(run), "--output", str(target)])
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="already exists"):
         main([str(run), "--output", str(target / "config.json")])
     assert (target / "README.md").read_bytes() == before
     assert partials(target.parent) == []
@@ -65,7 +65,7 @@ def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     assert load_encoder(str(tmp_path / "from-theirs"))[0].pooling == "avg"
     with pytest.raises(BadInput, match="--pooling"):
         main([str(tiny_bert), "--output", str(tmp_path / "no")])
-    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* says itself how it is pooled \(avg\)"):
+    with pytest.raises(BadInput, match=r"--pooling cls_before_pooler: .* defines its own pooling \(avg\)"):
         main([str(tmp_path / "plain"), "--pooling", "cls_before_pooler", "--output", str(tmp_path / "no")])
     assert not (tmp_path / "no").exists()
 
@@ -84,8 +84,8 @@ def test_a_model_of_sentence_transformers_that_normalises_still_does(make_run, t
     ("change", "error", "words"),
     [
         ({"status": "running"}, BadInput, "not finished"),
-        ({"command": "python x"}, BadInput, "'command' is no list"),
-        ({"trajectory": 3}, CheckpointRefused, "is not the record"),
+        ({"command": "python x"}, BadInput, "'command' is not a list"),
+        ({"trajectory": 3}, CheckpointRefused, "not a run record"),
     ],
 )
 def test_a_record_that_cannot_be_used_is_refused(make_run, tmp_path, change, error, words):
@@ -101,7 +101,7 @@ def test_damaged_scores_are_refused_and_none_are_fine(make_run, tmp_path):
     run = make_run(scores=None)
     (run / "scores.json").write_text("[\n\n]\n")  # --test_tasks none
     main([str(run), "--output", str(tmp_path / "out")])
-    assert "None are recorded" in (tmp_path / "out" / "README.md").read_text()
+    assert "No scores are recorded" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_flags_that_make_no_sense_are_refused(make_run, tmp_path):
