@@ -1,3 +1,3 @@
-"""The report: what a run is, how it trained, and how it scores, for people to read."""
+"""The HTML report: what runs are, how they trained, and how they score."""
 
-LIMIT = 3000  # sentences that can be searched
+LIMIT = 3000  # searchable sentences

@@ -1,4 +1,4 @@
-"""`python -m report RUN [RUN ...]`: one HTML file that shows runs side by side and needs no network."""
+"""`python -m report RUN [RUN ...]`: compare runs in one self-contained HTML file."""
 
 import argparse
 import logging
@@ -20,26 +20,27 @@ def parser() -> Parser:
         prog="python -m report",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
-        "geometry of the vectors, and nearest neighbours that can be searched by typing.\n\n"
-        "The file holds sentences and their vectors: those of --sentences, of --dev_file, or of STS-B in --data_dir.\n"
-        "Publishing it publishes these texts; check that their terms allow that.",
+        "geometry of the vectors, and a search for nearest neighbours.\n\n"
+        "The file contains sentences and their vectors, from --sentences, --dev_file, or STS-B in --data_dir.\n"
+        "Check that their terms allow publication before you publish it.",
         epilog="examples:\n"
         "  python -m report runs/infocse\n"
         "  python -m report SimCSE=runs/simcse InfoCSE=runs/infocse --output runs/both.html\n"
         "  python -m report runs/infocse --sentences my_sentences.txt --dev_file my_pairs.tsv",
     )
-    p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="run folder; NAME is what the page calls it (default: "
-                   "the end of the path). The first run is the baseline of the others")  # fmt: skip
+    p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="run folder; NAME labels it on the page (default: the "
+                   "end of the path). The first run is the baseline")  # fmt: skip
     p.add_argument("--output", default="report.html", help="the file to write (default: report.html)")
     p.add_argument("--sentences", metavar="FILE",
-                   help=f"one sentence per line, to search and for the spectrum; the first {LIMIT:,} distinct ones "
+                   help=f"one sentence per line, for the search and the spectrum; the first {LIMIT:,} distinct ones "
                    "are used (default: those of the pairs)")  # fmt: skip
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
-    p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
+    p.add_argument("--dev_file", help="pairs to use instead of STS-B: tab-separated, header sentence1, sentence2, "
+                   "score")  # fmt: skip
     p.add_argument("--scores", default="scores.json", metavar="NAME",
-                   help="file of scores in each run folder, shown with those of search (default: scores.json; "
+                   help="score file in each run folder, shown with the search scores (default: scores.json; "
                    "`python -m bench methods` writes sts.json)")  # fmt: skip
-    p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, differs a little")
+    p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, slightly different")
     return p
 
 
@@ -50,9 +51,9 @@ def main(argv: list[str] | None = None) -> Path:
     runs = [read_run_folder(label, Path(path), args.scores) for label, path in folders.items()]
     output = Path(args.output)
     if not output.parent.is_dir():
-        raise BadInput(f"--output {output}: its folder does not exist")
+        raise BadInput(f"--output {output}: its folder does not exist; create it first")
     check_output(args.output, [args.sentences, args.dev_file], b"<!doctype html>")
-    from eval.sts import own_pairs  # here, as the others: it imports torch, and the flags are looked over first
+    from eval.sts import own_pairs  # these import torch; flags are checked first
     from eval.tasks import Options, tasks_named
     from report.measures import measure, read_texts
     from report.page import page
@@ -74,7 +75,7 @@ def main(argv: list[str] | None = None) -> Path:
 
 
 def _encoder(path: str, bf16: bool):
-    """The run's `Encode`; None where it has none yet, or is a stage 1 that gives no sentence vectors."""
+    """The run's `Encode`; None if there is no model yet, or a stage 1 without sentence vectors."""
     from eval.encode import Encode, device_here
     from models.encoder import load_encoder
     from models.loading import load_config

@@ -1,6 +1,6 @@
-"""What a training log shows: its curves, and whether the auxiliary network reads the sentence vector.
+"""Training curves, and whether the auxiliary network reads the sentence vector.
 
-The gap tells the latter: the auxiliary loss where each sentence gets its neighbour's [CLS], less the loss with its own.
+The gap measures the latter: the auxiliary loss with a neighbouring sentence's [CLS] minus the loss with its own.
 """
 
 from collections.abc import Sequence
@@ -41,44 +41,44 @@ def auxiliary_losses(history: History) -> list[AuxiliaryLosses]:
 
 
 def describe_gap(history: History) -> str | None:
-    """What the gaps of a run mean; None for a run without an auxiliary network."""
-    found = auxiliary_losses(history)
-    if not found:
+    """An interpretation of a run's gaps; None for a run without an auxiliary network."""
+    evaluations = auxiliary_losses(history)
+    if not evaluations:
         return None
-    last = found[-1]
+    last = evaluations[-1]
     losses = f"loss {last.own:.3f} with its own [CLS], {last.other:.3f} with a neighbour's"
-    if not last.gap >= CLEAR:  # NaN is not clear either
+    if not last.gap >= CLEAR:  # true for NaN too
         return (
             f"the auxiliary network hardly reads the sentence vector ({losses}): expect the result of the contrastive "
             "loss alone"
         )
-    first = next(one for one in found if one.gap >= CLEAR)
+    first = next(one for one in evaluations if one.gap >= CLEAR)
     after = f" ({first.tokens:,} tokens)" if first.tokens else ""
     return f"the auxiliary network reads the sentence vector ({losses}), clearly from step {first.step}{after} on"
 
 
 def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
-    """Name -> steps and values of every curve in a Trainer's log history, the gap among them."""
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    """Name -> steps and values of every curve in a Trainer's log history, including the gap."""
+    curves: dict[str, tuple[list[int], list[float]]] = {}
     if losses := auxiliary_losses(history):
-        found[GAP] = [one.step for one in losses], [one.gap for one in losses]
+        curves[GAP] = [one.step for one in losses], [one.gap for one in losses]
     for line in history:
         for name, value in line.items():
             if name not in _NOT_TERMS:
-                steps, values = found.setdefault(name, ([], []))
+                steps, values = curves.setdefault(name, ([], []))
                 steps.append(line["step"])
                 values.append(value)
-    return found
+    return curves
 
 
 def draw(history: History, path: str | Path) -> None:
-    """Write a picture with a panel for each kind of curve; no picture where there is no curve."""
-    found = logged(history)
-    scores = [name for name in found if name.endswith("_spearman")]
-    spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in found]
-    gap = [GAP] if GAP in found else []
-    terms = [name for name in found if name not in (*scores, *spread, *gap)]
-    panels = {"loss term (raw)": terms, "dev, Spearman x 100": scores, "neighbour's less own [CLS], nats": gap,
+    """Plot one panel for each kind of curve; writes nothing if there are no curves."""
+    curves = logged(history)
+    scores = [name for name in curves if name.endswith("_spearman")]
+    spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
+    gap = [GAP] if GAP in curves else []
+    terms = [name for name in curves if name not in (*scores, *spread, *gap)]
+    panels = {"loss term (raw)": terms, "dev, Spearman x 100": scores, "neighbour's minus own [CLS], nats": gap,
               "spread of the vectors": spread}  # fmt: skip
     panels = {label: names for label, names in panels.items() if names}
     if not panels:
@@ -87,7 +87,7 @@ def draw(history: History, path: str | Path) -> None:
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for (label, names), axis in zip(panels.items(), axes, strict=True):
         for name in names:
-            steps, values = found[name]
+            steps, values = curves[name]
             axis.plot(steps, values, marker="o" if len(steps) < 40 else None, markersize=3, label=name)
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)

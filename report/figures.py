@@ -1,6 +1,6 @@
 """The charts of the report as SVG elements: drawn by matplotlib, coloured by the page's style sheet.
 
-A run has one colour and one marker everywhere; both come from its number, so runs can be told apart without colour.
+The number of a run determines its colour and marker everywhere; the marker distinguishes runs without colour.
 """
 
 import io
@@ -29,8 +29,8 @@ VARIABLES = {colour: f"var(--{name})" for name, colour in THEME.items()}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}
 SIZE = (5.83, 3.75)  # inches of 72 SVG units; a unit is about a pixel on the page
 SVG = "{http://www.w3.org/2000/svg}"
-MANY = 60  # points from which on a line has no markers
-WIDE_RANGE = 20  # largest over smallest value from which on a curve has a logarithmic axis
+MANY = 60  # lines with this many points have no markers
+WIDE_RANGE = 20  # curves whose largest value exceeds the smallest by this factor get a logarithmic axis
 _PARTS = {OWN: "own [CLS]", OTHER: "another's [CLS]"}
 _ABOUT = {OWN: "(dashed: with another sentence's [CLS])"}
 STYLE = {
@@ -42,14 +42,14 @@ STYLE = {
 
 
 def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Chart, Markup]]:
-    """A chart for every logged quantity with all runs in it, the dev score first; both auxiliary losses share one."""
-    found = dict(zip(labels, map(logged, histories), strict=True))
+    """A chart of all runs for every logged quantity, the dev score first; both auxiliary losses share one."""
+    by_run = dict(zip(labels, map(logged, histories), strict=True))
     charts = []
-    names = {OWN if name == OTHER else name for one in found.values() for name in one}
+    names = {OWN if name == OTHER else name for one in by_run.values() for name in one}
     for name in sorted(names, key=lambda name: (not _is_score(name), name)):
         lines = [Series(label, finite(zip(*one[part], strict=True)), note=_PARTS.get(part, ""), dashed=part == OTHER)
                  for part in ((OWN, OTHER) if name == OWN else (name,))
-                 for label, one in found.items() if part in one]  # fmt: skip
+                 for label, one in by_run.items() if part in one]  # fmt: skip
         values = [value for line in lines for _, value in line.points]
         log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not _is_score(name)
         about, y = ("(dev score)", "Spearman x 100") if _is_score(name) else (_ABOUT.get(name, ""), "value")
@@ -62,25 +62,25 @@ def _is_score(name: str) -> bool:
 
 
 def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that can be drawn; a loss that was not a number has no place in a chart."""
+    """The points that can be drawn, without NaN and infinite values."""
     return [point for point in points if all(math.isfinite(value) and abs(value) < 1e300 for value in point)]
 
 
 def geometry(
     labels: Sequence[str], results: Mapping[str, Mapping[int, dict[str, Any]]], material: Material
 ) -> list[tuple[Chart, Markup]]:
-    """The chart of every analysis that was made of {run number: its result}."""
-    charts = [CHARTS[name]({labels[run]: one for run, one in found.items()}, material.read_by(ANALYSES[name]))
-              for name, found in results.items()]  # fmt: skip
+    """The chart of every analysis, from {run number: its result}."""
+    charts = [CHARTS[name]({labels[run]: one for run, one in by_run.items()}, material.read_by(ANALYSES[name]))
+              for name, by_run in results.items()]  # fmt: skip
     return [(one, svg(one, labels)) for one in charts]
 
 
 def svg(chart: Chart, labels: Sequence[str]) -> Markup:
-    """An SVG element; empty where no series has a point.
+    """An SVG element; empty if no series has a point.
 
     Args:
-        chart: all values finite, and positive where the axis is logarithmic.
-        labels: of all runs; a series has the colour and the marker of its run.
+        chart: all values finite, and positive if the axis is logarithmic.
+        labels: of all runs; they determine the colour and marker of a series.
     """
     series = [(labels.index(one.label), one) for one in chart.series if one.points]
     if not series:
@@ -93,7 +93,7 @@ def svg(chart: Chart, labels: Sequence[str]) -> Markup:
         for number, (run, one) in enumerate(series):
             _draw(axes, run, one, chart.join).set_gid(f"points-of-{number}")
         if chart.join:
-            axes.xaxis.get_major_locator().set_params(integer=True)  # steps and numbers; points may lie anywhere
+            axes.xaxis.get_major_locator().set_params(integer=True)  # steps and counts
         else:
             axes.xaxis.get_major_locator().set_params(nbins=5)
         _scale(axes, chart)
@@ -138,7 +138,7 @@ def _scale(axes: Axes, chart: Chart) -> None:
 
 
 def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], ticks: Sequence[str]) -> None:
-    """Put each point's value into its marker, where browsers show it on pointing."""
+    """Add each point's value to its marker as a tooltip."""
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g")}
     for number, (run, one) in enumerate(series):
         group = groups[f"points-of-{number}"]
@@ -151,10 +151,10 @@ def _add_tips(root: ElementTree.Element, series: Sequence[tuple[int, Series]], t
 
 
 def _clean(root: ElementTree.Element, used: set[str]) -> None:
-    """Make matplotlib's document an element for a page whose Content-Security-Policy forbids inline style.
+    """Turn matplotlib's document into an element for a page whose Content-Security-Policy forbids inline style.
 
-    Style becomes attributes, and colours become the style sheet's variables. Namespaces and metadata go, and so do ids
-    that nothing refers to (`used` are the others): matplotlib uses the same ones in every figure.
+    Style becomes attributes, and colours become the style sheet's variables. Removes namespaces, metadata and ids that
+    are not `used`, because matplotlib repeats them in every figure.
     """
     for parent in list(root.iter()):
         for child in list(parent):

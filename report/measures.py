@@ -1,4 +1,4 @@
-"""What the report measures on the models: analyses of `eval/analyse`, and vectors for the neighbour search."""
+"""Run the models for the report: analyses of `eval/analyse`, and vectors for the neighbour search."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from eval.sts import Pairs, StsTask, merged
 from report import LIMIT
 
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
-BUDGET = 8_000_000  # characters of all runs' vectors in base64, which keeps the page below 10 MB
-ABOVE = 4.0  # gold score above which a pair is a positive, as in SimCSE
+BUDGET = 8_000_000  # base64 characters for the vectors of all runs, which keeps the page below 10 MB
+ABOVE = 4.0  # pairs with a higher gold score are positives, as in SimCSE
 
 
 @dataclass(frozen=True)
 class Texts:
-    """What the models encode.
+    """The texts to encode.
 
     Attributes:
-        material: for the analyses; None where there are fewer than two sentences.
+        material: for the analyses; None for fewer than two sentences.
         searched: distinct sentences for the search, at most `LIMIT`.
-        source: where they come from, for the reader.
-        found: how many there were before the cut.
+        source: their origin, for the reader.
+        found: their number before the cut.
     """
 
     material: Material | None
@@ -45,10 +45,10 @@ class Packed:
 
     Attributes:
         label: the run's name.
-        number: of the run on the page, which gives its colour.
-        rows: each vector over its largest component, times 32767 or 127, rounded, (N, D) int16 or int8. The scale of a
-            row does not change a cosine, so none is kept.
-        error: the largest difference that the rounding makes to the cosine of two of the sentences.
+        number: the run's number on the page, which determines its colour.
+        rows: each vector divided by its largest component, times 32767 or 127, rounded, (N, D) int16 or int8. The scale
+            is dropped, because it does not affect cosines.
+        error: the largest rounding error of a cosine between two of the sentences.
     """
 
     label: str
@@ -68,9 +68,9 @@ class Packed:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results: analysis -> {run number: its result}, and the vectors of each run that has an encoder.
+    """The results: analysis -> {run number: its result}, and the vectors of each run with an encoder.
 
-    Analyses that could not be made are missing; `searched` are the first of `Texts.searched`, whose vectors fit.
+    Impossible analyses are missing; `searched` is the prefix of `Texts.searched` whose vectors fit.
     """
 
     results: dict[str, dict[int, dict[str, Any]]]
@@ -79,10 +79,10 @@ class Measured:
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
-    """Read the pairs (the analyses take the first task, the search the sentences of all) or a file of sentences.
+    """Read the pairs (the first task for the analyses, all for the search) or a file of sentences.
 
     Raises:
-        BadInput: a file is damaged, or `sentences` cannot be read. A published set that is not there is no error.
+        BadInput: a file is damaged, or `sentences` cannot be read. A missing published set is not an error.
     """
     loaded = {task: pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
     pairs = loaded.get(tasks[0])
@@ -92,9 +92,9 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
         source = " and ".join(map(_title, loaded))
     else:
         every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
-    own = sentences is not None or pairs is None  # else the spectrum is of the first pairs alone, as in eval.analyse
-    shown, of = (every[:LIMIT], source) if own else (paired, _title(tasks[0]))
-    material = Material(_title(tasks[0]), pairs, of, shown, [], ABOVE) if len(every) > 1 else None
+    use_all = sentences is not None or pairs is None  # otherwise the spectrum uses the first pairs, as in eval.analyse
+    analysed, origin = (every[:LIMIT], source) if use_all else (paired, _title(tasks[0]))
+    material = Material(_title(tasks[0]), pairs, origin, analysed, [], ABOVE) if len(every) > 1 else None
     return Texts(material, every[:LIMIT], source, len(every))
 
 
@@ -106,33 +106,33 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
     try:
         return merged(task.load(data_dir))
     except BadInput as error:
-        # a published set may not have been fetched; a file that the user names must be there
+        # A published set may not be downloaded; a file named by the user must exist.
         if task.pairs is not None and isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
 
 
 def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
-    """Make every analysis that the texts allow, and encode the sentences to search.
+    """Run every analysis that the texts allow, and encode the sentences to search.
 
-    `encoders` are {run number: (label, encoder)}.
+    `encoders` is {run number: (label, encoder)}.
     """
     results: dict[str, dict[int, dict[str, Any]]] = {}
-    remembered = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}
+    cached = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}
     for name, analysis in ANALYSES.items():
         if texts.material and _possible(analysis, texts.material):
-            for number, encode in remembered.items():
+            for number, encode in cached.items():
                 results.setdefault(name, {})[number] = analysis.measure(Subject(encode), texts.material)
-    if len(texts.searched) < 2 or not remembered:
+    if len(texts.searched) < 2 or not cached:
         return Measured(results, [], [])
-    vectors = {number: encode(texts.searched) for number, encode in remembered.items()}
+    vectors = {number: encode(texts.searched) for number, encode in cached.items()}
     bits, count = affordable([one.shape[1] for one in vectors.values()], len(texts.searched))
     packed = [pack(encoders[number][0], number, one[:count], bits) for number, one in vectors.items()]
     return Measured(results, texts.searched[:count], packed)
 
 
 def _possible(analysis: Analysis, material: Material) -> bool:
-    """Whether the material has what the analysis needs: scored pairs, and for the alignment a positive one."""
+    """Whether the material has what the analysis needs: scored pairs, and a positive one for the alignment."""
     if not analysis.needs_pairs:
         return True
     pairs = material.pairs
@@ -140,7 +140,7 @@ def _possible(analysis: Analysis, material: Material) -> bool:
 
 
 def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Packed:
-    """Round vectors, (N, D); a zero vector stays zero, and its cosines 0."""
+    """Round vectors, (N, D); a zero vector stays zero, and its cosines are 0."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     most = float(2 ** (bits - 1) - 1)
     scaled = np.divide(most * vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
@@ -150,7 +150,7 @@ def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Packed:
 
 def _error(vectors: np.ndarray, rows: np.ndarray) -> float:
     exact, rounded, worst = unit(vectors), unit(rows), 0.0
-    for start in range(0, len(rows), 512):  # rows of the matrix of cosines at a time
+    for start in range(0, len(rows), 512):  # in blocks of rows, to save memory
         part = slice(start, start + 512)
         worst = max(worst, float(np.abs(exact[part] @ exact.T - rounded[part] @ rounded.T).max()))
     return worst
@@ -159,7 +159,7 @@ def _error(vectors: np.ndarray, rows: np.ndarray) -> float:
 def affordable(widths: Sequence[int], sentences: int) -> tuple[int, int]:
     """Bits per component, and how many sentences fit, for runs with vectors of these widths.
 
-    16 bits where all sentences fit with them, else 8, and then as many sentences as fit.
+    16 bits if all sentences fit, else 8 bits and as many sentences as fit.
     """
     room, width = BUDGET * 3 // 4, max(1, sum(widths))  # base64 writes 3 bytes as 4 characters
     if 2 * width * sentences <= room:

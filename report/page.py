@@ -1,4 +1,4 @@
-"""The whole page: sections, style and script in one HTML text that needs nothing else."""
+"""Render the page: sections, style and script in one self-contained HTML text."""
 
 import base64
 import hashlib
@@ -25,18 +25,18 @@ _PAGES.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": F
 def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured: Measured) -> str:
     """HTML of the report.
 
-    The page forbids itself every connection and every script and style but its own (Content-Security-Policy with their
-    hashes), so a text that slipped through the escaping could still do nothing.
+    Its Content-Security-Policy forbids all connections, and all scripts and styles except its own (by hash), so text
+    that is not escaped by mistake can do no harm.
     """
     labels = [run.label for run in runs]
-    told = facts_of(runs)
+    by_name = facts_of(runs)
     style, script = _asset("style.css"), _asset("script.js")
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
         colours=len(figures.COLOURS),
         markers=len(figures.MARKERS),
-        facts=[(name, cells) for name, cells in told.items() if len(runs) == 1 or len({*cells}) > 1],
-        shared=[(name, cells[0]) for name, cells in told.items() if len(runs) > 1 and len({*cells}) == 1],
+        facts=[(name, cells) for name, cells in by_name.items() if len(runs) == 1 or len({*cells}) > 1],
+        shared=[(name, cells[0]) for name, cells in by_name.items() if len(runs) > 1 and len({*cells}) == 1],
         curves=figures.curves(labels, [run.history for run in runs]),
         headlines=headline(labels, rows) + [f"{run.label}: {words}" for run in runs for words in _findings(run)],
         scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
@@ -70,25 +70,25 @@ def facts_of(runs: Sequence[RunFolder]) -> dict[str, list[str]]:
 
 
 def _findings(run: RunFolder) -> list[str]:
-    """What the run said at its end or, while it trains, what its log says so far."""
-    found = run.record.get("findings", [describe_gap(run.history)])
-    return [words for words in found if isinstance(words, str)] if isinstance(found, list) else []
+    """The run's recorded findings or, while it trains, those of its log so far."""
+    findings = run.record.get("findings", [describe_gap(run.history)])
+    return [text for text in findings if isinstance(text, str)] if isinstance(findings, list) else []
 
 
 def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:
-    """The runs among others that gave no vectors; none where all runs gave none."""
+    """The runs without vectors; none if no run has vectors."""
     present = {one.number for one in measured.packed}
     return [label for number, label in enumerate(labels) if number not in present] if present else []
 
 
 def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
     """The main numbers of every analysis: title, and a cell for each run."""
-    found = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
-    return [line for name, results in found.items() for line in ANALYSES[name].lines(results)]
+    by_analysis = {name: [results.get(run) for run in range(runs)] for name, results in measured.results.items()}
+    return [line for name, results in by_analysis.items() for line in ANALYSES[name].lines(results)]
 
 
 def _collection(measured: Measured) -> dict[str, Any] | None:
-    """What the page's script searches; None where there is nothing."""
+    """The data for the search of the page's script; None if there are no vectors."""
     content = {"sentences": measured.searched, "runs": [one.content() for one in measured.packed]}
     return content if measured.packed else None
 

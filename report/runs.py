@@ -1,6 +1,6 @@
-"""A run folder as the report reads it: record, log and scores. What is missing is shown as missing.
+"""Read a run folder for the report: record, log and scores.
 
-`run.json` must be there. The log, the scores or the examples' values may be missing, as in a run that still trains.
+`run.json` must exist. The log, the scores or the per-example scores may be missing, as in a run that is still training.
 """
 
 import json
@@ -19,18 +19,18 @@ from eval.compare.sides import Side, from_files
 from eval.scores import has_scores, read_items
 
 SEARCH = "search.json"  # nDCG@10, as `python -m bench methods --search` writes it
-FORMAT = 1  # of run.json; equals that in training/record.py, which the report may not import
+FORMAT = 1  # of run.json; must equal the one in training/record.py, which the report may not import
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """What a run left behind.
+    """The contents of a run folder.
 
     Attributes:
         label: the run's name in the report.
         record: `run.json`.
-        history: the lines of `log.jsonl`; empty where there is no such file.
-        scores: the file of scores and the search beside it; None where neither has a row.
+        history: the lines of `log.jsonl`; empty if the file is missing.
+        scores: the score and search files; None if they have no rows.
         items: as `eval.scores.read_items`.
     """
 
@@ -42,25 +42,25 @@ class RunFolder:
 
 
 def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
-    """Read everything but the model; `scores` is the name of the file of scores in the folder.
+    """Read everything except the model; `scores` is the name of the score file in the folder.
 
     Raises:
-        BadInput: the folder has no run.json, or one of its files is damaged; with the file and the line.
+        BadInput: run.json is missing, or a file is damaged; names file and line.
     """
     path = folder / "run.json"
     if not path.is_file():
-        raise BadInput(f"{folder}: is not a run folder (there is no run.json, which every training command writes)")
-    record = read_json(path, "the record of a run")
+        raise BadInput(f"{folder}: not a run folder: run.json is missing")
+    record = read_json(path, "a run record")
     if type(written := record.get("format")) is int and written > FORMAT:
         raise BadInput(newer_format(str(path), written, FORMAT))
     if not isinstance(record.get("settings"), dict) or "status" not in record:
-        raise BadInput(f"{path}: is not the record of a run ('settings' and 'status' are needed)")
+        raise BadInput(f"{path}: not a run record ('settings' and 'status' are required)")
     side, items = _scores(label, [folder / scores, folder / SEARCH, *sorted(folder.glob("beir-*.json"))])
     return RunFolder(label, record, _history(folder / "log.jsonl"), side, items)
 
 
 def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
-    """The scores of several files; where two have the same figure, the first one's."""
+    """The scores of several files; the first file wins."""
     files = [path for path in paths if has_scores(path)]
     if not files:
         return None, {}
@@ -84,9 +84,9 @@ def _log_line(text: str, where: str) -> dict[str, Any]:
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: is not JSON ({error}); the log is damaged") from error
+        raise BadInput(f"{where}: not JSON ({error}); the log is damaged") from error
     if not isinstance(line, dict) or "step" not in line:
-        raise BadInput(f"{where}: an object with a 'step' is needed; the log is damaged")
+        raise BadInput(f"{where}: not an object with a 'step'; the log is damaged")
     for name, value in line.items():
         if not _is_number(value):
             raise BadInput(f"{where}: '{name}' is not a number; the log is damaged")
@@ -94,15 +94,15 @@ def _log_line(text: str, where: str) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether float64 can hold a value; NaN counts, since a training that failed logs it."""
+    """Whether a value fits float64; NaN does, since a failed training logs it."""
     return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def facts(record: dict[str, Any]) -> dict[str, str]:
-    """What a reader wants to know of a run, in words, without the paths of a machine."""
+    """The facts of a run for readers as text, without local paths."""
     settings = record["settings"]
     start = settings.get("model_name_or_path")
-    found = {
+    values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
         "seed": settings.get("seed"),
@@ -112,7 +112,7 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),
-        "longest text in tokens": settings.get("max_length"),
+        "maximum length in tokens": settings.get("max_length"),
         "temperature": settings.get("temperature", "none"),
         "weights of the losses (lambda)": _weights(settings),
         "pooling": settings.get("pooling"),
@@ -122,19 +122,19 @@ def facts(record: dict[str, Any]) -> dict[str, str]:
         "commit": _commit(record),
         "versions": ", ".join(f"{name} {number}" for name, number in _mapping(record.get("versions")).items()),
     }
-    return {name: _words(value) for name, value in found.items()}
+    return {name: _as_text(value) for name, value in values.items()}
 
 
 def _weights(settings: dict[str, Any]) -> str:
-    found = {name: value for name, value in settings.items() if name.endswith("_weight") and _is_number(value)}
-    return ", ".join(f"{name} {value:g}" for name, value in sorted(found.items()) if value) or "none"
+    weights = {name: value for name, value in settings.items() if name.endswith("_weight") and _is_number(value)}
+    return ", ".join(f"{name} {value:g}" for name, value in sorted(weights.items()) if value) or "none"
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _words(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or value == "":
         return "not recorded"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -154,10 +154,10 @@ def _text(record: dict[str, Any]) -> str | None:
 
 def _best(best: dict[str, Any]) -> str | None:
     value = best.get("value")
-    known = isinstance(value, int | float) and abs(value) <= 100  # a correlation in percent; JSON has larger integers
-    return f"{value:.2f} at step {best.get('step')}" if known else None
+    valid = isinstance(value, int | float) and abs(value) <= 100  # a correlation in percent
+    return f"{value:.2f} at step {best.get('step')}" if valid else None
 
 
 def _last(path: object) -> str:
-    """The end of a path of any system, so that the page shows no machine's folders."""
+    """The last part of a path of any system; hides local folders."""
     return PureWindowsPath(str(path)).name

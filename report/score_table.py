@@ -1,7 +1,7 @@
-"""Scores of several runs side by side, each with its 95 % interval over the test examples, and the best of each row.
+"""Scores of several runs side by side, with 95 % intervals over the test examples and the best of each row.
 
-The intervals are the bootstrap of `python -m eval.compare`, with its draws: every run is resampled at the same
-examples, so the differences of two runs' resampled scores are its paired bootstrap.
+The intervals are those of the bootstrap of `python -m eval.compare`: all runs are resampled at the same examples, so
+differences between resampled scores of two runs give its paired bootstrap.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ class Cell:
 
     Attributes:
         value: the score.
-        interval: 95 % over the test examples; None without the examples' values.
-        mark: `BEST` for the highest of its row, `TIED` where the interval of the difference to it contains 0.
-        gain: the difference to the first run, the baseline; None for that run and where the two are not comparable.
-        gain_interval: its 95 %; None without the examples' values of both.
+        interval: 95 % over the test examples; None without per-example scores.
+        mark: `BEST` for the highest of its row, `TIED` if the interval of the difference to it contains 0.
+        gain: the difference to the first run, the baseline; None for that run and if they are not comparable.
+        gain_interval: 95 % interval of the gain; None without per-example scores of both runs.
     """
 
     value: float
@@ -38,7 +38,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """The gain in a word; "" without an interval."""
+        """The gain in one word; "" without an interval."""
         if self.gain_interval is None:
             return ""
         low, high = self.gain_interval
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One task: a cell for each run, None where it has no score; `comparable` when all rest on the same examples."""
+    """One task: a cell for each run, None without a score; `comparable` if all scores use the same examples."""
 
     key: Key
     cells: list[Cell | None]
@@ -55,7 +55,7 @@ class Row:
 
 
 def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int = SEED) -> list[Row]:
-    """A row for every score that the table of a run shows, averages last."""
+    """A row for every headline score of the runs, averages last."""
     keys = list(dict.fromkeys(key for run in runs if run.scores for key in run.scores.headline))
     keys.sort(key=lambda key: key.task == AVERAGE)
     drawn = [_drawn(run, resamples, seed) for run in runs]
@@ -64,11 +64,11 @@ def score_rows(runs: Sequence[RunFolder], resamples: int = RESAMPLES, seed: int 
 
 def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
     """The resampled scores of every key that has examples."""
-    side, found = run.scores, {}
+    side, drawn = run.scores, {}
     for key in sorted(side.headline, key=lambda key: key.task == AVERAGE) if side else ():
         average = key.task == AVERAGE
-        found[key] = mean_of_tasks(found, side, key) if average else resampled(side, run.items, key, resamples, seed)
-    return {key: figures for key, figures in found.items() if not isinstance(figures, str)}
+        drawn[key] = mean_of_tasks(drawn, side, key) if average else resampled(side, run.items, key, resamples, seed)
+    return {key: figures for key, figures in drawn.items() if not isinstance(figures, str)}
 
 
 def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) -> Row:
@@ -92,17 +92,17 @@ def _row(key: Key, runs: Sequence[RunFolder], drawn: list[np.ndarray | None]) ->
 
 
 def headline(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """A sentence for every run beside the first, about the first average or else the first figure that both have."""
-    said = []
+    """A sentence comparing every other run with the first, by the first shared average or, failing that, score."""
+    sentences = []
     for number, label in enumerate(labels[1:], 1):
         both = [row for row in rows if (cell := row.cells[number]) and cell.gain is not None]
         for row in sorted(both, key=lambda row: row.key.task != AVERAGE)[:1]:
-            said.append(_sentence(label, labels[0], row.key, row.cells[number]))
-    return said
+            sentences.append(_sentence(label, labels[0], row.key, row.cells[number]))
+    return sentences
 
 
 def _sentence(label: str, baseline: str, key: Key, cell: Cell) -> str:
-    interval = "no interval without the examples"
+    interval = "no interval without per-example scores"
     if cell.gain_interval:
         interval = "95 % interval {:+.2f} to {:+.2f}".format(*cell.gain_interval)
     figures = f"{cell.value - cell.gain:.2f} -> {cell.value:.2f} ({cell.gain:+.2f}, {interval})"
@@ -114,13 +114,12 @@ def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:
 
 
 def _comparable(key: Key, runs: Sequence[RunFolder]) -> bool:
-    """Whether the scores of a row rest on the same examples, as far as the files can tell."""
+    """Whether the scores of a row use the same examples, as far as the files show."""
     if key.task == AVERAGE:
         sets = {run.scores.averaged[key[1:]] for run in runs}
         tasks = [Key(task, *key[1:]) for task in next(iter(sets))]
         return len(sets) == 1 and all(_comparable(task, runs) for task in tasks)
     if len({run.scores.scores[key].examples for run in runs}) > 1:
         return False
-    items = [run.items.get(key[:3]) for run in runs]
-    known = [one for one in items if one]
-    return all(same_examples(known[0], one) for one in known)
+    present = [items for run in runs if (items := run.items.get(key[:3]))]
+    return all(same_examples(present[0], items) for items in present)

@@ -1,5 +1,5 @@
 "use strict";
-// Nearest neighbours from vectors inside this file: nothing is loaded and nothing is sent.
+// Nearest neighbours from the vectors in this file; makes no network requests.
 (function () {
   const SHOWN_MATCHES = 50;
   const NEIGHBOURS = 10;
@@ -24,12 +24,12 @@
 
   function dot(run, first, second) {
     const start = first * run.dimensions, other = second * run.dimensions;
-    let sum = 0; // of whole numbers, hence exact
+    let sum = 0; // exact, because the components are integers
     for (let i = 0; i < run.dimensions; i++) sum += run.values[start + i] * run.values[other + i];
     return sum;
   }
 
-  // The nearest other sentences; of equally near ones the earlier stands first. The cosine of a zero vector is 0.
+  // The nearest other sentences; ties keep the order of the sentences. The cosine of a zero vector is 0.
   function nearest(run, row) {
     const found = [];
     for (let other = 0; other < sentences.length; other++) {
@@ -96,7 +96,7 @@
     show(row);
   }
 
-  // The address keeps the query, so that a link leads to the same neighbours.
+  // The URL contains the query, so that a link shows the same neighbours.
   function remember(text) {
     history.replaceState(null, "", "#q=" + encodeURIComponent(text));
   }
@@ -107,15 +107,15 @@
     for (let row = 0; row < sentences.length; row++) if (lowered[row].includes(wanted)) found.push(row);
     showMatches(found, wanted);
     if (!found.length) {
-      status.textContent = "No sentence of the collection contains this. The page holds vectors, not the model: it "
-        + "cannot embed a new text.";
+      status.textContent = "No sentence contains this. The page contains vectors but no model, so it cannot embed new "
+        + "text.";
       picked.textContent = "";
       near.replaceChildren();
       return;
     }
     const shown = found.length > SHOWN_MATCHES ? `, the first ${SHOWN_MATCHES} below` : "";
     status.textContent = `${found.length} of ${sentences.length} sentences contain this${shown}. Pick one:`;
-    if (!wanted) status.textContent = `${sentences.length} sentences. Type to find some, or pick one:`;
+    if (!wanted) status.textContent = `${sentences.length} sentences. Type to filter, or pick one:`;
     const exact = sentences.indexOf(query.value.trim());
     show(exact >= 0 ? exact : found[0]);
   }
@@ -125,7 +125,7 @@
     try {
       query.value = decodeURIComponent(location.hash.slice(3));
     } catch {
-      return false; // not an address that this page wrote
+      return false; // not a URL from this page
     }
     search();
     document.getElementById("neighbours").scrollIntoView();

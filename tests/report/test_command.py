@@ -90,7 +90,7 @@ def test_what_differs_between_runs_is_marked_and_the_rest_is_folded(tmp_path, wr
     page = Page(main([*folders, *places]))
     assert page.source.count("<mark>") == 1 and "<td>0.05</td><td><mark>0.07</mark></td>" in page.source
     folded = re.search(r"The same in every run: (.*?)</summary>.*?</details>", page.source, re.DOTALL)
-    assert {"longest text in tokens", "weights of the losses (lambda)"} <= {*folded[1].split(", ")}
+    assert {"maximum length in tokens", "weights of the losses (lambda)"} <= {*folded[1].split(", ")}
     assert "temperature" not in folded[0] and "aux_weight 0.1" in folded[0] and "<td>32</td>" in folded[0]
     assert "a: said by a." in page.texts[""] and "b: said by b." in page.texts[""]
     assert "summary" not in Page(main([folders[0], *places])).names, "one run has nothing to fold"
@@ -144,7 +144,7 @@ def test_missing_pieces_are_said(tmp_path, write_run, trained):
     (young / "log.jsonl").unlink()
     places = ["--data_dir", str(tmp_path / "empty"), "--output", str(tmp_path / "r.html")]
     page = Page(main([f"old={trained[1]}", str(young), *places]))
-    assert "No log.jsonl with a line in it: young." in page.texts["training"]
+    assert "log.jsonl missing or empty: young." in page.texts["training"]
     assert "No scores: young." in page.texts["scores"]
     assert "missing" in page.texts["scores"]
     assert "the data folder has no STS-B test set" in page.texts["vectors"]

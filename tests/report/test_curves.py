@@ -96,7 +96,7 @@ def test_the_gap_is_what_a_neighbours_vector_costs():
 def test_the_gap_has_a_panel(tmp_path, drawn):
     draw(READING, tmp_path / "curves.png")
     (picture,) = drawn
-    assert picture["neighbour's less own [CLS], nats"][GAP] == [[10, pytest.approx(0.1)], [20, 0.5], [30, 1.0]]
+    assert picture["neighbour's minus own [CLS], nats"][GAP] == [[10, pytest.approx(0.1)], [20, 0.5], [30, 1.0]]
 
 
 def test_an_incomplete_log_raises_nothing():

@@ -53,17 +53,17 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
 @pytest.mark.parametrize(
     "file, content, said",
     [
-        ("run.json", "{", "run.json: cannot be read as the record of a run"),
-        ("run.json", "[" * 100_000, "run.json: cannot be read as the record of a run"),
-        ("run.json", "[]", "run.json: not the record of a run (expected an object)"),
-        ("run.json", '{"status": "finished"}', "is not the record of a run"),
-        ("run.json", b"\xff", "run.json: cannot be read as the record of a run ('utf-8' codec"),
-        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: is not JSON"),
+        ("run.json", "{", "run.json: cannot be read as a run record"),
+        ("run.json", "[" * 100_000, "run.json: cannot be read as a run record"),
+        ("run.json", "[]", "run.json: not a run record (expected an object)"),
+        ("run.json", '{"status": "finished"}', "not a run record"),
+        ("run.json", b"\xff", "run.json: cannot be read as a run record ('utf-8' codec"),
+        ("log.jsonl", '{"step": 1, "mlm": 2.0}\n{"step": 2, "ml', "log.jsonl:2: not JSON"),
         ("log.jsonl", '{"step": 1, "mlm": "high"}\n', "log.jsonl:1: 'mlm' is not a number"),
         ("log.jsonl", '{"step": 1, "mlm": 1' + "0" * 400 + "}\n", "log.jsonl:1: 'mlm' is not a number"),
-        ("log.jsonl", "[" * 100_000, "log.jsonl:1: is not JSON"),
+        ("log.jsonl", "[" * 100_000, "log.jsonl:1: not JSON"),
         ("log.jsonl", b"\xff", "log.jsonl: cannot be read"),
-        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: an object with a 'step' is needed"),
+        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: not an object with a 'step'"),
         ("scores.json", "{}", "scores.json: not a file of scores (expected a list)"),
         ("scores.json", '[{"task": "x"}]', "row 1 has no word as 'split'"),
         ("scores.json", b"\xff", "scores.json: cannot be read as a file of scores"),
@@ -77,5 +77,5 @@ def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, con
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(BadInput, match="is not a run folder"):
+        with pytest.raises(BadInput, match="not a run folder"):
             read_run_folder("a", folder, "scores.json")

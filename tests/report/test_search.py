@@ -82,7 +82,7 @@ def test_a_link_leads_to_its_query(browser, page, expected, sentences):
 def test_a_text_that_is_not_there_is_not_embedded_and_that_is_said(browser, page):
     browser.open(f"{page}#q=%3Cimg%20src=x%3E%20zebra")
     assert browser.run(LISTED) == [] and browser.run(MATCHES) == []
-    assert "cannot embed a new text" in browser.run(STATUS)
+    assert "cannot embed new text" in browser.run(STATUS)
     browser.open(f"{page}#q=%")
     assert len(browser.run(LISTED)) == 2, "an address that is no address is passed over"
 
