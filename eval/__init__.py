@@ -1,10 +1,10 @@
 """Evaluation: everything here sees a model as one callable, `encode(list[str]) -> (N, D)`.
 
-analyse/        what the papers plot of sentence vectors; each analysis is a small function on arrays
+analyse/        the papers' analyses of sentence vectors; each is a small function on arrays
 compare/        is the difference between two models, or to a published number, more than chance?
 metrics/        `evaluate.Metric` classes; each file also loads by path, offline: `evaluate.load(FILE)`
 retrieval/      in-domain on STS-B, and any set in BEIR's format
 transfer/       SentEval's transfer tasks
 vectors/        vectors on disk: a store of shards, and the job that fills it from a corpus of any size
-encode_corpus/  the command for it
+encode_corpus/  the command that runs this job
 """

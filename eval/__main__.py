@@ -16,7 +16,7 @@ from common.model_place import check_place
 from common.streams import show
 from eval.scores import details, row, rows_of, tables, write_scores
 
-if TYPE_CHECKING:  # the functions import what needs torch, so that flags are looked over first
+if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.encode import Encode
     from eval.tasks import Options, Task
 
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> Parser:
-    """The command line of `python -m eval`."""
     groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
     p = Parser(
         prog="python -m eval",
@@ -38,51 +37,48 @@ def parser() -> Parser:
         "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
         "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors",
     )
-    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder, "
-                   "sentence-transformers; several make one table")  # fmt: skip
+    p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder or "
+                   "sentence-transformers model; several share one table")  # fmt: skip
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
-    p.add_argument("--dev_file", help="own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
+    p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
     p.add_argument("--mode", choices=modes, default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
     add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
-                   help="sets of --tasks beir: folders below DATA_DIR/beir, paper14, nano")  # fmt: skip
-    p.add_argument("--embeddings", metavar="DIR", help="keep document vectors of --beir here, of several models in "
-                   "DIR/NAME; a stopped run goes on")  # fmt: skip
-    p.add_argument(
-        "--directions", choices=["one", "both"], default="one", help="of --tasks retrieval: 97 or 194 queries"
-    )
+                   help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
+    p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of --beir here (several models: in "
+                   "DIR/NAME), so that a stopped run can resume")  # fmt: skip
+    p.add_argument("--directions", choices=["one", "both"], default="one", help="--tasks retrieval: 97 or 194 queries")
     p.add_argument("--duplicates", choices=["own", "identical"], default="own",
-                   help="--tasks retrieval: leave out the query's own row, or every row with its string")  # fmt: skip
+                   help="--tasks retrieval: exclude the query's row only, or all rows with its string")  # fmt: skip
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir (default: corpora)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
-    p.add_argument("--output", help="write all rows to this JSON file, and every example's figure beside it; several "
-                   "models write DIR/NAME.json, with - for / in a NAME")  # fmt: skip
+    p.add_argument("--output", help="write all rows to this JSON file, and the scores of each example next to it; "
+                   "several models write DIR/NAME.json, with / in NAME replaced by -")  # fmt: skip
     return p
 
 
 def options_of(args: argparse.Namespace, name: str) -> Options:
-    """The flags that concern the tasks of one model."""
+    """The task options of one model."""
     import torch
 
     from eval.tasks import Options
 
     split = args.split or ("dev" if args.mode == "dev" else "test")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Options(split, args.mode, tuple(args.beir), _place(args, args.embeddings, name), args.directions,
+    return Options(split, args.mode, tuple(args.beir), _path_of(args, args.embeddings, name), args.directions,
                    args.duplicates, device, progress=True)  # fmt: skip
 
 
-def _place(args: argparse.Namespace, given: str | None, name: str) -> str | None:
-    """Where something of one model goes: as given, or below it where there are several models."""
-    return str(Path(given) / name.replace("/", "-")) if given and len(args.models) > 1 else given
+def _path_of(args: argparse.Namespace, path: str | None, name: str) -> str | None:
+    """The path for one model: `path` itself, or PATH/NAME if there are several models."""
+    return str(Path(path) / name.replace("/", "-")) if path and len(args.models) > 1 else path
 
 
 def tasks_of(args: argparse.Namespace, options: Options) -> list[Task]:
-    """What is scored."""
     from eval.sts import own_pairs
     from eval.tasks import tasks_named
 
@@ -91,15 +87,15 @@ def tasks_of(args: argparse.Namespace, options: Options) -> list[Task]:
 
 
 def unknown_tokens(encode: Encode, options: Options) -> dict:
-    """Log the percentage of unknown tokens among those encoded, and return its row, which is never a headline."""
+    """Log the percentage of encoded tokens that are unknown; return it as a row that is never a headline."""
     share = 100 * encode.unknown / encode.tokens
     logger.info("%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer", encode.unknown, encode.tokens, share)
-    found = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
-    return found | {"headline": False}
+    unknown = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
+    return unknown | {"headline": False}
 
 
-def scored(args: argparse.Namespace, name: str, model: str, output: str | None) -> list[dict]:
-    """The rows of one model, written where there is an output."""
+def score_model(args: argparse.Namespace, name: str, model: str, output: str | None) -> list[dict]:
+    """Score one model, write the rows to `output` if given, and return them."""
     from eval.encode import Encode
     from eval.tasks import score_all
     from models.encoder import load_encoder
@@ -121,7 +117,7 @@ def scored(args: argparse.Namespace, name: str, model: str, output: str | None) 
 
 
 def _check(model: str, pooling: str | None) -> None:
-    """BadInput for a model whose configuration, pooling, head or tokenizer cannot be read; its weights are not."""
+    """Raise BadInput if configuration, pooling, head or tokenizer cannot be read; weights are not loaded."""
     from models.encoder import described
     from models.loading import load_config, load_tokenizer
 
@@ -132,26 +128,26 @@ def _check(model: str, pooling: str | None) -> None:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    searched = {task.lower() for task in args.tasks} & {"beir", "nanobeir"}
-    if (args.beir and "beir" not in searched) or (args.embeddings and not searched):
-        raise BadInput("--beir and --embeddings are for --tasks beir, which is not given")
+    search_tasks = {task.lower() for task in args.tasks} & {"beir", "nanobeir"}
+    if (args.beir and "beir" not in search_tasks) or (args.embeddings and not search_tasks):
+        raise BadInput("--beir and --embeddings need --tasks beir; add it")
     models = labelled(args.models)
-    several = ".json" if len(models) > 1 else ""
-    if several and args.output and Path(args.output).is_file():
-        raise BadInput(f"--output {args.output}: is a file; several models write into a folder")
-    outputs = {name: _place(args, args.output, f"{name}{several}") for name in models}
+    suffix = ".json" if len(models) > 1 else ""
+    if suffix and args.output and Path(args.output).is_file():
+        raise BadInput(f"--output {args.output} is a file; several models need a folder")
+    outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
     for model in models.values():
         check_place(model)
     for task in tasks_of(args, options_of(args, ""))[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
-    for model in models.values() if several else ():
-        _check(model, args.pooling)  # nor after the first model is
-    rows = {name: scored(args, name, model, outputs[name]) for name, model in models.items()}
-    listed = [one for found in rows.values() for one in found]
-    show(details(listed) if args.details else tables(rows), args.output)
-    return listed
+    for model in models.values() if len(models) > 1 else ():
+        _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored
+    rows = {name: score_model(args, name, model, outputs[name]) for name, model in models.items()}
+    all_rows = [one for model_rows in rows.values() for one in model_rows]
+    show(details(all_rows) if args.details else tables(rows), args.output)
+    return all_rows
 
 
 if __name__ == "__main__":

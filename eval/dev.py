@@ -1,4 +1,4 @@
-"""What chooses a run's best model and judges it against its start: STS pairs, a search set, or held-out texts."""
+"""Dev sets that select a run's best model and compare it with its start: STS pairs, a search set, held-out texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ IS = {BETTER: "is better than", WORSE: "is worse than", ALIKE: "cannot be told a
 
 @dataclass(frozen=True)
 class DevSet:
-    """Examples that an encoder is scored on.
+    """Examples to score an encoder on.
 
     Attributes:
         metric: its name in the log, such as `stsb_spearman`.
-        content: the examples as JSON values; part of what identifies a run.
-        items: encoder -> the figures of every example.
-        choosing: the examples whose score chooses the best model; None: all.
-        judging: those that judge the result; None: all.
+        content: the examples as JSON values; part of a run's identity.
+        items: encoder -> the scores of every example.
+        choosing: indices of the examples that select the best model; None: all.
+        judging: indices of the examples that judge the result; None: all.
     """
 
     metric: str
@@ -40,28 +40,28 @@ class DevSet:
     judging: Sequence[int] | None = None
 
     def score(self, encode: Encoder) -> float:
-        """What chooses the best model: Spearman's correlation of pairs or the mean of queries, x 100."""
+        """The score that selects the best model: Spearman's correlation of pairs or the mean over queries, x 100."""
         return self.score_of(self.items(encode))
 
     def scores(self, encode: Encoder, widths: Sequence[int] = ()) -> dict[str, float]:
-        """The score by the metric's name and, as METRIC_WIDTH, those of first entries; each text is encoded once."""
+        """METRIC -> score and, for vectors cut to `widths`, METRIC_WIDTH -> score; each text is encoded once."""
         if not widths:
             return {self.metric: self.score(encode)}
-        known = cache(lambda texts: encode(list(texts)))
-        first = {width: lambda texts, width=width: known(tuple(texts))[:, :width] for width in (None, *widths)}
-        return {f"{self.metric}_{width}" if width else self.metric: self.score(cut) for width, cut in first.items()}
+        cached = cache(lambda texts: encode(list(texts)))
+        cuts = {width: lambda texts, width=width: cached(tuple(texts))[:, :width] for width in (None, *widths)}
+        return {f"{self.metric}_{width}" if width else self.metric: self.score(cut) for width, cut in cuts.items()}
 
     def score_of(self, items: Items) -> float:
-        """The same from the figures of every example."""
+        """The same score from the scores of every example."""
         return score_of(_part(items, self.choosing))
 
     def verdict(self, start: Items, result: Items) -> dict[str, Any]:
-        """The result against the start on the examples that judge, see `verdict`; `apart` if others have chosen."""
+        """Compare result and start on the judging examples, see `verdict`; `apart`: see the property."""
         return verdict(_part(start, self.judging), _part(result, self.judging)) | {"apart": self.apart}
 
     @property
     def apart(self) -> bool:
-        """Whether no example that judges has chosen the best model."""
+        """Whether the judging examples are disjoint from those that selected the best model."""
         return None not in (self.judging, self.choosing) and not {*self.judging} & {*self.choosing}
 
 
@@ -70,7 +70,7 @@ def _part(items: Items, chosen: Sequence[int] | None) -> Items:
 
 
 def score_of(items: Items) -> float:
-    """The score of an encoder from the figures of every example."""
+    """The score of an encoder from the scores of every example."""
     if "gold" in items:
         return correlation(items["similarity"], items["gold"])
     return 100 * float(items["value"].mean())
@@ -83,10 +83,10 @@ def pairs_set(metric: str, pairs: Pairs) -> DevSet:
 
 
 def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
-    """A folder in BEIR's format, scored by nDCG@10: the queries of the first split choose, those of the last one judge.
+    """A folder in BEIR's format, scored by nDCG@10; the queries of the first split select, those of the last judge.
 
     Raises:
-        BadInput: with file and line where the folder is malformed.
+        BadInput: with file and line if the folder is malformed.
     """
     parts = [read_set(Path(folder), split) for split in splits]
     queries = {name: text for part in parts for name, text in part.queries.items()}
@@ -102,21 +102,21 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
 
 
 def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
-    """A stand-in for search where nothing is judged: the first half of a text asks for its second half.
+    """A proxy for search without relevance judgements: the first half of a text is the query for its second half.
 
-    Texts of two columns are asked as they are, first column for second. nDCG@10 with one relevant text a query.
+    Of texts with two columns, the first is the query for the second. nDCG@10 with one relevant text per query.
 
     Raises:
         BadInput: fewer than two texts have two words.
     """
     pairs = [pair for row in rows if all(pair := _halves(row))]
     if len(pairs) < 2:
-        raise BadInput("fewer than two held-out texts have two words, so nothing can be searched in them")
+        raise BadInput("fewer than two held-out texts have two words; search needs at least two")
 
     def items(encode: Encoder) -> Items:
         vectors = unit(encode([text for side in zip(*pairs, strict=True) for text in side]))
         cosines = vectors[: len(pairs)] @ vectors[len(pairs) :].T
-        ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # 1 for the best; ties count against it
+        ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # from 1; ties get the worst rank
         return {"value": np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0.0)}
 
     return DevSet("halves_ndcg", pairs, items, choosing=[], judging=range(len(pairs)))
@@ -131,11 +131,11 @@ def _halves(row: Sequence[str]) -> tuple[str, str]:
 
 
 def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
-    """The result against the start on the same examples, by a paired bootstrap of `RESAMPLES` draws.
+    """Compare result and start on the same examples by a paired bootstrap of `RESAMPLES` draws.
 
     Returns:
-        `examples`, `start` and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`: `better` where the
-        interval lies above zero, `worse` where it lies below, else `not told apart`.
+        `examples`, `start` and `result` (x 100), `difference`, its 95 % `interval`, and `verdict`: `better` if the
+        interval is above zero, `worse` if below, else `not told apart`.
     """
     draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(seed)) for items in (result, start))
     low, high = percentile(np.subtract(*draws))
@@ -145,12 +145,12 @@ def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
             "difference": after - before, "interval": [low, high], "verdict": word}  # fmt: skip
 
 
-def in_words(found: Mapping[str, Any]) -> str:
+def in_words(facts: Mapping[str, Any]) -> str:
     """A verdict as one line."""
-    low, high = found["interval"]
-    said = f"{found['metric']} {found['start']:.2f} -> {found['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
-    spread = [(name, found[name]) for name in ("uniformity", "mean_cosine") if name in found]
-    said += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
-    said += "" if found.get("apart", True) else ", on the examples that chose it"
-    kept = "; the start was kept" if found.get("shipped") == "start" else ""
-    return f"the result {IS[found['verdict']]} its start ({said}){kept}"
+    low, high = facts["interval"]
+    text = f"{facts['metric']} {facts['start']:.2f} -> {facts['result']:.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
+    spread = [(name, facts[name]) for name in ("uniformity", "mean_cosine") if name in facts]
+    text += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
+    text += "" if facts.get("apart", True) else ", on the examples that selected it"
+    kept = "; the start was kept" if facts.get("shipped") == "start" else ""
+    return f"the result {IS[facts['verdict']]} its start ({text}){kept}"

@@ -1,4 +1,4 @@
-"""The only encode loop: sentences to vectors, and what bfloat16 costs there."""
+"""The only encode loop: sentences to vectors."""
 
 import functools
 import hashlib
@@ -15,26 +15,26 @@ from common.progress import progress
 
 logger = logging.getLogger(__name__)
 Encoder = Callable[[list[str]], np.ndarray]  # N sentences -> (N, D)
-BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # of x86; without either, torch widens every product in software
-TOKENS_PER_BATCH = 2048  # larger batches do not fit the cache and are slower
-TIMES_ON_A_GPU = 16  # as many tokens, which has no such cache and waits for the host with fewer
+BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # x86; without either, torch emulates bfloat16 in software
+TOKENS_PER_BATCH = 2048  # larger batches do not fit the CPU's cache and are slower
+GPU_FACTOR = 16  # larger batches on a GPU: with fewer tokens it waits for the host
 
 
 class Encode:
     """Turn a list of sentences into their vectors, (N, D) float32.
 
-    Distinct sentences are encoded once, sorted by length, so that hardly any padding is computed. Consumes no
-    random numbers and leaves the module in the mode it found, so that evaluating never changes training.
+    Distinct sentences are encoded once, sorted by length to avoid padding. Consumes no random numbers and restores the
+    module's train/eval mode, so that evaluation never changes training.
 
     Args:
         module: has `embed(input_ids, attention_mask) -> (B, D)`.
         tokenizer: a Hugging Face tokenizer.
-        max_length: tokens per sentence, special ones included; longer sentences are cut.
+        max_length: tokens per sentence, special tokens included; longer sentences are truncated.
         bf16: run the module under bfloat16 autocast.
-        progress: show a bar, or lines in a file.
+        progress: show a progress bar, or lines in a file.
 
     Attributes:
-        tokens: how many were encoded so far, special ones included.
+        tokens: number of tokens encoded so far, special tokens included.
         unknown: how many of them were the unknown token.
     """
 
@@ -50,7 +50,7 @@ class Encode:
 
     @functools.cached_property
     def identity(self) -> str:
-        """A hash of all that decides a vector but text and max_length: model, pooling, tokenizer, precision."""
+        """A hash of everything that determines a vector except text and max_length."""
         settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
         digest = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
@@ -69,7 +69,7 @@ class Encode:
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         try:
-            # around all batches, because autocast caches cast weights within a context
+            # one context for all batches, because autocast caches the cast weights within a context
             with torch.autocast(self._device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext():
                 parts = self._parts([ids[i] for i in order])
         finally:
@@ -78,12 +78,12 @@ class Encode:
         vectors = np.empty((len(ids), parts[0].shape[1]), dtype=np.float32)
         vectors[order] = np.concatenate(parts)
         if not np.isfinite(vectors).all():
-            raise NonFinite("the model gives vectors that are not finite numbers; its weights are damaged")
+            raise NonFinite("the model returns vectors that are not finite; its weights are damaged")
         return vectors[[row[sentence] for sentence in sentences]]
 
     def _parts(self, ids: list[list[int]]) -> list[np.ndarray]:
-        """The vectors of a list sorted by falling length, in batches of about equal numbers of tokens."""
-        tokens = TOKENS_PER_BATCH * (1 if self._device.type == "cpu" else TIMES_ON_A_GPU)
+        """The vectors of a list sorted by descending length, in batches with about equal numbers of tokens."""
+        tokens = TOKENS_PER_BATCH * (1 if self._device.type == "cpu" else GPU_FACTOR)
         parts, start = [], 0
         with progress(len(ids), "encode", "sentence", self.progress) as bar:
             while start < len(ids):
@@ -94,8 +94,8 @@ class Encode:
         return parts
 
     def _embed(self, batch: list[list[int]]) -> np.ndarray:
-        least = {} if any(batch) else {"padding": "max_length", "max_length": 1}  # empty texts without special tokens
-        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **least).to(self._device)
+        minimum = {} if any(batch) else {"padding": "max_length", "max_length": 1}  # empty texts, no special tokens
+        padded = self.tokenizer.pad({"input_ids": batch}, return_tensors="pt", **minimum).to(self._device)
         return self.module.embed(padded["input_ids"], padded["attention_mask"]).float().cpu().numpy()
 
     @property
@@ -104,49 +104,49 @@ class Encode:
 
 
 def _rules(tokenizer) -> dict:
-    """How a tokenizer treats text, without the maximum length; a slow tokenizer has its own `rules`."""
+    """How a tokenizer treats text, without the maximum length; our slow tokenizer has `rules`."""
     if not tokenizer.is_fast:
         return tokenizer.rules
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
-    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # set by every call
+    return rules | {"truncation": tokenizer.truncation_side, "padding": None}  # both change with every call
 
 
 def _design(module) -> list:
-    """The head's layers and the configuration, without where it was stored."""
+    """The head's layers and the configuration, without fields that depend on where and how it was saved."""
     config = getattr(module, "config", None)
     settings = config.to_diff_dict() if hasattr(config, "to_diff_dict") else {}
-    elsewhere = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
-    kept = {name: value for name, value in settings.items() if name not in elsewhere}
+    ignored = ("_name_or_path", "transformers_version", "dtype", "sentence_embedding")
+    kept = {name: value for name, value in settings.items() if name not in ignored}
     return [repr(getattr(module, "head", None)), json.dumps(kept, sort_keys=True, default=str)]
 
 
 def device_here() -> str:
-    """A GPU where there is one."""
+    """`cuda` if available, else `cpu`."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so that its cosines are 0."""
+    """Rows of length one in float64, (N, D) -> (N, D); a zero row stays zero, so its cosines are 0."""
     vectors = vectors.astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
 def bf16_is_slow(device: str) -> bool:
-    """Whether `--bf16` is slower than float32: on x86 processors without bfloat16 instructions.
+    """Whether `--bf16` is slower than float32, as on x86 processors without bfloat16 instructions.
 
-    Stage 1 on the small BERT took 6.7 s a step there in bfloat16 and 1.8 s in float32 (results/README.md).
+    There, stage 1 on the small BERT took 6.7 s per step in bfloat16 and 1.8 s in float32 (results/README.md).
     """
-    found = torch.cpu.get_capabilities() if device == "cpu" else {}
-    return found.get("architecture") == "x86_64" and not any(found.get(name) for name in BF16_INSTRUCTIONS)
+    cpu = torch.cpu.get_capabilities() if device == "cpu" else {}
+    return cpu.get("architecture") == "x86_64" and not any(cpu.get(name) for name in BF16_INSTRUCTIONS)
 
 
 @functools.cache
 def warn_of_slow_bf16(device: str) -> None:
-    """Log a warning, once a process."""
+    """Log a warning, once per process."""
     if bf16_is_slow(device):
         logger.warning(
-            "bf16 on a processor without instructions for it (%s): several times slower than float32; leave --bf16 "
-            "out (--bf16 false, or --float32 of python -m papers)",
+            "bf16 without processor support (%s) is several times slower than float32; remove --bf16 (--bf16 false, or "
+            "--float32 of python -m papers)",
             ", ".join(BF16_INSTRUCTIONS),
         )

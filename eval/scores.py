@@ -1,4 +1,4 @@
-"""scores.json: its rows, the figures of every example beside it, and the tables printed from it."""
+"""scores.json: its rows, the per-example scores in the file next to it, and the printed tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from common.errors import BadInput
 from common.files import read_json, writing
 
 AVERAGE = "Avg."
-_SCORES = "a file of scores", "`python -m eval --output` writes such files"
+_SCORES = "a scores file", "`python -m eval --output` writes one"
 
 
 class Key(NamedTuple):
-    """What two figures must share to be compared."""
+    """Two figures with equal keys can be compared."""
 
     task: str
     split: str
@@ -32,9 +32,9 @@ class Key(NamedTuple):
         return cls(*(row[name] for name in cls._fields))
 
     def __str__(self) -> str:
-        """The task, followed by split, mode and metric where they are not the usual ones of STS."""
-        unusual = [word for word, usual in zip(self[1:], ("test", "test", "spearman"), strict=True) if word != usual]
-        return " ".join([self.task, *unusual])
+        """The task, followed by split, mode and metric if they are not the defaults of STS."""
+        other = [word for word, default in zip(self[1:], ("test", "test", "spearman"), strict=True) if word != default]
+        return " ".join([self.task, *other])
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Result:
     """The scores of one task.
 
     Attributes:
-        rows: of scores.json, the headline first.
-        items: what a paired comparison resamples: `similarity` and `gold` of every pair, or `value` from 0 to 1 of
-            every query or sentence, each (n,).
-        shown: how many of the rows a table shows.
+        rows: rows of scores.json, the headline first.
+        items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value` from 0 to 1 of every
+            query or sentence, each (n,).
+        shown: number of rows that a table shows.
     """
 
     rows: list[dict[str, Any]]
@@ -60,16 +60,16 @@ def row(task: str, split: str, metric: str, aggregation: str, n: int, value: flo
 
 
 def average(rows: list[dict]) -> dict:
-    """The papers' average over headline rows: the plain mean of the values after rounding each to two decimals."""
+    """The papers' average of headline rows: the mean of the values, each rounded to two decimals first."""
     mean = sum(round(one["value"], 2) for one in rows) / len(rows)
     count = sum(one["n"] for one in rows)
     return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
 
 
 def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[dict]:
-    """All rows with their source; `headline` marks each task's main figure and the averages, `shown` more for a table.
+    """All rows with model and run; `headline` marks main figures and averages, `shown` further rows for a table.
 
-    Headline rows of one metric, split and mode are averaged where there are several.
+    Headline rows with the same metric, split and mode are averaged.
     """
     rows = [{**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
             for result in results.values() for i, row in enumerate(result.rows)]  # fmt: skip
@@ -86,7 +86,7 @@ def headline(rows: list[dict]) -> list[dict]:
 
 
 def tables(rows_by_model: dict[str, list[dict]]) -> str:
-    """One table for each kind of metric, titled where there are several; `recall@1` and `recall@5` are of one kind."""
+    """One table per kind of metric, with titles if there are several; `recall@1` and `recall@5` are one kind."""
     shown = {m: [r for r in rows if r.get("shown", r.get("headline", True))] for m, rows in rows_by_model.items()}
     metrics = dict.fromkeys(row["metric"] for rows in shown.values() for row in rows)
     kinds: dict[str, list[str]] = {}
@@ -101,9 +101,9 @@ def tables(rows_by_model: dict[str, list[dict]]) -> str:
 
 
 def table(rows_by_model: dict[str, list[dict]]) -> str:
-    """A Markdown table with two decimals: a line for each model, a column for each figure, `missing` for no score.
+    """A Markdown table with two decimals: one line per model, one column per figure, `missing` for no score.
 
-    A column names its split and its metric where the columns of its task differ in them.
+    A column names its split or metric if the columns of its task differ in it.
     """
     places = list(dict.fromkeys(_place(row) for rows in rows_by_model.values() for row in rows))
     body = [["model", *(_name(place, [other for other in places if other[0] == place[0]]) for place in places)]]
@@ -123,7 +123,7 @@ def _name(place: tuple[str, ...], same_task: list[tuple[str, ...]]) -> str:
 
 
 def details(rows: list[dict]) -> str:
-    """Every row as a line of a Markdown table; with the model where there are several."""
+    """Every row as a line of a Markdown table, with a model column if there are several models."""
     names = ["task", "split", "metric", "aggregation", "n", "value"]
     names = ["model"] * (len({row["model"] for row in rows}) > 1) + names
     cells = [[f"{row[name]:.2f}" if name == "value" else str(row[name]) for name in names] for row in rows]
@@ -131,7 +131,7 @@ def details(rows: list[dict]) -> str:
 
 
 def markdown(body: list[list[str]]) -> str:
-    """An aligned Markdown table from a header and lines of cells."""
+    """An aligned Markdown table; the first line of cells is the header."""
     body = [[cell.replace("|", "\\|") for cell in line] for line in body]
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
     lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in body]
@@ -140,18 +140,18 @@ def markdown(body: list[list[str]]) -> str:
 
 
 def write_rows(path: str | Path, rows: list[dict]) -> None:
-    """Write rows as a JSON list, one object a line; creates folders."""
+    """Write rows as a JSON list, one object per line; creates folders."""
     with writing(Path(path)) as part:
         part.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
 
 
 def items_path(scores: str | Path) -> Path:
-    """The file beside a scores.json that holds the figures of every example."""
+    """The file next to a scores.json with the scores of every example."""
     return Path(scores).with_suffix(".items.npz")
 
 
 def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dict]) -> None:
-    """`scores.json` and, beside it, `scores.items.npz` with the figures of every example."""
+    """Write `scores.json` and `scores.items.npz` with the scores of every example."""
     items = {}
     for result in results.values():
         for name, values in result.items.items():
@@ -162,57 +162,57 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
 
 
 def has_scores(path: Path) -> bool:
-    """Whether a run has scores: with `--test_tasks none` the file is missing or an empty list."""
+    """Whether a run has scores; with `--test_tasks none` the file is missing or an empty list."""
     return path.is_file() and read_json(path, *_SCORES, kind=list) != []
 
 
 def read_scores(path: Path) -> list[dict]:
-    """The rows of a scores.json; BadInput with the file and the reason if it is not one."""
+    """The rows of a scores.json; BadInput with file and reason if it is not one."""
     rows = read_json(path, *_SCORES, kind=list)
     if not rows:
-        raise BadInput(f"{path}: holds no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
+        raise BadInput(f"{path}: contains no scores (--test_tasks none); `python -m eval MODEL --output` writes some")
     for number, row in enumerate(rows, 1):
         if problem := _problem(row):
-            raise BadInput(f"{path}: row {number} {problem}; `python -m eval --output` writes such files")
+            raise BadInput(f"{path}: row {number}: {problem}; `python -m eval --output` writes valid files")
     return rows
 
 
 def _problem(row: Any) -> str | None:
     if not isinstance(row, dict):
-        return "is no object"
+        return "not an object"
     for name in Key._fields:
         if not isinstance(row.get(name), str):
-            return f"has no word as '{name}'"
+            return f"'{name}' must be a string"
     if not isinstance(row.get("aggregation", ""), str):
-        return "has no word as 'aggregation'"
+        return "'aggregation' must be a string"
     if type(row.get("n")) is not int or row["n"] < 1:
-        return "has no number of examples 'n'"
+        return "'n' must be a positive integer"
     value = row.get("value")
-    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # a boolean is no number
-        return f"has the value {value}, which is no finite number"
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # a boolean is not a number
+        return f"the value {value} is not a finite number"
     return None
 
 
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
-    """(task, split, mode) -> its arrays, each (n,), from the file beside `scores`; empty where there is none.
+    """(task, split, mode) -> arrays, each (n,), from the file next to `scores`; empty if there is no file.
 
     Raises:
-        BadInput: the file is damaged, or an array is not one-dimensional, finite and as long as its companions.
+        BadInput: the file is damaged, or the arrays of a task are not 1-d, finite and of equal length.
     """
     path = items_path(scores)
-    found: dict[tuple[str, ...], dict[str, np.ndarray]] = {}
+    items: dict[tuple[str, ...], dict[str, np.ndarray]] = {}
     if not path.exists():
-        return found
+        return items
     try:
         with np.load(path, allow_pickle=False) as archive:
             for name in archive:
                 *key, kind = name.rsplit("|", 3)
-                found.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
+                items.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
     except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files
         raise BadInput(f"{path}: cannot be read ({' '.join(str(error).split())}); score the model again") from error
-    for key, arrays in found.items():
-        whole = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
-        alike = len({len(array) for array in arrays.values()}) == 1 if whole else False
-        if not alike or set(arrays) not in ({"similarity", "gold"}, {"value"}):
-            raise BadInput(f"{path}: the figures of {key[0]} are damaged; score the model again")
-    return found
+    for key, arrays in items.items():
+        valid = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
+        valid = valid and len({len(array) for array in arrays.values()}) == 1
+        if not valid or set(arrays) not in ({"similarity", "gold"}, {"value"}):
+            raise BadInput(f"{path}: the scores of {key[0]} are damaged; score the model again")
+    return items

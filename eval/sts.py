@@ -1,11 +1,10 @@
 """Semantic textual similarity: the seven sets of the papers, their dev splits, and a user's own pairs.
 
 Protocol: SimCSE's modified SentEval (arXiv 2104.08821, appendix B): cosine, no trained regressor; the subsets of
-a year are concatenated and give one Spearman correlation ("all"). Further rows hold what other papers print: the
-mean of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
+a year are concatenated and give one Spearman correlation ("all"). Further rows are what other papers report: the mean
+of the subsets' correlations, that mean weighted by pairs (SentEval's "wmean"), and Pearson's correlation.
 
-Of MTEB's multilingual sets every language pair is a task, so that their average is MTEB's; texts stay as they are
-there.
+Each language pair of MTEB's multilingual sets is a task, so that their average equals MTEB's; texts are not changed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from eval.scores import Result, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 
 WHOLE = ""  # the name of the only subset of a set without subsets
-# `float` also takes 0_1, infinity and the digits of every script.
+# `float` also accepts 0_1, infinity and non-ASCII digits.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -54,9 +53,9 @@ def _score(text: str, where: str, lowest: float = 0.0, highest: float = 5.0) -> 
 
 def _sentence(text: str, where: str) -> str:
     if "\0" in text:
-        raise BadInput(f"{where} holds a NUL byte; the file is not plain text")
+        raise BadInput(f"{where} contains a NUL byte; the file is not plain text")
     if not text.strip():
-        raise BadInput(f"{where} is empty; a sentence is needed")
+        raise BadInput(f"{where} is empty; expected a sentence")
     return tidy(text)
 
 
@@ -64,13 +63,13 @@ def _named(path: Path, header: list[str], names: list[str]) -> list[int]:
     """The indices of named columns; BadInput unless the header has each of them once."""
     for name in names:
         if header.count(name) != 1:
-            said = f"column '{name}' is there twice" if name in header else f"no column '{name}'"
-            raise BadInput(f"{path}:1: {said} in the header; needed, with tabs between: {', '.join(names)}")
+            problem = f"column '{name}' occurs twice" if name in header else f"no column '{name}'"
+            raise BadInput(f"{path}:1: {problem} in the header; expected, separated by tabs: {', '.join(names)}")
     return [header.index(name) for name in names]
 
 
 def read_sts_year(folder: Path, subset: str) -> Pairs:
-    """One subset of STS12 to STS16: `STS.input.X.txt` beside `STS.gs.X.txt`; unscored pairs are left out."""
+    """One subset of STS12 to STS16: `STS.input.X.txt` and `STS.gs.X.txt`; unscored pairs are skipped."""
     texts, golds = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
     rows, scores = read_lines(texts), read_lines(golds)
     if len(rows) != len(scores):
@@ -81,7 +80,7 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
             continue
         columns = line.split("\t")
         if len(columns) < 2:
-            raise BadInput(f"{texts}:{number}: one column; two sentences separated by a tab are needed")
+            raise BadInput(f"{texts}:{number}: one column; expected two sentences separated by a tab")
         pairs.left.append(tidy(columns[0]))
         pairs.right.append(tidy(columns[1]))
         pairs.gold.append(_score(gold.strip(), f"{golds}:{number}"))
@@ -89,7 +88,7 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
 
 
 def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
-    """Tab-separated columns, never quoted; columns by number, or by name from a header line."""
+    """Tab-separated columns without quoting, chosen by number, or by name from a header line."""
     lines, wanted, first = read_lines(path), [score, left, right], 1
     if isinstance(score, str):
         wanted, lines, first = _named(path, lines[0].split("\t") if lines else [], wanted), lines[1:], 2
@@ -97,7 +96,7 @@ def read_columns(path: Path, score: int | str, left: int | str, right: int | str
     for number, line in enumerate(lines, start=first):
         columns = line.split("\t")
         if len(columns) <= max(wanted):
-            raise BadInput(f"{path}:{number}: {len(columns)} columns; at least {max(wanted) + 1} are needed")
+            raise BadInput(f"{path}:{number}: {len(columns)} columns; expected at least {max(wanted) + 1}")
         pairs.gold.append(_score(columns[wanted[0]], f"{path}:{number}"))
         for side, column in ((pairs.left, wanted[1]), (pairs.right, wanted[2])):
             side.append(_sentence(columns[column], f"{path}:{number}: column {column + 1}"))
@@ -109,29 +108,29 @@ def _check_correlated(path: Path, pairs: Pairs) -> None:
     if len(pairs.gold) < 2:
         raise BadInput(f"{path}: {len(pairs.gold)} pairs; a correlation needs at least two")
     if len(set(pairs.gold)) == 1:
-        raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different ones")
+        raise BadInput(f"{path}: every score is {pairs.gold[0]:g}; a correlation needs different scores")
 
 
-def read_crosslingual(found: Crosslingual, language: str, data_dir: Path) -> dict[str, Pairs]:
-    """One language pair of a multilingual set, as one subset: JSON lines, where `lang` says the pair if there are many.
+def read_crosslingual(data_set: Crosslingual, language: str, data_dir: Path) -> dict[str, Pairs]:
+    """One language pair of a multilingual set, as one subset; JSON lines, `lang` is the pair if a file has several.
 
     Raises:
         BadInput: with file and line.
     """
-    path, pairs = data_dir / found.repo / found.file.format(language), Pairs([], [], [])
+    path, pairs = data_dir / data_set.repo / data_set.file.format(language), Pairs([], [], [])
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
             left, right, gold = (row[name] for name in ("sentence1", "sentence2", "score"))
         except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise BadInput(f"{where}: is no object with sentence1, sentence2 and score ({error!r})") from error
+            raise BadInput(f"{where}: not an object with sentence1, sentence2 and score ({error!r})") from error
         if not isinstance(left, str) or not isinstance(right, str):
-            raise BadInput(f"{where}: a sentence is not text")
+            raise BadInput(f"{where}: a sentence is not a string")
         if row.get("lang", language) == language:
             pairs.left.append(left)
             pairs.right.append(right)
-            pairs.gold.append(_score(str(gold), where, *found.scores))
+            pairs.gold.append(_score(str(gold), where, *data_set.scores))
     _check_correlated(path, pairs)
     return {WHOLE: pairs}
 
@@ -141,11 +140,11 @@ class StsTask:
     """Sentence pairs with gold scores.
 
     Attributes:
-        name: as the papers print it.
-        split: which part of the data set.
+        name: as in the papers.
+        split: split of the data set.
         read: data folder -> subset name -> pairs; raises BadInput with file and line.
         pairs: the published number of pairs; None for a user's own file.
-        part: what `data.prepare` calls it.
+        part: its name for `data.prepare`.
     """
 
     name: str
@@ -155,18 +154,18 @@ class StsTask:
     part: str = "sts"
 
     def load(self, data_dir: str | Path) -> dict[str, Pairs]:
-        """The pairs by subset; a number other than the published one is refused."""
+        """The pairs by subset; BadInput if their number is not the published one."""
         subsets = self.read(Path(data_dir))
-        found = sum(len(pairs.gold) for pairs in subsets.values())
-        if self.pairs is not None and found != self.pairs:
+        count = sum(len(pairs.gold) for pairs in subsets.values())
+        if self.pairs is not None and count != self.pairs:
             raise BadInput(
-                f"{self.name} {self.split} has {found} scored pairs under {data_dir}, published are "
-                f"{self.pairs}: the file is cut or changed; `python -m data.prepare {self.part}` fetches the original"
+                f"{self.name} {self.split} in {data_dir} has {count} scored pairs instead of {self.pairs}, the file is "
+                f"truncated or changed; `python -m data.prepare {self.part}` downloads the original"
             )
         return subsets
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
-        """Headline: Spearman of all pairs; then Pearson, and per subset with mean and weighted mean."""
+        """Headline: Spearman over all pairs; then Pearson, and both per subset with mean and weighted mean."""
         subsets = self.load(data_dir)
         everything = merged(subsets)
         similarity, gold = similarities(encode, everything), np.array(everything.gold)
@@ -190,13 +189,13 @@ class StsTask:
 
 
 def merged(subsets: dict[str, Pairs]) -> Pairs:
-    """The pairs of all subsets, one after the other."""
+    """The pairs of all subsets, concatenated."""
     first, *others = subsets.values()
     return sum(others, start=first)
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Cosine of each row pair, (N, D) and (N, D) -> (N,); 0 where a vector is zero."""
+    """Cosine of each row pair, (N, D) and (N, D) -> (N,); 0 if a vector is zero."""
     left, right = left.astype(np.float64), right.astype(np.float64)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     return np.divide((left * right).sum(1), norms, out=np.zeros(len(left)), where=norms > 0)
@@ -261,11 +260,11 @@ def tasks(split: str) -> tuple[StsTask, ...]:
 
 
 def crosslingual(name: str, split: str) -> tuple[StsTask, ...]:
-    """A task for each language pair of STS17 or STS22, which have a test split only."""
-    [found] = (each for each in SETS if each.name == name)
+    """One task per language pair of STS17 or STS22, which only have a test split."""
+    [data_set] = (each for each in SETS if each.name == name)
     return tuple(
-        StsTask(f"{name}-{language}", split, partial(read_crosslingual, found, language), count, name.lower())
-        for language, count in found.pairs.items() if split == "test"
+        StsTask(f"{name}-{language}", split, partial(read_crosslingual, data_set, language), count, name.lower())
+        for language, count in data_set.pairs.items() if split == "test"
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Evaluation tasks: the interface, the options, the tasks by name, their scores and train/test contamination."""
+"""Evaluation tasks: interface, options, tasks by name, scores, and train/test contamination."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ class Task(Protocol):
     split: str
 
     def load(self, data_dir: str | Path) -> object:
-        """The data; BadInput with file and line where it is missing, malformed or not the published one."""
+        """The data; BadInput with file and line if it is missing, malformed or not the published data."""
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
-        """Rows of scores.json: what was measured, how, on how many examples, and the value."""
+        """The rows of scores.json and the score of every example."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose about tasks.
+    """Options of tasks.
 
     Attributes:
-        split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: which judgements.
+        split: STS: `test` or `dev` (STS-B dev and SICK-R trial); BEIR: the split of the judgements.
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
-        beir: BEIR: folders below DATA_DIR/beir, or `paper14`, `nano`.
+        beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
         embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
         directions: in-domain retrieval: `one` (97 queries) or `both` (194).
-        duplicates: in-domain retrieval: what is left out of the corpus, the query's `own` row or `identical` strings.
+        duplicates: in-domain retrieval: exclude the query's `own` row or all `identical` strings from the corpus.
         device: where classifiers are trained and documents searched.
-        progress: show bars.
+        progress: show progress bars.
     """
 
     split: str = "test"
@@ -61,24 +61,24 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
     "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
 }
-NEEDS = {"beir": "--beir NAME ... (folders below DATA_DIR/beir, paper14 or nano)"}  # the others: --split test
+NEEDS = {"beir": "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"}  # the others need --split test
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
-    """Tasks by group (`sts`) or name (`STS12`, any case), each once; BadInput with the known ones otherwise."""
+    """Tasks by group (`sts`) or name (`STS12`, any case), each once; BadInput lists the known tasks."""
     known = {task.name.lower(): task for group in GROUPS.values() for task in group(options)}
     chosen: list[Task] = []
     for name in names:
         if name.lower() in GROUPS:
-            found = GROUPS[name.lower()](options)
-            if not found:
+            group = GROUPS[name.lower()](options)
+            if not group:
                 raise BadInput(f"--tasks {name} needs {NEEDS.get(name.lower(), '--split test')}")
-            chosen += found
+            chosen += group
         elif name.lower() in known:
             chosen.append(known[name.lower()])
         else:
             choices = ", ".join([*GROUPS, *(task.name for task in known.values())])
-            raise BadInput(f"task '{name}' is unknown for split '{options.split}'; choose from: {choices}")
+            raise BadInput(f"unknown task '{name}' for split '{options.split}'; choose from: {choices}")
     return list({task.name: task for task in chosen}.values())
 
 
@@ -87,9 +87,9 @@ def score_all(encode: Encoder, tasks: Sequence[Task], data_dir: str | Path) -> d
 
 
 def count_seen(training: Iterable[str], tests: Sequence[Task], data_dir: str | Path) -> dict[str, dict[str, int]]:
-    """For each STS task, how many of its distinct sentences are in the training text: {task: {seen, sentences}}.
+    """Count the distinct sentences of each STS task that are in the training text: {task: {seen, sentences}}.
 
-    Sentences are compared as strings, with runs of white space as one space.
+    Sentences are compared as strings with normalised white space.
     """
     pairs = {task.name: sts.merged(task.load(data_dir)) for task in tests if isinstance(task, sts.StsTask)}
     texts = {name: {*each.left, *each.right} for name, each in pairs.items()}
@@ -99,12 +99,12 @@ def count_seen(training: Iterable[str], tests: Sequence[Task], data_dir: str | P
 
 
 def with_share_seen(rows: list[dict], seen: dict[str, dict[str, int]]) -> list[dict]:
-    """The rows of scores.json, with `seen_in_training`, a share, in those of the counted tasks."""
+    """Add `seen_in_training`, the share of seen sentences, to the rows of the counted tasks."""
     shares = {name: each["seen"] / each["sentences"] for name, each in seen.items()}
     return [row | ({"seen_in_training": shares[row["task"]]} if row["task"] in shares else {}) for row in rows]
 
 
 def describe_seen(seen: dict[str, dict[str, int]]) -> str:
-    """One line for the log; empty where no sentence was seen."""
+    """One line for the log; empty if no sentence was seen."""
     parts = [f"{name} {each['seen']:,} of {each['sentences']:,}" for name, each in seen.items() if each["seen"]]
-    return f"the training text holds test sentences: {', '.join(parts)}" if parts else ""
+    return f"the training text contains test sentences: {', '.join(parts)}" if parts else ""

@@ -189,7 +189,7 @@ def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) 
 def figures_in(folder: Path, name: str) -> dict[str, float]:
     """Task -> headline figure in a file that `score` wrote, with their average; empty where the file is missing."""
     path = folder / f"{name}.json"
-    rows = read_json(path, "a file of scores", "remove it to score again", kind=list) if path.is_file() else []
+    rows = read_json(path, "a scores file", "remove it to score again", kind=list) if path.is_file() else []
     found = {row["task"]: row["value"] for row in headline(rows)}
     return {AVERAGE: next(iter(found.values())), **found} if found else found  # a single task is its own average
 

@@ -42,8 +42,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Look at the vectors of sentence encoders, side by side: a table of the main numbers and, with\n"
-        "--output, analyses.json with all of them and a picture of each analysis.\n\nanalyses:\n"
+        description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
+        "with --output, write analyses.json with all numbers and a picture of each analysis.\n\nanalyses:\n"
         + "\n".join(f"  {name:21} {analysis.about}" for name, analysis in ANALYSES.items()),
         epilog="examples:\n"
         "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
@@ -51,59 +51,59 @@ def parser() -> Parser:
         "  python -m eval.analyse runs/infocse --only neighbours --neighbours questions.txt --sentences corpus.txt",
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL",
-                   help="run or export folder, Hugging Face encoder, sentence-transformers; NAME is for tables and "
-                   "pictures (default: the end of the path)")  # fmt: skip
+                   help="run or export folder, Hugging Face encoder or sentence-transformers model; NAME is its label "
+                   "in tables and pictures (default: the end of the path)")  # fmt: skip
     p.add_argument("--only", nargs="+", choices=ANALYSES, default=list(ANALYSES), metavar="ANALYSIS",
-                   help="some of the analyses (default: all)")  # fmt: skip
-    p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures there")
+                   help="run only these analyses (default: all)")  # fmt: skip
+    p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures to this folder")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
-    p.add_argument("--split", choices=["test", "dev"], default="test", help="of STS-B (default: test)")
-    p.add_argument("--dev_file", help="own pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
+    p.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split (default: test)")
+    p.add_argument("--dev_file", help="your pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
     p.add_argument("--above", type=float, default=4.0, metavar="SCORE",
                    help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
-                   help="one sentence per line, for anisotropy, length_bias and neighbours (default: those of the "
-                   "pairs)")  # fmt: skip
+                   help="one sentence per line, for anisotropy, length_bias and neighbours (default: the sentences of "
+                   "the pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
-                   help="queries of neighbours, one per line (default: the first five sentences)")  # fmt: skip
+                   help="queries for neighbours, one per line (default: the first five sentences)")  # fmt: skip
     add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
-    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs a little")
+    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, slightly different numbers")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the command and return what analyses.json holds."""
+    """Run the command and return the content of analyses.json."""
     args = parser().parse_args(argv)
     chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
     output = _folder(args.output) if args.output else None
-    # all models first, so that an unreadable one does not waste the time of the others
+    # load all models first: an unreadable one must fail before the others are measured
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
         encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=True)
-        average = pooling_named("avg_top2").pool  # of frequent_tokens: ConSERT averages the last two layers
+        average = pooling_named("avg_top2").pool  # for frequent_tokens: ConSERT averages the last two layers
         subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()
-        found[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
+        results[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
     sources = {name: material.read_by(analysis) for name, analysis in chosen.items()}
-    models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **found[label]}
+    models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **results[label]}
               for label, (encoder, _) in loaded.items()}  # fmt: skip
     content = {"data": sources, "models": models}
     if output:
         write(output, content, list(chosen))
-    show(table(found, chosen), output)
+    show(table(results, chosen), output)
     return content
 
 
-def table(found: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
-    """A Markdown table of the headline numbers: a line for each number, a column for each model."""
-    body = [["", *found]]
+def table(results: dict[str, dict[str, dict]], chosen: dict[str, Analysis]) -> str:
+    """The headline numbers as Markdown: one line per number, one column per model."""
+    body = [["", *results]]
     for name, analysis in chosen.items():
-        body += [[title, *cells] for title, cells in analysis.lines([results[name] for results in found.values()])]
+        body += [[title, *cells] for title, cells in analysis.lines([model[name] for model in results.values()])]
     return markdown(body)
 
 
@@ -121,7 +121,7 @@ def _folder(path: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(error, f"--output {path}: cannot be made a folder ({error.strerror})") from error
+        raise unwritable(error, f"--output {path}: cannot create the folder ({error.strerror})") from error
     return folder
 
 

@@ -14,7 +14,7 @@ from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from eval.text_files import read_lines, tidy
 
-QUERIES = 5  # without --neighbours: the first sentences
+QUERIES = 5  # without --neighbours, the first sentences are the queries
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Material:
     """The data on which every model is measured.
 
     Attributes:
-        name: of the pairs, for titles: `STS-B test`.
-        pairs: scored pairs; None where no chosen analysis needs them and sentences were given.
+        name: of the pairs, for titles, such as `STS-B test`.
+        pairs: scored pairs; None if no chosen analysis needs them and sentences were given.
         source: of the sentences, for titles.
         sentences: distinct sentences, at least two.
-        queries: distinct sentences whose nearest neighbours among `sentences` are wanted.
-        above: pairs with a gold score above it are positives.
+        queries: distinct sentences whose nearest neighbours in `sentences` are searched.
+        above: pairs with a gold score above this are positives.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Material:
 
 @dataclass(frozen=True)
 class Subject:
-    """One model: its sentence vectors and, where an analysis reads them, `eval.analyse.tokens.TokenAverages`."""
+    """One model: its sentence vectors and, for analyses of tokens, its `eval.analyse.tokens.TokenAverages`."""
 
     encode: Encoder
     tokens: Any = None
@@ -60,9 +60,9 @@ class Analysis:
 
     Attributes:
         about: one line of help.
-        measure: model and material -> numbers, lists and dicts that JSON can hold.
+        measure: model and material -> JSON-serialisable result.
         headlines: key of the result -> (name in the table, format).
-        needs_pairs: whether scored pairs are needed; otherwise sentences are enough.
+        needs_pairs: needs scored pairs; otherwise sentences are enough.
     """
 
     about: str
@@ -71,9 +71,9 @@ class Analysis:
     needs_pairs: bool = False
 
     def lines(self, results: Sequence[dict[str, Any] | None]) -> Iterator[tuple[str, list[str]]]:
-        """The title of each headline, and a cell for each result."""
+        """The title of each headline, and one cell per result."""
         for key, (title, form) in self.headlines.items():
-            values = [found and found[key] for found in results]
+            values = [result and result[key] for result in results]
             yield title, ["none" if value is None else format(value, form) for value in values]
 
 
@@ -83,7 +83,7 @@ def distinct(sentences: Sequence[str]) -> list[str]:
 
 
 class CachedEncoder:
-    """An encoder that caches its vectors, so that several analyses encode a sentence once."""
+    """An encoder that caches its vectors, so that each sentence is encoded once for all analyses."""
 
     def __init__(self, encode: Encoder) -> None:
         self._encode = encode
@@ -97,24 +97,25 @@ class CachedEncoder:
 
 
 def read_sentences(path: str, least: int) -> list[str]:
-    """The distinct sentences of a text file, one a line, white space tidied, blank lines left out.
+    """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
 
     Raises:
-        BadInput: the file cannot be read, or holds fewer than `least` distinct sentences.
+        BadInput: the file cannot be read, or contains fewer than `least` distinct sentences.
     """
     lines = (tidy(line) for line in read_lines(Path(path)))
-    found = distinct([line for line in lines if line])
-    if len(found) < least:
-        raise BadInput(f"{path}: {len(found)} distinct sentences, one a line; at least {least} needed")
-    return found
+    sentences = distinct([line for line in lines if line])
+    if len(sentences) < least:
+        raise BadInput(f"{path}: {len(sentences)} distinct sentences; give at least {least}, one per line")
+    return sentences
 
 
 def gather(
     analyses: Iterable[Analysis], task: StsTask, data_dir: str, sentences: str | None, queries: str | None, above: float
 ) -> Material:
-    """Read and check all data before a model is loaded; the pairs only where they are needed.
+    """Read and check all data before a model is loaded; pairs are read only if needed.
 
-    `sentences` and `queries` are text files; None takes the sentences of the pairs, and the first of the sentences.
+    `sentences` and `queries` are text files. By default the sentences are those of the pairs, and the queries are the
+    first sentences.
 
     Raises:
         BadInput: a missing, malformed or empty file.
@@ -125,6 +126,6 @@ def gather(
     name = f"{task.name} {task.split}"
     chosen = distinct(pairs.left + pairs.right) if sentences is None else read_sentences(sentences, 2)
     if len(chosen) < 2:
-        raise BadInput(f"{name}: {len(chosen)} distinct sentences; at least 2 needed")
-    asked = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
-    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, asked, above)
+        raise BadInput(f"{name}: {len(chosen)} distinct sentences; give at least 2")
+    query_texts = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
+    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, query_texts, above)

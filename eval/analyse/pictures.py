@@ -1,4 +1,4 @@
-"""A chart of each analysis with all models in it, drawn as PNG; the nearest neighbours are a page of text.
+"""One PNG chart per analysis, with all models in it; the nearest neighbours are a page of text.
 
 `python -m report` draws the same charts as SVG.
 """
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-Results = dict[str, dict[str, Any]]  # label of a model -> what the analysis found of it
+Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysis
 
-# Okabe and Ito's colours for colour-blind readers, without the yellow, which is hard to see on white. Markers tell
-# lines apart in black and white; 7 colours and 8 markers make 56 combinations.
+# Okabe and Ito's colours for colour-blind readers, without yellow, which is hard to see on white. Markers distinguish
+# lines in black and white; 7 colours and 8 markers give 56 combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-QUERIES = 8  # of the neighbours; more make no readable picture
-WIDTH = 52  # characters of a sentence in a line
+QUERIES = 8  # shown with neighbours; more are unreadable
+WIDTH = 52  # characters per line of a sentence
 COLUMN, LINE, INDENT = 4.6, 0.19, 0.1  # inches
 
 
 class Series(NamedTuple):
-    """One model in a chart: points, vertical bars (x, low, high) where there are any, a note, the kind of line."""
+    """One model in a chart: points, optional vertical bars (x, low, high), a note, the line style."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -36,14 +36,14 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """The content of a chart, without its style: one series for each model.
+    """The content of a chart, without its style: one series per model.
 
     Attributes:
         title: unique on a page.
         about: what is shown.
         join: connect the points of a series.
-        log: a logarithmic vertical axis.
-        ticks: labels of 0, 1, ... on the horizontal axis.
+        log: logarithmic y axis.
+        ticks: labels of 0, 1, ... on the x axis.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Chart:
 
 
 def alignment_uniformity(results: Results, data: str) -> Chart:
-    """A point for each model; the lower left corner is best."""
+    """One point per model; the lower left corner is best."""
     one = next(iter(results.values()))
     about = f"{data}: {one['positives']:,} pairs with gold > {one['above']:g}, {one['sentences']:,} sentences"
     points = [Series(label, [(found["uniformity"], found["alignment"])]) for label, found in results.items()]
@@ -67,7 +67,7 @@ def alignment_uniformity(results: Results, data: str) -> Chart:
 
 def anisotropy(results: Results, data: str) -> Chart:
     """The spectra on a logarithmic axis, with mean cosine and effective rank as notes."""
-    # the last few values are often rounding and would stretch the axis; a collapsed model has none above zero
+    # the last few values are often rounding noise and would stretch the axis; in a collapsed model all are zero
     floor = max(min(found["spectrum"][int(0.98 * len(found["spectrum"]))] for found in results.values()), 1e-6) / 2
     lines = []
     for label, found in results.items():
@@ -76,15 +76,15 @@ def anisotropy(results: Results, data: str) -> Chart:
         points = [(number, value) for number, value in enumerate(found["spectrum"], 1) if value > floor]
         lines.append(Series(label, points, note=note))
     about = f"{data}: centred unit vectors of {next(iter(results.values()))['sentences']:,} sentences"
-    x, y = "number of the singular value", "singular value / largest"
+    x, y = "index of the singular value", "singular value / largest"
     return Chart("Singular value spectrum", about, x, y, lines, log=True)
 
 
 def cosine_by_gold(results: Results, data: str) -> Chart:
-    """The mean of each bin with a bar from the lower to the upper quartile, models side by side."""
+    """The mean of each bin, with a bar from the lower to the upper quartile."""
     one, lines = next(iter(results.values())), []
     for place, (label, found) in enumerate(results.items()):
-        shift = 0.6 * ((place + 0.5) / len(results) - 0.5)  # so that no bar hides another
+        shift = 0.6 * ((place + 0.5) / len(results) - 0.5)  # bars must not overlap
         filled = [(number + shift, bin) for number, bin in enumerate(found["bins"]) if bin["pairs"]]
         bars = [(spot, bin["lower_quartile"], bin["upper_quartile"]) for spot, bin in filled]
         lines.append(Series(label, [(spot, bin["mean"]) for spot, bin in filled], bars))
@@ -93,10 +93,10 @@ def cosine_by_gold(results: Results, data: str) -> Chart:
 
 
 def frequent_tokens(results: Results, data: str) -> Chart:
-    """A line for each model over the number of removed tokens."""
+    """Spearman over the number of removed tokens."""
     one = next(iter(results.values()))
     lines = [Series(label, list(enumerate(found["spearman"]))) for label, found in results.items()]
-    x, y = "number of most frequent tokens left out, special ones included", "Spearman x 100"
+    x, y = "number of most frequent tokens removed, special tokens included", "Spearman x 100"
     ticks = [str(count) for count in one["removed"]]
     return Chart("Average pooling without the most frequent tokens", f"{data}: {one['pairs']:,} pairs", x, y, lines,
                  ticks=ticks)  # fmt: skip
@@ -114,7 +114,7 @@ def length_bias(results: Results, data: str) -> Chart:
 
 
 def _bins(bins: Sequence[dict]) -> list[str]:
-    """The label of each bin: its range, and below it the number of pairs."""
+    """The label of each bin: its range and, below, the number of pairs."""
     return [f"{_span(one['from'], one['to'])}\n({one['pairs']:,})" for one in bins]
 
 
@@ -134,7 +134,7 @@ CHARTS: dict[str, Callable[[Results, str], Chart]] = {
 
 
 def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> None:
-    """Write the PNG of an analysis; `data` names what was measured on."""
+    """Write the PNG of an analysis; `data` names the data that was measured."""
     if name == "neighbours":
         draw_neighbours(results, data, path)
     else:
@@ -142,12 +142,12 @@ def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> N
 
 
 def looks(labels: Iterable[str]) -> dict[str, dict[str, str]]:
-    signs = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
-    return {label: {"color": colour, "marker": marker} for label, colour, marker in signs}
+    styles = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
+    return {label: {"color": colour, "marker": marker} for label, colour, marker in styles}
 
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    """An empty picture with a title and the names of its axes."""
+    """An empty figure with a title and axis labels."""
     figure = Figure(figsize=(7.5, 5.4), layout="constrained")
     axes = figure.subplots()
     axes.set_title(title, fontsize=12, parse_math=False)
@@ -163,7 +163,7 @@ def draw(chart: Chart, path: str | Path) -> None:
     axes.set_axisbelow(True)
     axes.margins(0.05 if chart.join else 0.15)
     for one, look in zip(chart.series, looks(one.label for one in chart.series).values(), strict=True):
-        if one.bars:  # no error bars: they do not allow a mean outside the quartiles
+        if one.bars:  # not error bars: those do not allow a mean outside the quartiles
             axes.vlines(*zip(*one.bars, strict=True), color=look["color"], linewidth=3.5, alpha=0.45)
         xs, ys = zip(*one.points, strict=True) if one.points else ((), ())
         axes.plot(xs, ys, linestyle="-" if chart.join else "", markersize=6 if chart.join else 11, linewidth=1.6,
@@ -183,10 +183,10 @@ def draw(chart: Chart, path: str | Path) -> None:
 
 
 def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
-    """A page to read: a block for each query, a column for each model; the title counts the queries left out."""
+    """A page to read: one block per query, one column per model; the title says how many queries are shown."""
     one = next(iter(results.values()))
     shown = min(QUERIES, len(one["queries"]))
-    left_out = "" if shown == len(one["queries"]) else f" (the first {shown} of {len(one['queries'])} queries)"
+    subset = "" if shown == len(one["queries"]) else f" (the first {shown} of {len(one['queries'])} queries)"
     lines = _page(results, shown)
     width, height = max(7.5, COLUMN * len(results) + 0.2), LINE * (len(lines) + 3)
     figure = Figure(figsize=(width, height))
@@ -194,7 +194,7 @@ def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
     def write(inches: float, line: float, text: str, **look: Any) -> None:
         figure.text(inches / width, 1 - LINE * line / height, text, va="top", parse_math=False, **look)
 
-    title = f"Nearest neighbours: {data}, {one['sentences']:,} sentences{left_out}"
+    title = f"Nearest neighbours: {data}, {one['sentences']:,} sentences{subset}"
     write(0.15, 0.6, title, fontsize=12)
     for number, (weight, pieces) in enumerate(lines, start=2):
         for inches, text in pieces:
@@ -203,7 +203,7 @@ def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
 
 
 def _page(results: Results, shown: int) -> list[tuple[str, list[tuple[float, str]]]]:
-    """The page line by line: weight, and pieces of text with their distance from the left in inches."""
+    """The page line by line: font weight, and pieces of text with their distance from the left in inches."""
     columns = [found["queries"] for found in results.values()]
     starts = [INDENT + COLUMN * i for i in range(len(columns))]
     labels = [textwrap.shorten(label, WIDTH, placeholder=" …") for label in results]

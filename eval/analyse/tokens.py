@@ -1,12 +1,12 @@
-"""Frequent tokens: how much better does average pooling get when the most frequent tokens are left out of it?
+"""Frequent tokens: how much does average pooling improve without the most frequent tokens?
 
 Source: ConSERT (arXiv 2105.11741) section 5.1 and Figure 4: bert-base rises from 53.86 to 61.66 (mean of the STS sets)
-when 34 tokens are removed. As there:
-- [CLS] and [SEP] are tokens like others, and the two most frequent ones;
-- tokens are counted over the sentences that are scored (there always STS-B test), a repeated sentence each time;
-- a removed token is left out of the average only: the other tokens still attend to it;
-- the average is over the last two layers (section 4.1; the 53.86 is that of its Table 2).
-The model's own pooling and head are not used. A sentence that would lose every token keeps its full average; their
+when 34 tokens are removed. As in the paper:
+- [CLS] and [SEP] count as tokens, and are the two most frequent ones;
+- tokens are counted over the scored sentences (in the paper always STS-B test), repeated sentences included;
+- a removed token is only excluded from the average: the other tokens still attend to it;
+- the average is over the last two layers (section 4.1; 53.86 is from its Table 2).
+The model's own pooling and head are not used. Sentences that would lose every token keep their full average; their
 number is reported.
 """
 
@@ -25,19 +25,19 @@ REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
-    """The `count` most frequent token ids, the most frequent first; equally frequent ones by id."""
+    """The `count` most frequent token ids, most frequent first; ties by id."""
     counts = Counter(token for sentence in ids for token in sentence)
     return sorted(counts, key=lambda token: (-counts[token], token))[:count]
 
 
 class AverageWithout(nn.Module):
-    """`embed` gives, side by side, a sentence's average without its 0, 1, 2, ... most frequent tokens, in one forward.
+    """`embed` concatenates a sentence's averages without the k most frequent tokens, for every k, in one forward pass.
 
     Args:
         backbone: a Hugging Face encoder.
         average: hidden states, each (B, L, H), and mask (B, L) -> (B, H), as in `models.pooling`.
-        frequent: token ids, the most frequent first.
-        removed: how many of them to leave out, each number in turn.
+        frequent: token ids, most frequent first.
+        removed: the values of k.
     """
 
     def __init__(self, backbone: nn.Module, average: Callable, frequent: Sequence[int], removed: Sequence[int]) -> None:
@@ -60,28 +60,28 @@ class AverageWithout(nn.Module):
 
 
 class TokenAverages:
-    """A model's tokens and the averages of their vectors, with the tokenizer, length and precision of `encode`."""
+    """A model's tokens and average vectors, with the tokenizer, length and precision of `encode`."""
 
     def __init__(self, encode: Encode, backbone: nn.Module, average: Callable) -> None:
         self._encode, self._backbone, self._average = encode, backbone, average
 
     def ids(self, sentences: list[str]) -> list[list[int]]:
-        """The token ids of every sentence, special ones included, cut at the model's length."""
+        """The token ids of every sentence, special tokens included, truncated to the model's length."""
         return self._encode.tokenizer(sentences, truncation=True, max_length=self._encode.max_length)["input_ids"]
 
     def names(self, ids: Sequence[int]) -> list[str]:
         return self._encode.tokenizer.convert_ids_to_tokens(list(ids))
 
     def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:
-        """Per number k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
+        """For every k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
         module = AverageWithout(self._backbone, self._average, frequent, removed)
-        how = self._encode
-        vectors = Encode(module, how.tokenizer, how.max_length, how.bf16, how.progress)(sentences)
+        base = self._encode
+        vectors = Encode(module, base.tokenizer, base.max_length, base.bf16, base.progress)(sentences)
         return vectors.reshape(len(sentences), len(removed), -1)
 
 
 def measure_frequent_tokens(subject: Subject, material: Material) -> dict:
-    """Spearman x 100 for each number of removed tokens, the best of them, and the tokens by frequency."""
+    """Spearman x 100 for each number of removed tokens, the best one, and the tokens by frequency."""
     pairs = material.pairs
     sentences, gold = pairs.left + pairs.right, np.array(pairs.gold)
     ids = subject.tokens.ids(sentences)

@@ -1,4 +1,4 @@
-"""`python -m eval.compare A B`: is the difference between two models, or to a published number, more than chance?"""
+"""`python -m eval.compare A B`: is the difference between two models or published numbers more than chance?"""
 
 import argparse
 from pathlib import Path
@@ -10,13 +10,13 @@ from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records
 from eval.scores import Key, markdown, write_rows
 
-_NAMED = 5  # of the figures that a side lacks
+_NAMED = 5  # missing figures listed by name
 MEANING = {
     "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
-    "models on these test pairs, not about the methods: one run each says nothing on seeds.",
+    "models on these test pairs, not about the methods: one run each says nothing about seeds.",
     "welch": "welch: t interval of the difference of two means over runs, on these test pairs.",
-    "prediction": "prediction: A less B, give or take what the runs of one side would show beside those of the other, "
-    "whose spread is known; inside means that seeds alone can explain the difference.",
+    "prediction": "prediction: A minus B, with the prediction interval from the side whose spread over runs is known; "
+    "inside means that seeds alone can explain the difference.",
 }
 
 
@@ -25,7 +25,7 @@ def parser() -> Parser:
         prog="python -m eval.compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compare two models, methods or published numbers, with 95 % intervals.",
-        epilog="A and B: a scores.json, several of them (one a seed) with commas between, or published:ID\n\n"
+        epilog="A and B: a scores.json, several of them (one per seed) separated by commas, or published:ID\n\n"
         "examples:\n"
         "  python -m eval.compare runs/infocse/scores.json runs/simcse/scores.json\n"
         "  python -m eval.compare runs/s1/scores.json,runs/s2/scores.json published:simcse-bert-base\n"
@@ -33,8 +33,8 @@ def parser() -> Parser:
     )
     p.add_argument("a", nargs="?", metavar="A")
     p.add_argument("b", nargs="?", metavar="B")
-    p.add_argument("--resamples", type=int, default=1000, help="of the bootstrap, at least 100 (default: 1000)")
-    p.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: 0)")
+    p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100 (default: 1000)")
+    p.add_argument("--seed", type=int, default=0, help="bootstrap seed (default: 0)")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
     return p
@@ -47,9 +47,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
         show(listing())
         return []
     if not args.b:
-        raise BadInput("two sides are needed: python -m eval.compare A B (--help says what they can be)")
+        raise BadInput("give two sides: python -m eval.compare A B (see --help)")
     if args.resamples < 100 or args.seed < 0:
-        raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: at least 100 resamples, a seed from 0")
+        raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: must be at least 100 and at least 0")
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed, published)
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 def side(text: str) -> Side:
-    """The side that an argument names: `published:ID`, or files of scores separated by commas."""
+    """Parse one side: `published:ID`, or scores files separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
     return from_files(text, [Path(part) for part in text.split(",")])
@@ -77,17 +77,17 @@ def listing() -> str:
 
 
 def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
-    """The printed report: both sides, the table, the meaning of its intervals, missing figures."""
+    """The printed report: both sides, the table, what its intervals mean, missing figures."""
     body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
     methods = {line.found.method for line in lines if isinstance(line.found, Interval)}
     parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
-    for words in ("missing in A", "missing in B"):
-        names = [str(line.key) for line in lines if line.found == words]
+    for reason in ("missing in A", "missing in B"):
+        names = [str(line.key) for line in lines if line.found == reason]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        parts += [f"{words}: {', '.join(names[:_NAMED])}{more}"] if names else []
+        parts += [f"{reason}: {', '.join(names[:_NAMED])}{more}"] if names else []
     return "\n".join(parts)
 
 

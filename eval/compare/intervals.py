@@ -1,4 +1,4 @@
-"""Two sides compared figure by figure: A - B, its 95 % interval and a verdict.
+"""Compare two sides figure by figure: A - B, its 95 % interval and a verdict.
 
 The interval is over test examples (paired bootstrap) or over runs (Welch, prediction).
 """
@@ -16,16 +16,16 @@ from eval.compare.sides import Score, Side
 from eval.scores import AVERAGE, Key, read_items
 
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
-DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB an array
+DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB per array
 NO_EXAMPLES = "cannot say: no examples of"
-TOLERANCE = 0.01  # between a row and its examples: accuracies of folds are rounded separately
+TOLERANCE = 0.01  # between a row and its examples: fold accuracies are rounded separately
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
 COLUMNS = ["task", "A", "B", "A - B", "95 % interval", "verdict"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval of A - B, and the method behind it: `bootstrap`, `welch` or `prediction`."""
+    """A 95 % interval of A - B, and its method: `bootstrap`, `welch` or `prediction`."""
 
     low: float
     high: float
@@ -38,9 +38,9 @@ class Line:
 
     Attributes:
         key: which figure.
-        a, b: the scores; None where a side lacks the figure.
-        found: the interval, or why it cannot be given.
-        against: the published record that replaces a published single run, because it shows the method's spread.
+        a, b: the scores; None if a side lacks the figure.
+        found: the interval, or why there is none.
+        against: the published record used instead of a published single run, because it shows the method's spread.
     """
 
     key: Key
@@ -61,7 +61,7 @@ class Line:
         return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
 
     def cells(self) -> list[str]:
-        """The line of a table with the columns `COLUMNS`; both sides must have the figure."""
+        """A table line with the columns `COLUMNS`; both sides must have the figure."""
         task = f"{self.key} against {self.against}" if self.against else str(self.key)
         interval = "-" if isinstance(self.found, str) else f"{self.found.low:+.2f} to {self.found.high:+.2f}"
         return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
@@ -78,13 +78,13 @@ class Line:
 def compare(
     a: Side, b: Side, resamples: int = 1000, seed: int = 0, record: Callable[[str], Side] | None = None
 ) -> list[Line]:
-    """Every figure that one of the sides shows, the missing ones last.
+    """Every figure of either side, those missing in one side last.
 
     One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
     with a known spread (published, or our files against one of ours): prediction interval. Otherwise no verdict.
 
-    `record` gives a published record by its id. A published single run may point to a record with its method's spread;
-    the other side is then compared with that record too, in further lines.
+    `record` returns a published record by its id. A published single run may point to a record with its method's
+    spread; the other side is then also compared with that record, in further lines.
 
     Raises:
         BadInput: no figure in common, or two files scored on different test data.
@@ -102,14 +102,14 @@ def compare(
         lines += _against(record(a.spread), b, shared, a.spread)
     for key in keys:
         if key not in shared:
-            words = "missing in A" if key in b.scores else "missing in B"
-            lines.append(Line(key, a.scores.get(key), b.scores.get(key), words))
+            reason = "missing in A" if key in b.scores else "missing in B"
+            lines.append(Line(key, a.scores.get(key), b.scores.get(key), reason))
     return lines
 
 
 def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
-    known = [key for key in keys if key in a.scores and key in b.scores]
-    return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in known]
+    shared = [key for key in keys if key in a.scores and key in b.scores]
+    return [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, None), name) for key in shared]
 
 
 def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Interval | str:
@@ -139,10 +139,10 @@ def _over_runs(a: Score, b: Score, a_published: bool, b_published: bool) -> Inte
 
 
 def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> dict[Key, np.ndarray | str]:
-    """A - B in every resample, (resamples,), or why there is none, for two sides of one file each.
+    """A - B in every resample, (resamples,), or why there is none; each side must be one file.
 
     Raises:
-        BadInput: the examples of the two files are not the same, or an items file is damaged.
+        BadInput: the two files have different examples, or an items file is damaged.
     """
     items = read_items(a.file), read_items(b.file)
     found: dict[Key, np.ndarray | str] = {}
@@ -166,21 +166,21 @@ def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict])
 
 
 def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name: str = "") -> np.ndarray | str:
-    """A side's figure of one task in every resample, (resamples,), or why there is none.
+    """A side's figure for one task in every resample, (resamples,), or why there is none.
 
-    The draws depend on `seed` and `key` alone; `items` are those of the side's file, `name` is for the reason.
+    The draws depend on `seed` and `key` alone; `items` belong to the side's file, `name` is for the reason.
     """
     own = items.get(key[:3])
     if key not in side.headline or own is None:
         return f"{NO_EXAMPLES} {name}"
-    again = float(figure(own, np.arange(len(next(iter(own.values()))))[None])[0])
-    if abs(again - side.scores[key].mean) > TOLERANCE:  # the examples of another scoring
-        return f"cannot say: the examples of {name} give {again:.2f}, its row {side.scores[key].mean:.2f}"
+    recomputed = float(figure(own, np.arange(len(next(iter(own.values()))))[None])[0])
+    if abs(recomputed - side.scores[key].mean) > TOLERANCE:  # the examples are from another evaluation
+        return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {side.scores[key].mean:.2f}"
     return resampled_figures(own, resamples, draws_of(key, seed))
 
 
 def mean_of_tasks(found: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
-    """The average of a resample, over one independent draw of every task, or the first task's reason."""
+    """The average over tasks in every resample, or the first task's reason; tasks are drawn independently."""
     parts = [found[Key(task, *key[1:])] for task in sorted(side.averaged[key[1:]])]
     reasons = [part for part in parts if isinstance(part, str)]
     return reasons[0] if reasons else np.mean(parts, axis=0)
@@ -191,7 +191,7 @@ def draws_of(key: Key, seed: int) -> np.random.Generator:
 
 
 def same_examples(one: Items, other: Items) -> bool:
-    """Whether both sides have the same gold scores, or else the same number of examples."""
+    """Whether both sides have the same gold scores or, without gold scores, the same number of examples."""
     if one.keys() != other.keys():
         return False
     return np.array_equal(one["gold"], other["gold"]) if "gold" in one else len(one["value"]) == len(other["value"])
@@ -207,8 +207,8 @@ def figure(items: Items, index: np.ndarray) -> np.ndarray:
 def resampled_figures(items: Items, resamples: int, rng: np.random.Generator) -> np.ndarray:
     """The metric of one side in every resample of its n examples, (resamples,).
 
-    Two sides with the same examples and generators in the same state give the paired bootstrap (Efron and Tibshirani
-    1993): their figures in a resample are of the same drawn examples, `rng.integers(n, size=(resamples, n))`.
+    Two calls with the same examples and generators in the same state give the paired bootstrap (Efron and Tibshirani
+    1993): both use the same drawn examples, `rng.integers(n, size=(resamples, n))`.
     """
     n = len(next(iter(items.values())))
     size = max(1, DRAWN_AT_ONCE // n)
@@ -223,7 +223,7 @@ def percentile(figures: np.ndarray) -> tuple[float, float]:
 
 
 def welch(a: Score, b: Score) -> tuple[float, float]:
-    """Welch's t interval of the difference of two means over independent runs; both need a standard deviation."""
+    """Welch's t interval for the difference of two means over independent runs; both need a standard deviation."""
     difference = a.mean - b.mean
     parts = [(score.std**2 / score.runs, score.runs - 1) for score in (a, b)]
     variance = sum(part for part, _ in parts)
@@ -237,15 +237,15 @@ def welch(a: Score, b: Score) -> tuple[float, float]:
 def prediction(difference: float, known: Score, runs: int) -> tuple[float, float]:
     """The prediction interval of a difference to `known`, whose spread over runs is known.
 
-    It contains 0 exactly where the mean of the runs lies in the prediction interval of `known`,
-    mean ± t(0.975, n - 1) s sqrt(1 / n + 1 / runs). Runs are taken to spread alike on both sides.
+    It contains 0 exactly if the mean of the `runs` runs lies in the prediction interval of `known`,
+    mean ± t(0.975, n - 1) s sqrt(1 / n + 1 / runs). Both sides are assumed to have the same spread.
     """
     half = float(t.ppf(0.975, known.runs - 1)) * known.std * math.sqrt(1 / known.runs + 1 / runs)
     return difference - half, difference + half
 
 
 def _correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of each row, (R, n) and (R, n) -> (R,); 0 where a row is constant."""
+    """Pearson's correlation of each row, (R, n) and (R, n) -> (R,); 0 if a row is constant."""
     left, right = (x - x.mean(axis=1, keepdims=True) for x in (left, right))
     product = np.einsum("ij,ij->i", left, right)
     norms = np.sqrt(np.einsum("ij,ij->i", left, left) * np.einsum("ij,ij->i", right, right))

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: figures over runs, from files of scores or as published.
+"""The two sides of a comparison: figures over runs, from scores files or as published.
 
 `published.yaml` names the source of every published figure; a test checks it.
 """
@@ -18,7 +18,7 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
-_BACKBONES = {  # model type, layers, width, vocabulary: the four that papers of this family report
+_BACKBONES = {  # model type, layers, width, vocabulary of the four backbones that these papers report
     ("bert", 12, 768, 30522): "bert-base-uncased",
     ("bert", 24, 1024, 30522): "bert-large-uncased",
     ("roberta", 12, 768, 50265): "roberta-base",
@@ -33,11 +33,11 @@ class Score:
     Attributes:
         mean: over the runs.
         runs: how many.
-        std: over the runs, with n - 1; None for one run or where not published.
-        low, high: the worst and the best run, where published.
-        examples: how many pairs, sentences or queries; None where not published.
-        source: of a published figure; "" for our own files.
-        protocol: `aggregation` of our own rows; None for published figures.
+        std: over the runs, with n - 1; None for one run or if not published.
+        low, high: the worst and the best run, if published.
+        examples: number of pairs, sentences or queries; None if not published.
+        source: of a published figure; "" for our files.
+        protocol: `aggregation` of our rows; None for published figures.
     """
 
     mean: float
@@ -51,7 +51,7 @@ class Score:
 
     @classmethod
     def over(cls, values: Sequence[float], **more: Any):
-        """The score of several runs from the figure of each."""
+        """The score of several runs from their figures."""
         std = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(float(np.mean(values)), len(values), std, **more)
 
@@ -64,16 +64,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two things compared.
+    """One side of a comparison.
 
     Attributes:
         label: as the user wrote it.
-        scores: the figures; where a file has several of one key, the headline.
-        headline: the keys that are shown.
-        averaged: (split, mode, metric) -> the tasks behind its `Avg.`.
-        file: the file of scores where the side is exactly one; only then can examples be resampled.
-        published, backbone, note: of a record that others printed.
-        spread: the id of the record that shows how runs of the same published method spread.
+        scores: the figures; if a file has several with one key, the headline.
+        headline: the keys to show.
+        averaged: (split, mode, metric) -> the tasks in its `Avg.`.
+        file: the scores file if there is exactly one; only then can examples be resampled.
+        published, backbone, note: of a published record.
+        spread: the id of the record that shows the spread of the same published method over runs.
     """
 
     label: str
@@ -91,16 +91,16 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     """A side from scores.json files, one per run: mean and standard deviation over the files.
 
     Raises:
-        BadInput: a file that is not a scores.json, a file given twice, files with different tasks or examples.
+        BadInput: a file is not a scores.json, is given twice, or has other tasks or examples than the first.
     """
     files = [_rows_by_key(path) for path in paths]
     first, shown = files[0]
     for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
-            raise BadInput(f"{path}: given twice on one side; a run counts once")
+            raise BadInput(f"{path}: given twice on one side; give each run once")
         different = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
         if different:
-            raise BadInput(f"{path}: {min(different)} is not as in {paths[0]} (rows, examples); score all runs alike")
+            raise BadInput(f"{path}: {min(different)} differs from {paths[0]} (rows, examples); score all runs alike")
     everywhere = [key for key in first if all(key in rows for rows, _ in files)]
     scores = {key: _over_runs([rows[key] for rows, _ in files]) for key in everywhere}
     kinds = {key[1:] for key in shown}
@@ -115,30 +115,30 @@ def _over_runs(rows: list[dict]) -> Score:
 
 
 def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
-    """Rows by key, and the keys of headline rows; of other rows only those with a unique key."""
+    """Rows by key, and the keys of headline rows; other rows only if their key is unique."""
     rows = read_scores(path)
     shown: dict[Key, dict] = {}
     for row in headline(rows):
         if (key := Key.of(row)) in shown:
-            raise BadInput(f"{path}: two rows for {key}; each task counts once")
+            raise BadInput(f"{path}: two headline rows for {key}; keep one")
         shown[key] = row
-    times = Counter(map(Key.of, rows))
-    alone = {key: row for row in rows if times[key := Key.of(row)] == 1}
-    return alone | shown, list(shown)
+    counts = Counter(map(Key.of, rows))
+    unique = {key: row for row in rows if counts[key := Key.of(row)] == 1}
+    return unique | shown, list(shown)
 
 
 @cache
 def records() -> dict[str, Side]:
-    """Every record by its id, read once."""
+    """All published records by id, read once."""
     content = read_yaml(PUBLISHED)
     averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in content["average_of"].items()}
     return {record["id"]: _side(record, content["sources"], averaged) for record in content["records"]}
 
 
 def published(name: str) -> Side:
-    """The record with this id; BadInput lists the known ones."""
+    """The record with this id; BadInput lists the known ids."""
     if name not in records():
-        raise BadInput(f"'{PREFIX}{name}' is unknown; choose from: {', '.join(records())}")
+        raise BadInput(f"unknown record '{PREFIX}{name}'; choose from: {', '.join(records())}")
     return records()[name]
 
 

@@ -1,4 +1,4 @@
-"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: vectors of a corpus of any size."""
+"""`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size."""
 
 import argparse
 from functools import partial
@@ -24,27 +24,27 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Encode shards of text: one output for each, named after it, rows in its order. After a stop, run "
-        "the\nsame command again: finished shards are kept. More: docs/large_corpora.md.",
+        description="Encode shards of text into one output each, with the shard's name and row order. To resume, run "
+        "the\nsame command again: finished shards are kept. See docs/large_corpora.md.",
         epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
     p.add_argument(
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; of a folder, all files in it and its subfolders",
+        help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; a folder stands for all files in it and its subfolders",
     )
-    p.add_argument("--model", required=True, help="as of `python -m eval`")
-    p.add_argument("--output", required=True, metavar="DIR", help="for the vectors of one model with one setting")
+    p.add_argument("--model", required=True, help="as for `python -m eval`")
+    p.add_argument("--output", required=True, metavar="DIR", help="folder for the vectors; one model and setting each")
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
-    p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with a scale for every vector")
-    p.add_argument("--column", default="text", help="of Parquet inputs (default: text)")
+    p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
+    p.add_argument("--column", default="text", help="column of Parquet inputs (default: text)")
     add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
-                   help="shards at a time, each with a model (default: one for each GPU, else 1)")  # fmt: skip
-    p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster of RAY_ADDRESS or on this machine")
+                   help="shards at a time, each with its own model (default: one per GPU, else 1)")  # fmt: skip
+    p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster at RAY_ADDRESS or on this machine")
     return p
 
 
@@ -64,6 +64,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
 
 
 if __name__ == "__main__":
-    from eval.encode_corpus.__main__ import main  # so that workers find `make_encode` by this name
+    from eval.encode_corpus.__main__ import main  # so that worker processes can import `make_encode`
 
     run_command(main)

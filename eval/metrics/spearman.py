@@ -1,4 +1,4 @@
-"""Spearman's correlation x 100, the figure of the STS tables."""
+"""Spearman's correlation x 100, the metric of the STS tables."""
 
 import datasets
 import evaluate
@@ -9,13 +9,13 @@ from scipy.stats import spearmanr
 class Spearman(evaluate.Metric):
     """`compute(predictions=cosines, references=gold)` -> {"spearman": -100 to 100}.
 
-    0 where either side is constant, as of a collapsed model.
+    0 if either side is constant, as for a collapsed model.
     """
 
     def _info(self) -> evaluate.MetricInfo:
         number = datasets.Value("float64")
         return evaluate.MetricInfo(
-            description="Spearman's rank correlation x 100, ties sharing their mean rank.",
+            description="Spearman's rank correlation x 100; ties share their mean rank.",
             citation="",
             inputs_description="predictions: similarities; references: gold scores; both (N,), N >= 2.",
             features=datasets.Features({"predictions": number, "references": number}),

@@ -1,9 +1,8 @@
 """Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and NanoBEIR's thirteen.
 
-A set lies in DATA_DIR/beir/NAME: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`. Documents are title, space,
-text; ranking is by cosine, ties by order in the corpus; the 1000 best documents are kept, which is as far as `map`
-and `mrr` see. Queries without a positive judgement are left out, since nothing they retrieve is right. A set of
-NanoBEIR that is not there is fetched from the hub.
+A set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A document is title,
+space, text; ranking is by cosine, ties by order in the corpus. Only the best 1000 documents are kept, so `map` and
+`mrr` stop there. Queries without a positive judgement are skipped. Missing NanoBEIR sets are downloaded from the hub.
 """
 
 import logging
@@ -26,7 +25,7 @@ from eval.vectors.store import VectorStore, claim
 
 logger = logging.getLogger(__name__)
 RETRIEVED = 1000
-DOCUMENTS = 50_000  # in a shard of vectors, all held at once; a stopped run loses at most so many
+DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses at most one shard
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
     "trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs climate-fever "
@@ -36,7 +35,7 @@ NANO = (  # 50 queries each, drawn from sets of BEIR
     "NanoArguAna NanoClimateFEVER NanoDBPedia NanoFEVER NanoFiQA2018 NanoHotpotQA NanoMSMARCO NanoNFCorpus NanoNQ "
     "NanoQuoraRetrieval NanoSCIDOCS NanoSciFact NanoTouche2020"
 ).split()
-NANO_OWNER = "zeta-alpha-ai"  # of NanoBEIR on the hub: a data set NAME has a configuration a part, in one split `train`
+NANO_OWNER = "zeta-alpha-ai"  # NanoBEIR on the hub: one configuration per file of a set, each with a split `train`
 SHORTHANDS = {"paper14": PAPER14, "nano": NANO}
 FORUMS = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
 PARTS = {"cqadupstack": tuple(FORUMS)}
@@ -44,7 +43,7 @@ PARTS = {"cqadupstack": tuple(FORUMS)}
 
 @dataclass(frozen=True)
 class BeirSet:
-    """A corpus, and the queries with a positive judgement: id -> text, and id -> place of a document -> grade."""
+    """A corpus, and the queries with a positive judgement: id -> text, and id -> document index -> grade."""
 
     corpus: BeirCorpus
     queries: dict[str, str]
@@ -56,13 +55,13 @@ class BeirTask:
     """One set.
 
     Attributes:
-        name: the folder below DATA_DIR/beir.
-        split: which judgements, `qrels/SPLIT.tsv`.
-        parts: folders below it that are scored alone and averaged, as CQADupStack's forums.
-        without_own_id: drop the document that has the query's id, as BEIR does for its sets: queries of ArguAna and
-            Quora are documents themselves. Not for others, where ids may be running numbers: in CISI, documents
-            7 times relevant would vanish.
-        embeddings: folder in which the vectors of the documents stay; None for a temporary one.
+        name: the folder in DATA_DIR/beir.
+        split: the judgements are `qrels/SPLIT.tsv`.
+        parts: subfolders that are scored separately and averaged, such as CQADupStack's forums.
+        without_own_id: drop the document with the query's id, as BEIR does for its sets: queries of ArguAna and Quora
+            are documents themselves. Not for other sets, where ids may be running numbers: in CISI, this would drop
+            7 relevant documents.
+        embeddings: folder that keeps the document vectors; None for a temporary one.
         device: where the search runs.
     """
 
@@ -74,14 +73,14 @@ class BeirTask:
     device: str = "cpu"
 
     def load(self, data_dir: str | Path) -> dict[str, BeirSet]:
-        """The set, part by part, every line checked; BadInput with file and line, or where the hub has no answer."""
+        """The set by part, every line checked; BadInput with file and line, or if the download fails."""
         folder = Path(data_dir) / "beir" / self.name
         if self.name in NANO and not folder.exists():
             fetch(self.name, folder)
         return {part: read_set(folder / part, self.split) for part in self.parts}
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
-        """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then every part's nDCG@10."""
+        """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then nDCG@10 of every part."""
         values = {part: self.per_query(encode, part, one) for part, one in self.load(data_dir).items()}
         total = sum(len(one[METRICS[0]]) for one in values.values())
         how = "mean of queries" if len(values) == 1 else "mean of forums"
@@ -91,9 +90,9 @@ class BeirTask:
             if part != WHOLE:
                 ndcg = one[METRICS[0]]
                 rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
-        # Queries are weighted by forum, so that their mean is the headline's mean of forums.
-        weighed = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
-        return Result(rows, {"value": np.concatenate(weighed) / 100})
+        # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
+        weighted = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
+        return Result(rows, {"value": np.concatenate(weighted) / 100})
 
     def per_query(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
@@ -105,10 +104,10 @@ class BeirTask:
         return per_query(self._rankings(found, one), grades)
 
     def _rankings(self, found: np.ndarray, one: BeirSet) -> Iterator[list[str]]:
-        """Indices (Q, k) as strings, which need less memory than ids, without the query's own document."""
-        own = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
-        for places, mine in zip(found.tolist(), own, strict=True):
-            yield [str(place) for place in places if place != mine][:RETRIEVED]
+        """Indices (Q, k) as strings, which need less memory than ids, without the document with the query's id."""
+        excluded = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
+        for indices, own in zip(found.tolist(), excluded, strict=True):
+            yield [str(index) for index in indices if index != own][:RETRIEVED]
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,10 @@ class DocumentVectors:
     """The vectors of one corpus in a folder.
 
     Attributes:
-        store: holds `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
-        documents: in all shards.
-        width: entries of a vector.
-        size: documents in a shard.
+        store: contains `shard-00000.npy` and so on, each (at most `size`, `width`) float32.
+        documents: total number.
+        width: dimensions of a vector.
+        size: documents per shard.
     """
 
     store: VectorStore
@@ -133,27 +132,27 @@ class DocumentVectors:
             yield start, np.load(self._checked(start), mmap_mode="r")
 
     def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
-        """Encode the missing shards, after checking the others; BadInput for one of another shape."""
+        """Check the existing shards and encode the missing ones; BadInput for a shard with another shape."""
         starts = range(0, self.documents, self.size)
-        there = [start for start in starts if self._shard(start)[2].is_file()]
-        for start in there:
+        existing = [start for start in starts if self._shard(start)[2].is_file()]
+        for start in existing:
             self._checked(start)
-        if there:
-            logger.info("%s: %d of %d shards exist already", self.store.folder, len(there), len(starts))
-        for start in sorted({*starts} - {*there}):
+        if existing:
+            logger.info("%s: %d of %d shards exist already", self.store.folder, len(existing), len(starts))
+        for start in sorted({*starts} - {*existing}):
             stem, rows, _ = self._shard(start)
             vectors = encode(corpus.texts(start, start + rows))
-            self.store.write(stem, [vectors], "choose another --embeddings, or TMPDIR without it")
+            self.store.write(stem, [vectors], "choose another --embeddings or, without it, another TMPDIR")
 
     def _shard(self, start: int) -> tuple[str, int, Path]:
-        """Stem, number of documents and file of the shard that begins with a document."""
+        """Stem, number of documents and file of the shard that starts at a document."""
         stem = f"shard-{start // self.size:05}"
         return stem, min(self.size, self.documents - start), self.store.files(stem)[0]
 
     def _checked(self, start: int) -> Path:
         stem, rows, path = self._shard(start)
         if damage := self.store.damage(stem, rows, self.width):
-            raise BadInput(f"{damage}; remove it, and it is computed again")
+            raise BadInput(f"{damage}; remove it to compute it again")
         return path
 
 
@@ -161,17 +160,17 @@ class DocumentVectors:
 def embedded(
     encode: Encoder, corpus: BeirCorpus, width: int, folder: Path | None = None, size: int = DOCUMENTS
 ) -> Iterator[DocumentVectors]:
-    """All vectors of a corpus; shards in `folder` are not computed again.
+    """All vectors of a corpus; existing shards in `folder` are reused.
 
     Args:
-        encode: texts -> (N, width); with a folder it also needs `identity` and `max_length`, as `eval.encode.Encode`.
+        encode: texts -> (N, width); with a folder it also needs `identity` and `max_length`, like `eval.encode.Encode`.
         corpus: the documents.
-        width: entries of a vector.
-        folder: keeps the shards for the next run; None uses a temporary folder.
-        size: documents in a shard.
+        width: dimensions of a vector.
+        folder: keeps the shards for later runs; None: a temporary folder.
+        size: documents per shard.
 
     Raises:
-        BadInput: the folder belongs to another corpus, model or setting, or holds a damaged shard.
+        BadInput: the folder belongs to another corpus, model or setting, or contains a damaged shard.
     """
     if folder is not None:
         claim(folder, {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
@@ -183,17 +182,17 @@ def embedded(
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Lay out one of NanoBEIR's sets from the hub (HF_ENDPOINT, HF_TOKEN) in BEIR's format; BadInput if it cannot."""
-    from datasets import load_dataset  # here: it takes a second, and few commands need it
+    """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN), write it in BEIR's format; BadInput on failure."""
+    from datasets import load_dataset  # not at the top: the import takes a second
 
     source = f"{NANO_OWNER}/{name}"
     try:
         corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
         judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
-    except Exception as error:  # whatever the library raises, the names or the connection are the cause
+    except Exception as error:  # the library raises many classes; the cause is a name or the connection
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise BadInput(f"{folder}: is not there, and {source} cannot be loaded from the hub ({reason}); put the set "
-                       "there, or look at HF_ENDPOINT and HF_TOKEN") from error  # fmt: skip
+        raise BadInput(f"{folder}: not found, and {source} cannot be loaded from the hub ({reason}); add the folder or "
+                       "check HF_ENDPOINT and HF_TOKEN") from error  # fmt: skip
     try:
         with writing_folder(folder) as place:
             (place / "qrels").mkdir()
@@ -205,24 +204,24 @@ def fetch(name: str, folder: Path) -> None:
 
 
 def read_set(folder: Path, split: str) -> BeirSet:
-    """One folder in BEIR's format; BadInput with file and line."""
+    """Read one folder in BEIR's format; BadInput with file and line."""
     corpus, queries = read_corpus(folder / "corpus.jsonl"), read_queries(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     qrels = read_qrels(path, queries, corpus)
     grades = {query: qrels[query] for query in queries if max(qrels.get(query, {}).values(), default=0) > 0}
     if not grades:
-        raise BadInput(f"{path}: no query has a positive judgement, so there is nothing to score")
+        raise BadInput(f"{path}: no query has a positive judgement; nothing to score")
     return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
 
 
 def tasks(
     chosen: Iterable[str], split: str = "test", embeddings: str | None = None, device: str = "cpu"
 ) -> tuple[BeirTask, ...]:
-    """The chosen sets, each once: folders below DATA_DIR/beir, `paper14` or `nano`."""
+    """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`."""
     names = dict.fromkeys(name for given in chosen for name in SHORTHANDS.get(given, [given]))
     for name in names:
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
-            raise BadInput(f"--beir '{name}' is not below DATA_DIR/beir; choose --data_dir and name a folder in it")
+            raise BadInput(f"--beir '{name}' is not in DATA_DIR/beir; set --data_dir and give a folder name")
     published = {*PAPER14, *NANO}
     return tuple(
         BeirTask(name, split, PARTS.get(name, (WHOLE,)), name.split("/")[0] in published, embeddings, device)

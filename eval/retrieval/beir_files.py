@@ -1,7 +1,7 @@
 """Readers of BEIR's format (arXiv 2104.08663): `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
 
-Strict: a deviation from the format is an error with file and line, so that a cut or damaged file never gives a score.
-Only ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
+Strict: any deviation from the format is an error with file and line, so that a truncated or damaged file never gets a
+score. Only the ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
 """
 
 import csv
@@ -32,10 +32,10 @@ class BeirCorpus:
 
     Attributes:
         path: the JSON lines.
-        ids: strings, (N,), held as one block of bytes.
+        ids: strings, (N,), stored in blocks of bytes.
         starts: the byte offset of every line and of the end, (N + 1,) int64.
         sha256: digest of the file.
-        empty: how many documents have neither title nor text; they are documents like any other.
+        empty: number of documents with neither title nor text; they count as documents.
     """
 
     path: Path
@@ -54,12 +54,12 @@ class BeirCorpus:
             return [_document(f"{self.path}:{i + 1}", file.readline())[1] for i in range(start, stop)]
 
     def index_of(self, ids: list[str]) -> list[int | None]:
-        """The index of each id in the corpus; None where it is unknown."""
+        """The index of each id in the corpus; None for unknown ids."""
         return pc.index_in(pa.array(ids, pa.string()), value_set=self.ids).to_pylist()
 
 
 def read_corpus(path: Path) -> BeirCorpus:
-    """Check every line of a corpus and note where it starts; BadInput with file and line."""
+    """Check every line of a corpus and record where it starts; BadInput with file and line."""
     digest, starts, chunks, ids, empty = hashlib.sha256(), array("q", [0]), [], [], 0
     for where, raw in _lines(path):
         name, text = _document(where, raw)
@@ -79,12 +79,12 @@ def read_corpus(path: Path) -> BeirCorpus:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Query id -> text, in the order of the file."""
+    """Query id -> text, in file order."""
     queries: dict[str, str] = {}
     for where, raw in _lines(path):
         record = _record(where, raw)
         if record["_id"] in queries:
-            raise BadInput(f"{where}: id '{record['_id']}' stands in an earlier line; ids must differ")
+            raise BadInput(f"{where}: id '{record['_id']}' is already used in an earlier line; ids must be unique")
         queries[record["_id"]] = record["text"]
     return queries
 
@@ -92,40 +92,40 @@ def read_queries(path: Path) -> dict[str, str]:
 def read_qrels(path: Path, queries: Mapping[str, str], corpus: BeirCorpus) -> dict[str, dict[int, int]]:
     """Judgements: query id -> index of the document in the corpus -> grade.
 
-    The last line must end in a line feed: `q1 d7 1` could be the beginning of `q1 d7 10`. Judged documents missing from
-    the corpus count as not found, as in BEIR: their indices are negative.
+    The last line must end in a line feed: `q1 d7 1` could be a truncated `q1 d7 10`. Judged documents that are missing
+    from the corpus count as not retrieved, as in BEIR: their indices are negative.
     """
     lines = _lines(path)
     where, raw = next(lines)
     if _columns(where, raw) != HEADER:
         raise BadInput(f"{where}: the header must be '{' '.join(HEADER)}', separated by tabs")
-    found: dict[tuple[str, str], tuple[str, int]] = {}
+    judged: dict[tuple[str, str], tuple[str, int]] = {}
     for where, raw in lines:
         query, document, grade = _judgement(where, raw)
         if query not in queries:
-            raise BadInput(f"{where}: query '{query}' is not among the queries; qrels and queries must be of one set")
-        if (query, document) in found:
+            raise BadInput(f"{where}: query '{query}' is not in queries.jsonl; use qrels and queries of the same set")
+        if (query, document) in judged:
             raise BadInput(f"{where}: query '{query}' and document '{document}' are judged twice; keep one line")
-        found[query, document] = (where, grade)
-    if not found:
-        raise BadInput(f"{path}:1: no judgements after the header; fetch the file again")
+        judged[query, document] = (where, grade)
+    if not judged:
+        raise BadInput(f"{path}:1: no judgements after the header; download the file again")
     qrels: dict[str, dict[int, int]] = {}
-    for ((query, _), (_, grade)), place in zip(found.items(), _places(path, found, corpus), strict=True):
-        qrels.setdefault(query, {})[place] = grade
+    for ((query, _), (_, grade)), index in zip(judged.items(), _indices(path, judged, corpus), strict=True):
+        qrels.setdefault(query, {})[index] = grade
     return qrels
 
 
-def _places(path: Path, found: Mapping[tuple[str, str], tuple[str, int]], corpus: BeirCorpus) -> list[int]:
+def _indices(path: Path, judged: Mapping[tuple[str, str], tuple[str, int]], corpus: BeirCorpus) -> list[int]:
     """The index of each judged document in the corpus; distinct negative numbers for missing ones."""
-    places = corpus.index_of([document for _, document in found])
-    absent = [at for at, place in enumerate(places) if place is None]
-    if 2 * len(absent) > len(places):
-        (_, document), (where, _) = [*found.items()][absent[0]]
-        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; they must be of one set")
-    if absent:  # as in the published ArguAna
-        logger.warning("%s: %d of %d judged documents are not in the corpus, and count as never found",
-                       path, len(absent), len(places))  # fmt: skip
-    return [-1 - at if place is None else place for at, place in enumerate(places)]
+    indices = corpus.index_of([document for _, document in judged])
+    missing = [number for number, index in enumerate(indices) if index is None]
+    if 2 * len(missing) > len(indices):
+        (_, document), (where, _) = [*judged.items()][missing[0]]
+        raise BadInput(f"{where}: document '{document}' is not in {corpus.path}; use files of the same set")
+    if missing:  # as in the published ArguAna
+        logger.warning("%s: %d of %d judged documents are not in the corpus and count as not retrieved",
+                       path, len(missing), len(indices))  # fmt: skip
+    return [-1 - number if index is None else index for number, index in enumerate(indices)]
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -140,7 +140,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
         reason = f"cannot be read ({error.strerror})"
         raise BadInput(f"{path}: {reason}; a BEIR set has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv") from error
     if where is None:
-        raise BadInput(f"{path}:1: the file is empty; fetch it again")
+        raise BadInput(f"{path}:1: the file is empty; download it again")
 
 
 def _decoded(where: str, raw: bytes) -> str:
@@ -151,13 +151,13 @@ def _decoded(where: str, raw: bytes) -> str:
 
 
 def _record(where: str, raw: bytes) -> dict[str, str]:
-    """One JSON object with strings `_id`, `text` and optionally `title`; other fields are ignored."""
+    """Parse a JSON object with strings `_id`, `text` and optionally `title`; other fields are ignored."""
     try:
         record = json.loads(_decoded(where, raw))
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not valid JSON, a cut or damaged line; fetch the file again") from error
+        raise BadInput(f"{where}: not valid JSON; the line is truncated or damaged, download the file again") from error
     if not isinstance(record, dict):
-        raise BadInput(f"{where}: not a JSON object; each line must be one with '_id' and 'text'")
+        raise BadInput(f"{where}: not a JSON object; each line must be an object with '_id' and 'text'")
     record.setdefault("title", "")
     for name in ("_id", "text", "title"):
         if name not in record:
@@ -167,9 +167,9 @@ def _record(where: str, raw: bytes) -> dict[str, str]:
         try:
             record[name].encode()
         except UnicodeEncodeError as error:
-            raise BadInput(f"{where}: '{name}' has half a surrogate pair; repair the line") from error
+            raise BadInput(f"{where}: '{name}' contains an unpaired surrogate; repair the line") from error
     if not record["_id"]:
-        raise BadInput(f"{where}: '_id' is empty; every line needs its own")
+        raise BadInput(f"{where}: '_id' is empty; every line needs a unique id")
     return record
 
 
@@ -180,20 +180,20 @@ def _document(where: str, raw: bytes) -> tuple[str, str]:
 
 def _columns(where: str, raw: bytes) -> list[str]:
     if not raw.endswith(b"\n"):
-        raise BadInput(f"{where}: the line does not end, the file may be cut; fetch it again or end it by a line feed")
+        raise BadInput(f"{where}: no line feed at the end, the file may be truncated; download it again or add one")
     line = _decoded(where, raw).rstrip("\r\n")
     if '"' not in line:
         return line.split("\t")
     try:
         return next(csv.reader([line], delimiter="\t"))  # an id with a quotation mark is quoted, as BEIR writes it
     except csv.Error as error:
-        raise BadInput(f"{where}: its quotation marks cannot be read ({error}); repair the line") from error
+        raise BadInput(f"{where}: bad quoting ({error}); repair the line") from error
 
 
 def _judgement(where: str, raw: bytes) -> tuple[str, str, int]:
     columns = _columns(where, raw)
     if len(columns) != len(HEADER):
-        raise BadInput(f"{where}: {len(columns)} columns; {', '.join(HEADER)} are needed, separated by tabs")
+        raise BadInput(f"{where}: {len(columns)} columns; expected {', '.join(HEADER)}, separated by tabs")
     if not _GRADE.fullmatch(columns[2]):
         raise BadInput(f"{where}: '{columns[2]}' is not an integer score from -999 to 999")
     return columns[0], columns[1], int(columns[2])
@@ -204,4 +204,4 @@ def _refuse_repeated(path: Path, ids: pa.ChunkedArray) -> None:
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     if len(repeated):
         first, second, *_ = np.flatnonzero(pc.equal(ids, repeated[0]).to_numpy()) + 1
-        raise BadInput(f"{path}:{second}: id '{repeated[0]}' stands in line {first} already; ids must differ")
+        raise BadInput(f"{path}:{second}: id '{repeated[0]}' is already used in line {first}; ids must be unique")

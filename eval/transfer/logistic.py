@@ -1,10 +1,9 @@
 """Many logistic regressions at once, each as if SentEval had trained it alone.
 
 SentEval fits one `nn.Linear` at a time by minibatch Adam or RMSprop (senteval/tools/classifier.py with nhid 0).
-Its random numbers are seeded anew for every fit, so fits on equally many rows start from the same weights and
-draw the same permutations. Those train here together: the gradient of the cross entropy is written in closed
-form, and one batched matrix product serves every training set and every L2 penalty. The global random state is
-not touched.
+It seeds its random numbers before every fit, so fits on the same number of rows start from the same weights and draw
+the same permutations. Such fits are trained together here: the gradient of the cross entropy is in closed form, and
+one batched matrix product serves all training sets and L2 penalties. The global random state is not touched.
 """
 
 import math
@@ -23,7 +22,7 @@ MAX_EPOCH = 200
 class Adam:
     """torch.optim.Adam: learning rate 0.001, betas 0.9 and 0.999, eps 1e-8.
 
-    This class and `RMSprop` take half the time of torch's where a step is a few small products. `state` is public, so
+    For steps of a few small products, this class and `RMSprop` take half the time of torch's. `state` is public, so
     that finished models can be dropped from it.
     """
 
@@ -62,8 +61,8 @@ class Settings:
     Attributes:
         folds: of every cross-validation.
         optimizer: `adam` (learning rate 0.001) or `rmsprop` (0.01), torch's defaults.
-        batch_size: rows of a minibatch.
-        tenacity: checks without a better dev accuracy before the stop; counted over the whole training, as coded.
+        batch_size: rows per minibatch.
+        tenacity: checks without a better dev accuracy before stopping; never reset, as in SentEval's code.
         epoch_size: epochs between two checks.
     """
 
@@ -76,13 +75,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Fit:
-    """One training set for every penalty of `penalties`, as row indices of a feature matrix.
+    """One training set, fitted with every penalty, as row indices of a feature matrix.
 
     Attributes:
-        train: rows to train on, in the order the permutations refer to, (n,).
+        train: rows to train on, in the order that the permutations refer to, (n,).
         dev: rows for early stopping.
         penalties: L2 factors, the optimizer's weight decay.
-        drawn: number of rows that were permuted to split `train` from `dev`; 0 where none were.
+        drawn: number of rows that were permuted to split `train` from `dev`; 0 without such a split.
     """
 
     train: np.ndarray
@@ -99,17 +98,17 @@ class Fitted:
     accuracy: np.ndarray
 
     def predict(self, features: Tensor) -> Tensor:
-        """Classes of the rows of (N, D + 1), by the first penalty."""
+        """Classes of the rows of (N, D + 1), with the first penalty's weights."""
         return (features @ self.weights[0].T).argmax(1)
 
 
 def with_ones(features: np.ndarray) -> Tensor:
-    """(N, D) -> (N, D + 1) float32 with a last column of ones, the bias' input."""
+    """(N, D) -> (N, D + 1) float32 with a last column of ones, the input of the bias."""
     return torch.from_numpy(np.concatenate([features, np.ones((len(features), 1))], axis=1, dtype=np.float32))
 
 
 def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> list[Fitted]:
-    """Train every fit on its rows of `with_ones` features and (N,) labels; the bar counts finished models."""
+    """Train every fit on its rows of `with_ones` features and (N,) labels; the progress bar counts models."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, fit in enumerate(fits):
         groups.setdefault((len(fit.train), fit.drawn), []).append(number)
@@ -122,7 +121,7 @@ def fit_all(features: Tensor, labels: Tensor, fits: list[Fit], settings: Setting
 
 
 def _initial(dimension: int, classes: int) -> Tensor:
-    """What `nn.Linear(dimension, classes)` draws after `torch.manual_seed(SEED)`; the bias is the last column."""
+    """The weights of `nn.Linear(dimension, classes)` after `torch.manual_seed(SEED)`; the bias is the last column."""
     generator = torch.Generator().manual_seed(SEED)
     weight = torch.empty(classes, dimension)
     nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
@@ -131,9 +130,9 @@ def _initial(dimension: int, classes: int) -> Tensor:
 
 
 class _Group:
-    """Fits on equally many rows: F training sets with L penalties each, C classes, M = L x C outputs.
+    """Fits on the same number of rows: F training sets with L penalties each, C classes, M = L x C outputs.
 
-    The features have a last column of ones, so that the bias is the last column of the weights, (F, M, D + 1).
+    The last column of the features is ones, so the bias is the last column of the weights, (F, M, D + 1).
     """
 
     def __init__(self, features: Tensor, labels: Tensor, fits: list[Fit], settings: Settings, bar: tqdm) -> None:
@@ -151,7 +150,7 @@ class _Group:
         self.stale = np.zeros_like(self.best)
         self.active = np.full(self.best.shape, True)
         self.kept = self.weights.clone()
-        self.alive = np.arange(len(fits))  # indices of the fits still in the tensors
+        self.alive = np.arange(len(fits))  # indices of the fits that are still in the tensors
 
     def run(self) -> list[Fitted]:
         orders = self._orders()
@@ -188,12 +187,12 @@ class _Group:
 
     @torch.no_grad()
     def _check(self) -> None:
-        """Measure the dev accuracy of every model in training; keep better weights, count checks without progress."""
+        """Measure the dev accuracy of every active model; keep better weights, count checks without progress."""
         for place, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
             logits = self.features[dev] @ self.weights[place].T
-            found = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
-            correct = (found == self.labels[dev][:, None]).sum(0).cpu().numpy()
+            predicted = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
+            correct = (predicted == self.labels[dev][:, None]).sum(0).cpu().numpy()
             better = self.active[number] & (correct > self.best[number])
             stale = self.active[number] & ~better
             self.best[number][better] = correct[better]
@@ -203,11 +202,11 @@ class _Group:
             self.stale[number] += stale
 
     def _drop_finished(self) -> None:
-        going = self.active[self.alive].any(1)
-        if going.all():
+        running = self.active[self.alive].any(1)
+        if running.all():
             return
-        self.bar.update(int((~going).sum()) * self.penalties)
-        keep = torch.from_numpy(going).to(self.features.device)
+        self.bar.update(int((~running).sum()) * self.penalties)
+        keep = torch.from_numpy(running).to(self.features.device)
         self.weights, self.decay, self.train = self.weights[keep], self.decay[keep], self.train[keep]
         self.optimizer.state = [part[keep] for part in self.optimizer.state]
-        self.alive = self.alive[going]
+        self.alive = self.alive[running]

@@ -1,12 +1,12 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
-Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is what the
-papers print; `dev` and `fasttest` are its faster settings. `validation.py` and `logistic.py` hold the protocol; the
-accuracies equal SentEval's on the same features.
+Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is that of the
+papers; `dev` and `fasttest` are faster. `validation.py` and `logistic.py` implement the protocol; the accuracies equal
+SentEval's on the same features.
 
-SentEval sorts the examples of a split by number of words, then label (for pairs: words of the first, of the
-second, label); its folds are cut from that order, so it is part of the protocol. Words are what white space
-separates. The older sets are Latin-1, as SentEval reads them.
+SentEval sorts the examples of a split by number of white-space words, then label (for pairs: words of the first
+sentence, words of the second, label). Its folds depend on that order, so it is part of the protocol. The older sets
+are read as Latin-1, as in SentEval.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from eval.transfer.validation import Judge, Outcome
 
 BINARY = ("0", "1")
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-Example = tuple[tuple[str, ...], int]  # the sentences of an example, and its class
+Example = tuple[tuple[str, ...], int]  # sentences and class
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def _ordered(rows: list[Example]) -> Labelled:
 def _read(
     path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
 ) -> Labelled:
-    """The examples of a file, in SentEval's order; BadInput without the header or where `parse` raises ValueError."""
+    """The examples of a file, in SentEval's order; BadInput without the header or if `parse` raises ValueError."""
     lines, rows = read_lines(path, encoding), []
     if header and not (lines and lines[0].startswith(header.split(",")[0] + "\t")):
         raise BadInput(f"{path}:1: no header '{header}' separated by tabs")
@@ -52,12 +52,12 @@ def _read(
         try:
             rows.append(parse(line.strip()))
         except ValueError as error:
-            raise BadInput(f"{path}:{number}: needs {needs}") from error
+            raise BadInput(f"{path}:{number}: expected {needs}") from error
     return _ordered(rows)
 
 
 def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Labelled]:
-    """MR, CR, SUBJ, MPQA: one file for each class; an empty line is an empty sentence, as in SentEval."""
+    """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
     rows = []
     for label, file in ((1, positive), (0, negative)):
         rows += [((tidy(line),), label) for line in read_lines(data_dir / DOWNSTREAM / file, "latin-1")]
@@ -76,7 +76,7 @@ def _sst(line: str) -> Example:
 
 
 def read_trec(data_dir: Path) -> dict[str, Labelled]:
-    """TREC: `COARSE:fine question`; the coarse class counts."""
+    """TREC: `COARSE:fine question`; the label is the coarse class."""
     folder, files = data_dir / DOWNSTREAM / "TREC", {"train": "train_5500.label", "test": "TREC_10.label"}
     needs = f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
     return {split: _read(folder / file, _trec, needs, "latin-1") for split, file in files.items()}
@@ -89,7 +89,7 @@ def _trec(line: str) -> Example:
 
 
 def read_mrpc(data_dir: Path) -> dict[str, Labelled]:
-    """MRPC: a header, then label, two ids and two sentences, never quoted."""
+    """MRPC: a header, then label, two ids and two sentences, without quoting."""
     folder, header = data_dir / DOWNSTREAM / "MRPC", "Quality, #1 ID, #2 ID, #1 String, #2 String"
     needs = "label 0 or 1, two ids and two sentences separated by tabs"
     files = {split: folder / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
@@ -106,7 +106,7 @@ class TransferTask:
     """A classification set, scored with SentEval's protocol.
 
     Attributes:
-        name: as the papers print it.
+        name: as in the papers.
         read: data folder -> split -> examples.
         sizes: the published number of examples of each split.
         mode: a key of `eval.transfer.validation.MODES`.
@@ -126,13 +126,13 @@ class TransferTask:
         return "dev" if self.mode == "dev" else "test"
 
     def load(self, data_dir: str | Path) -> dict[str, Labelled]:
-        """The examples by split; BadInput for another number than the published one."""
+        """The examples by split; BadInput if their numbers are not the published ones."""
         splits = self.read(Path(data_dir))
-        found = tuple(len(part.labels) for part in splits.values())
-        if found != self.sizes:
+        sizes = tuple(len(part.labels) for part in splits.values())
+        if sizes != self.sizes:
             raise BadInput(
-                f"{self.name} has {found} examples ({', '.join(splits)}) under {data_dir}, published are {self.sizes}: "
-                "a file is cut or changed; `python -m data.prepare transfer` fetches the original"
+                f"{self.name} in {data_dir} has {sizes} examples ({', '.join(splits)}) instead of {self.sizes}, a file "
+                "is truncated or changed; `python -m data.prepare transfer` downloads the original"
             )
         return splits
 
@@ -154,19 +154,19 @@ class TransferTask:
     def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int) -> Result:
         kind = "mean of folds" if len(self.sizes) == 1 else "single"
         dev_kind = "single" if len(self.sizes) == 3 else "mean of folds"
-        of = partial(row, self.name, mode=self.mode)
-        dev = of("dev", "accuracy", dev_kind, dev_size, outcome.dev)
+        make_row = partial(row, self.name, mode=self.mode)
+        dev = make_row("dev", "accuracy", dev_kind, dev_size, outcome.dev)
         if outcome.predicted is None:
             return Result([dev])
-        rows = [of("test", "accuracy", kind, len(gold), outcome.test), dev]
+        rows = [make_row("test", "accuracy", kind, len(gold), outcome.test), dev]
         if self.read is read_mrpc:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
-            rows.append(of("test", "f1", kind, len(gold), f1))
+            rows.append(make_row("test", "f1", kind, len(gold), f1))
         return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64)})
 
 
 def _features(encode: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
-    """The vectors of single sentences, (N, D); |u - v| beside u * v of pairs, (N, 2D)."""
+    """The vectors of single sentences, (N, D); for pairs, |u - v| and u * v concatenated, (N, 2D)."""
     vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
     if len(texts[0]) == 1:
         return vectors
@@ -183,12 +183,12 @@ _TWO_FILES = {
 
 
 def tasks(mode: str = "test", device: str = "cpu", progress: bool = False) -> tuple[TransferTask, ...]:
-    """The seven sets in the papers' order; sizes as SentEval publishes them."""
-    made = [
-        (name, partial(read_two_files, positive=one, negative=zero), (size,))
-        for name, (one, zero, size) in _TWO_FILES.items()
-    ]
-    made.append(("SST2", read_sst, (67349, 872, 1821)))
-    made.append(("TREC", read_trec, (5452, 500)))
-    made.append(("MRPC", read_mrpc, (4076, 1725)))
-    return tuple(TransferTask(*one, mode, device, progress) for one in made)
+    """The seven sets in the papers' order; sizes as published by SentEval."""
+    sets = [
+        *((name, partial(read_two_files, positive=positive, negative=negative), (size,))
+          for name, (positive, negative, size) in _TWO_FILES.items()),
+        ("SST2", read_sst, (67349, 872, 1821)),
+        ("TREC", read_trec, (5452, 500)),
+        ("MRPC", read_mrpc, (4076, 1725)),
+    ]  # fmt: skip
+    return tuple(TransferTask(*each, mode, device, progress) for each in sets)

@@ -1,7 +1,7 @@
 """SentEval's three ways to evaluate features by a logistic regression (senteval/tools/validation.py).
 
-Four L2 penalties; the one with the best rounded dev accuracy (the first of equals) is used for a final
-fit. Folds are stratified, shuffled with SentEval's seed, over the rows in SentEval's order.
+Of four L2 penalties, the one with the best rounded dev accuracy (the first if tied) is used for a final fit. Folds
+are stratified and shuffled with SentEval's seed, over the rows in SentEval's order.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from common.progress import progress
 from eval.transfer.logistic import SEED, Fit, Fitted, Settings, fit_all, with_ones
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
-HELD_OUT = 0.05  # of the training rows, for the early stopping of a final fit
+HELD_OUT = 0.05  # share of the training rows used for the early stopping of a final fit
 
 MODES = {
     "test": Settings(folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4),
@@ -27,7 +27,7 @@ MODES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Accuracies in percent as SentEval rounds them; `predicted` classes of the test rows; None in mode `dev`."""
+    """Accuracies in percent, rounded as in SentEval, and predicted test classes; mode `dev` has no test results."""
 
     dev: float
     test: float | None
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Judge:
-    """Features (N, D) with labels (N,) under one mode, a key of `MODES`; of the outer folds, only the first `outer`."""
+    """Evaluates features (N, D) with labels (N,) in one mode of `MODES`; `outer` limits the number of outer folds."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Judge:
         self.name, self.progress, self.outer = name, progress, outer
 
     def nested(self) -> Outcome:
-        """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one of its training rows for dev."""
+        """MR, CR, SUBJ, MPQA: an outer cross-validation for test, an inner one on its training rows for dev."""
         every = np.arange(len(self.classes))
         outer = self._folds(every)[: self.outer]
         inner = [self._folds(train) for train, _ in outer]
@@ -72,12 +72,12 @@ class Judge:
         return Outcome(dev, _rounded_mean(accuracies), predicted)
 
     def crossed(self, train: np.ndarray, test: np.ndarray) -> Outcome:
-        """TREC, MRPC: a cross-validation of the training rows for dev, the official test rows."""
+        """TREC, MRPC: a cross-validation on the training rows for dev, the official test rows for test."""
         scores = _mean(self._fit([Fit(part, dev, PENALTIES) for part, dev in self._folds(train)], "dev"))
         return self._tested(scores, test, lambda penalty: self._final(train, penalty))
 
     def split(self, train: np.ndarray, dev: np.ndarray, test: np.ndarray) -> Outcome:
-        """SST2: the official dev rows, for the penalty and for the early stopping of the final fit."""
+        """SST2: the official dev rows select the penalty and stop the final fit early."""
         scores = _mean(self._fit([Fit(train, dev, PENALTIES)], "dev"))
         return self._tested(scores, test, lambda penalty: Fit(train, dev, (penalty,)))
 
@@ -114,7 +114,7 @@ def _rounded(value: float) -> float:
 
 
 def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
-    """Rounded by numpy, like SentEval's numpy means: 80.035 becomes 80.04, not 80.03."""
+    """Rounded by numpy, like SentEval's means: 80.035 becomes 80.04, not 80.03."""
     return float(np.round(scale * np.mean(values), 2))
 
 

@@ -1,4 +1,4 @@
-"""Encode shards of text (lines, or a Parquet column), each with a record, so that a later run can resume."""
+"""Encode shards of text (lines or a Parquet column); each gets a record, so that a later run can resume."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,18 @@ Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, l
 _PACKED, _KINDS = (".gz", ".xz", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 RECORDS = "*.done.json"
-_AGAIN = "remove it, and the shard is computed again"
+_REMOVE = "remove it to compute the shard again"
+_REPLACED = "already exists and would be overwritten; choose another --output"
 
 
 @dataclass(frozen=True)
 class Job:
-    """How shards are encoded; can be pickled for other processes and machines.
+    """How to encode shards; picklable, for other processes and machines.
 
     Attributes:
         make_encode: device -> an encoder with `identity` and `max_length`, like `eval.encode.Encode`.
         lines: reads text files.
-        store: where the vectors go.
+        store: where to write the vectors.
         column: of Parquet inputs.
     """
 
@@ -43,26 +44,26 @@ class Job:
         return self.store.folder
 
     def outputs(self, path: Path) -> list[Path]:
-        """The files of one shard: the vectors, and last the record, which marks the shard as done."""
+        """The files of one shard: the vectors and, last, the record, which marks the shard as done."""
         stem = stem_of(path)
         return [*self.store.files(stem), self.folder / f"{stem}.done.json"]
 
     def check(self, paths: Sequence[Path]) -> None:
-        """BadInput where two shards have the same output, or an output would replace a file that is not ours."""
+        """Raise BadInput if two shards have the same output, or an output would overwrite a foreign file."""
         sources: dict[Path, Path] = {}
         for path in paths:
             for output in self.outputs(path):
                 if output in sources:
-                    raise BadInput(f"{sources[output]} and {path}: both would be written to {output}; rename one")
+                    raise BadInput(f"{sources[output]} and {path} would both be written to {output}; rename one")
                 sources[output] = path
         inputs = {path.resolve() for path in paths}
-        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks whose they are
+        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks the details
         for output in sources:
             if output.resolve() in inputs or (not ours and output.exists()):
-                raise BadInput(f"{output}: is there already, and vectors would replace it; choose another --output")
+                raise BadInput(f"{output}: {_REPLACED}")
 
     def start(self, device: str) -> Encoder:
-        """The encoder, after checking that the folder is for its vectors."""
+        """Make the encoder and check that the folder belongs to its vectors."""
         encode = self.make_encode(device)
         manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.store.format,
                     "dtype": self.store.dtype}  # fmt: skip
@@ -70,49 +71,49 @@ class Job:
         return encode
 
     def encode_shard(self, encode: Encoder, path: Path) -> dict:
-        """Write one shard's vectors unless that is done, and return its record.
+        """Write one shard's vectors unless they exist, and return its record.
 
         Returns:
             source, sha256, rows, width and files; `new`: whether it was computed now; `damaged`: why it was computed
             again, or None.
 
         Raises:
-            BadInput: as `pieces`; the text has changed since its vectors were made; a damaged record.
+            BadInput: as `pieces`; or the text has changed since it was encoded, or the record is damaged.
         """
         open_regular(path).close()  # BadInput for a missing file or a pipe
         source, damaged = sha256(path), None
         *outputs, record = self.outputs(path)
-        known = self._read_record(record, path, source) if record.is_file() else None
-        if known and all(output.is_file() for output in outputs):
-            damaged = self._damage(known, path)
+        done = self._read_record(record, path, source) if record.is_file() else None
+        if done and all(output.is_file() for output in outputs):
+            damaged = self._damage(done, path)
             if damaged is None:
-                return {**known, "new": False, "damaged": None}
-        mine = self._reserve(path, source, outputs, known is not None)
-        record.unlink(missing_ok=True)  # from here on the shard counts as not done
+                return {**done, "new": False, "damaged": None}
+        reservation = self._reserve(path, source, outputs, done is not None)
+        record.unlink(missing_ok=True)  # from here on the shard is not done
         try:
             rows, width = self.store.write(stem_of(path), map(encode, pieces(path, self.column, self.lines)))
         except BaseException:
             if not any(output.exists() for output in outputs):
-                mine.unlink(missing_ok=True)
+                reservation.unlink(missing_ok=True)
             raise
         facts = {"source": path.name, "sha256": source, "rows": rows, "width": width, **self._column(path)}
         facts["files"] = {output.name: sha256(output) for output in outputs}
         write_json(record, facts)
-        mine.unlink(missing_ok=True)
+        reservation.unlink(missing_ok=True)
         return {**facts, "new": True, "damaged": damaged}
 
     def _read_record(self, record: Path, path: Path, source: str) -> dict:
-        found = read_json(record, "the record of a shard", _AGAIN)
-        if found.get("sha256") != source:
-            raise BadInput(f"{path}: its text has changed since {record} was written; {_AGAIN}")
-        return found
+        content = read_json(record, "the record of a shard", _REMOVE)
+        if content.get("sha256") != source:
+            raise BadInput(f"{path}: the text has changed since {record} was written; {_REMOVE}")
+        return content
 
     def _damage(self, record: dict, path: Path) -> str | None:
-        """`VectorStore.damage` of a finished shard; BadInput where its vectors are of another column."""
+        """`VectorStore.damage` of a finished shard; BadInput if it was encoded from another column."""
         for name, now in self._column(path).items():
             if record.get(name, now) != now:
-                said = f"its vectors are of column '{record[name]}', not '{now}'"
-                raise BadInput(f"{path}: {said}; choose another --output")
+                problem = f"it was encoded from column '{record[name]}', not '{now}'"
+                raise BadInput(f"{path}: {problem}; choose another --output")
         listed = record.get("files")  # older records have none
         hashes = listed if isinstance(listed, dict) else None
         return self.store.damage(stem_of(path), record.get("rows"), record.get("width"), hashes)
@@ -121,29 +122,29 @@ class Job:
         """Create the file that reserves a shard's outputs for one text until its record exists.
 
         Raises:
-            BadInput: another text of that name is being written, or an output exists without a record.
+            BadInput: another text with the same name is being encoded, or an output exists without a record.
         """
         stem = stem_of(path)
-        reservation = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
-        mine = self.folder / f"{stem}.{source[:16]}.begun"
-        if not mine.exists() and not done and (there := [output for output in outputs if output.exists()]):
-            raise BadInput(f"{there[0]}: is there already, and vectors would replace it; choose another --output")
-        mine.touch()
-        others = [file for file in self.folder.iterdir() if reservation.fullmatch(file.name) and file != mine]
+        pattern = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
+        reservation = self.folder / f"{stem}.{source[:16]}.begun"
+        if not reservation.exists() and not done and (existing := [output for output in outputs if output.exists()]):
+            raise BadInput(f"{existing[0]}: {_REPLACED}")
+        reservation.touch()
+        others = [file for file in self.folder.iterdir() if pattern.fullmatch(file.name) and file != reservation]
         if others:
-            mine.unlink(missing_ok=True)
+            reservation.unlink(missing_ok=True)
             raise BadInput(
-                f"{path}: another text of that name is written to {outputs[0]}; rename one of the two, or, if no other "
-                f"command is at work, remove {others[0]}"
+                f"{path}: another text with this name is being written to {outputs[0]}; rename one or, if no other "
+                f"command is running, remove {others[0]}"
             )
-        return mine
+        return reservation
 
     def _column(self, path: Path) -> dict[str, str]:
         return {"column": self.column} if is_parquet(path) else {}
 
 
 def stem_of(path: Path) -> str:
-    """The name of a shard's outputs: its own without `.gz`, `.xz`, `.zst` and `.txt`, `.parquet`."""
+    """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.zst`, then `.txt`, `.parquet`."""
     name = path.name
     for endings in (_PACKED, _KINDS):
         name = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name)
@@ -154,20 +155,19 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
     """The texts of a shard in order, at most `ROWS` at a time; an empty line is an empty text, so no row is lost.
 
     Raises:
-        BadInput: with file and line or row: the file is missing, empty or damaged, lacks the column, or holds what
-            is not UTF-8 text.
+        BadInput: with file and line or row: the file is missing, empty or damaged, lacks the column, or is not UTF-8.
     """
     texts = _cells(path, column) if is_parquet(path) else (text for _, text in lines(path))
     piece = list(islice(texts, ROWS))
     if not piece:
-        raise BadInput(f"{path}: holds no text; leave the file out")
+        raise BadInput(f"{path}: contains no text; remove it from the inputs")
     while piece:
         yield piece
         piece = list(islice(texts, ROWS))
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file starts like Parquet; its name does not count."""
+    """Whether a file starts like Parquet, whatever its name."""
     with open_regular(path) as file:
         return file.read(len(_PARQUET)) == _PARQUET
 
@@ -182,17 +182,17 @@ def _cells(path: Path, column: str) -> Iterator[str]:
                 texts.validate(full=True)  # Parquet does not guarantee UTF-8
                 if texts.null_count:
                     place = row + texts.is_null().index(True).as_py() + 1
-                    raise BadInput(f"{path}: row {place}: '{column}' is null; write an empty text or leave the row out")
+                    raise BadInput(f"{path}: row {place}: '{column}' is null; write an empty text or remove the row")
                 row += len(texts)
                 yield from texts.to_pylist()
     except (OSError, pa.ArrowException) as error:
-        said = first_line(error)
-        raise BadInput(f"{path}: after row {row}: not a whole Parquet file of UTF-8 text ({said})") from error
+        reason = first_line(error)
+        raise BadInput(f"{path}: after row {row}: not a complete Parquet file of UTF-8 text ({reason})") from error
 
 
 def _check_column(path: Path, schema: pa.Schema, column: str) -> None:
     if column not in schema.names:
-        raise BadInput(f"{path}: no column '{column}'; choose by --column one of: {', '.join(schema.names)}")
+        raise BadInput(f"{path}: no column '{column}'; set --column to one of: {', '.join(schema.names)}")
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise BadInput(f"{path}: column '{column}' is {kind}, not string; choose another --column")

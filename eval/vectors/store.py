@@ -1,8 +1,8 @@
-"""A folder of vectors: a manifest that names their origin, and shards that are whole or absent.
+"""A folder of vectors: a manifest that records their origin, and shards that are complete or absent.
 
-Shards are Parquet or NumPy files of float32, float16 or int8. int8 is scalar quantisation with one scale a vector:
-v = scale * q with q from -127 to 127 and scale = max |v| / 127, so that the rounding error of an entry is at most
-scale / 2 and outliers of one vector do not affect others. The scales are in a second column (`scale`, Parquet) or file
+Shards are Parquet or NumPy files of float32, float16 or int8. int8 is scalar quantisation with one scale per vector:
+v = scale * q with q from -127 to 127 and scale = max |v| / 127, so the rounding error is at most scale / 2 and
+outliers in one vector do not affect others. The scales are in a second column (`scale`, Parquet) or file
 (`NAME.scale.npy`).
 """
 
@@ -26,21 +26,21 @@ _LARGEST = 127
 
 @dataclass(frozen=True)
 class VectorStore:
-    """A folder of shards, all of one format (a key of `WRITERS`) and one of `DTYPES`."""
+    """A folder of shards, all with one format (a key of `WRITERS`) and one of `DTYPES`."""
 
     folder: Path
     format: str = "parquet"
     dtype: str = "float32"
 
     def files(self, stem: str) -> list[Path]:
-        """The files of one shard; the first holds the entries."""
+        """The files of one shard; the first contains the entries."""
         scales = [f"{stem}.scale.npy"] if self.format == "npy" and self.dtype == "int8" else []
         return [self.folder / name for name in (f"{stem}.{self.format}", *scales)]
 
     def write(self, stem: str, parts: Iterable[np.ndarray], remedy: str = "choose another folder") -> tuple[int, int]:
-        """Write one shard from pieces, each (n, D) float32, and return its number of vectors and their width.
+        """Write one shard from pieces, each (n, D) float32, and return the number of vectors and their width.
 
-        Each file is whole or absent; `remedy` ends the message where the disk does not take them.
+        Each file is complete or absent; `remedy` ends the error message if writing fails.
         """
         rows = width = 0
         with ExitStack() as stack:
@@ -48,15 +48,15 @@ class VectorStore:
             append = stack.enter_context(WRITERS[self.format](files))
             for vectors in parts:
                 if rows and vectors.shape[1] != width:
-                    raise ValueError(f"{files[0]}: vectors of {vectors.shape[1]} entries after vectors of {width}")
+                    raise ValueError(f"{files[0]}: vectors of width {vectors.shape[1]} after vectors of width {width}")
                 append(stored(vectors, self.dtype))
                 rows, width = rows + len(vectors), vectors.shape[1]
         return rows, width
 
     def damage(self, stem: str, rows: int, width: int, hashes: Mapping[str, str] | None = None) -> str | None:
-        """How the files of a shard differ from `rows` vectors of `width` entries; None where they do not.
+        """How the files of a shard differ from `rows` vectors of `width` entries; None if they do not.
 
-        `hashes` are sha256 by file name; None compares type and shape alone.
+        `hashes` are sha256 by file name; None compares only type and shape.
         """
         for path in self.files(stem) if hashes is not None else ():
             if hashes.get(path.name) != sha256(path):
@@ -67,28 +67,28 @@ class VectorStore:
         except BadInput as error:
             return str(error)
         if (dtype, shape) != (self.dtype, (rows, width)):
-            return f"{entries}: holds {dtype} {shape}, expected {self.dtype} {(rows, width)}"
+            return f"{entries}: contains {dtype} {shape}, expected {self.dtype} {(rows, width)}"
         return None
 
 
 def claim(folder: Path, manifest: dict, shards: str) -> None:
     """Write the manifest of a folder of vectors, or check the existing one.
 
-    `shards` is a glob pattern of files that only the manifest's owner writes.
+    `shards` is a glob pattern for files that are only written next to a manifest.
 
     Raises:
-        BadInput: the folder has shards and no manifest, or another manifest.
+        BadInput: the folder has shards but no manifest, or another manifest.
     """
     path = folder / MANIFEST
     if not path.is_file():
         if next(folder.glob(shards), None):
-            raise BadInput(f"{folder}: holds shards but no {MANIFEST}, so whose they are is unknown; choose another")
+            raise BadInput(f"{folder}: contains shards of unknown origin, {MANIFEST} is missing; choose another folder")
         write_json(path, manifest)
-    found = read_json(path, "a manifest", "choose another folder")
-    differing = [name for name in manifest if found.get(name) != manifest[name]]
+    old = read_json(path, "a manifest", "choose another folder")
+    differing = [name for name in manifest if old.get(name) != manifest[name]]
     if differing:
-        what = "; ".join(f"{name} {found.get(name)}, now {manifest[name]}" for name in differing)
-        raise BadInput(f"{folder}: its embeddings are of something else ({what}); choose another folder or remove it")
+        differences = "; ".join(f"{name} {old.get(name)}, now {manifest[name]}" for name in differing)
+        raise BadInput(f"{folder}: its embeddings do not match ({differences}); choose another folder or remove it")
 
 
 def quantised(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -107,16 +107,16 @@ def stored(vectors: np.ndarray, dtype: str) -> list[np.ndarray]:
     if dtype == "int8":
         return list(quantised(vectors))
     if dtype == "float16" and np.abs(vectors).max(initial=0) > np.finfo(np.float16).max:
-        raise BadInput("--dtype float16: the model gives entries above 65,504; choose float32 or int8")
+        raise BadInput("--dtype float16: the model returns entries above 65,504; choose float32 or int8")
     return [vectors.astype(dtype, copy=False)]
 
 
-Append = Callable[[list[np.ndarray]], None]  # adds the columns of some vectors, as `stored` gives them
+Append = Callable[[list[np.ndarray]], None]  # appends columns returned by `stored`
 
 
 @contextmanager
 def npy_files(paths: list[Path]) -> Iterator[Append]:
-    """`NAME.npy`, (N, D), which can be memory-mapped, and for int8 `NAME.scale.npy`, (N,) float32."""
+    """Write `NAME.npy`, (N, D), which can be memory-mapped, and for int8 `NAME.scale.npy`, (N,) float32."""
     rows, last = 0, []
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
@@ -134,16 +134,16 @@ def npy_files(paths: list[Path]) -> Iterator[Append]:
 
 
 def _write_headers(files: list[BinaryIO], columns: list[np.ndarray], rows: int) -> None:
-    """At the start of each file; NumPy pads headers, so one for more rows has the same length."""
+    """Write the header of each file; NumPy pads headers, so the final one has the same length."""
     for file, column in zip(files, columns, strict=True):
         file.seek(0)
-        described = {"descr": column.dtype.str, "fortran_order": False, "shape": (rows, *column.shape[1:])}
-        np.lib.format.write_array_header_1_0(file, described)
+        header = {"descr": column.dtype.str, "fortran_order": False, "shape": (rows, *column.shape[1:])}
+        np.lib.format.write_array_header_1_0(file, header)
 
 
 @contextmanager
 def parquet_file(paths: list[Path]) -> Iterator[Append]:
-    """`NAME.parquet` with a column `embedding`, lists of fixed size, and for int8 a column `scale`, float32."""
+    """Write `NAME.parquet` with a column `embedding`, fixed-size lists, and for int8 a column `scale`, float32."""
     writer: pq.ParquetWriter | None = None
     [path] = paths
     with ExitStack() as stack:
@@ -155,8 +155,8 @@ def parquet_file(paths: list[Path]) -> Iterator[Append]:
             arrays = [pa.FixedSizeListArray.from_arrays(flat, entries.shape[1]), *map(pa.array, scales)]
             table = pa.table(arrays, names=["embedding", "scale"][: len(arrays)])
             if writer is None:  # vectors hardly compress
-                plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, **plain))
+                options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+                writer = stack.enter_context(pq.ParquetWriter(path, table.schema, **options))
             writer.write_table(table)
 
         yield append
@@ -166,7 +166,7 @@ WRITERS = {"parquet": parquet_file, "npy": npy_files}
 
 
 def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
-    """Dtype and shape of a file of entries, without reading them; BadInput where it is not whole."""
+    """Dtype and shape of a file of entries, without reading them; BadInput if it is damaged."""
     try:
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r")
@@ -175,7 +175,7 @@ def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
             kind = file.schema_arrow.field("embedding").type
             return np.dtype(kind.value_type.to_pandas_dtype()).name, (file.metadata.num_rows, kind.list_size)
     except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
-        raise BadInput(f"{path}: not a whole shard ({first_line(error)})") from error
+        raise BadInput(f"{path}: damaged shard ({first_line(error)})") from error
 
 
 def read_vectors(path: str | Path) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Encode all shards of a corpus, by processes of this machine or on a Ray cluster."""
+"""Encode all shards of a corpus in local processes or on a Ray cluster."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from common.files import files_of
 from eval.encode import Encoder, device_here
 from eval.vectors.job import Job
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when imported, and would report the run
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported; without it Ray reports usage
 ROOT = Path(__file__).parents[2]
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
     """Encode every shard of files and folders, log progress, and return the records.
 
     Raises:
-        BadInput: before anything is computed, where possible; as `Job.start` and `Job.encode_shard` otherwise.
+        BadInput: before anything is computed if possible; otherwise as `Job.start` and `Job.encode_shard`.
     """
     if processes < 1:
         raise BadInput(f"--processes {processes}: must be at least 1")
@@ -37,9 +37,9 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
     start, records = time.perf_counter(), []
     for record in (on_ray if ray else on_this_machine)(job, paths, min(processes, len(paths))):
         records.append(record)
-        what = f"{record['rows']} rows" + ("" if record["new"] else " were there")
-        what += f", encoded again: {record['damaged']}" if record["damaged"] else ""
-        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], what)
+        state = f"{record['rows']} rows" + ("" if record["new"] else " exist already")
+        state += f", encoded again: {record['damaged']}" if record["damaged"] else ""
+        logger.info("%d of %d shards: %s, %s", len(records), len(paths), record["source"], state)
     rows = sum(record["rows"] for record in records if record["new"])
     logger.info("%s: %d new rows in %.1f s", job.folder, rows, time.perf_counter() - start)
     return records
@@ -48,8 +48,8 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
 def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
     """The record of every shard, in the order they finish.
 
-    One process is this one. Several have an encoder each, on the GPUs in turn or on an equal part of the CPU's threads.
-    After an error no new shard is started, and started ones are finished.
+    A single process is the current one. Several have an encoder each and share the GPUs in turn, or the CPU's threads
+    equally. After an error no new shard is started, and running ones are finished.
 
     Raises:
         BadInput: as `Job.start` and `Job.encode_shard`.
@@ -65,22 +65,21 @@ def on_this_machine(job: Job, paths: Sequence[Path], processes: int) -> Iterator
         for future in as_completed([pool.submit(_encode, path) for path in paths]):
             yield future.result()
     except BrokenProcessPool as error:
-        said = "run the same command to resume, with fewer --processes"
-        raise ProjectError(f"a worker process was killed, perhaps for lack of memory; {said}") from error
+        remedy = "run the same command with fewer --processes to resume"
+        raise ProjectError(f"a worker process was killed, possibly out of memory; {remedy}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 class Worker:
-    """Encodes shards with one encoder, made for the first of them: a pool loses an error of its initializer."""
+    """Encodes shards with one encoder, made for the first shard: a pool loses errors of its initializer."""
 
     def __init__(self, job: Job, device: str | None = None) -> None:
         self._job = job
-        self._device = device or (device_here())
+        self._device = device or device_here()
         self._encode: Encoder | None = None
 
     def __call__(self, path: Path) -> dict:
-        """The shard's record."""
         self._encode = self._encode or self._job.start(self._device)
         return self._job.encode_shard(self._encode, path)
 
@@ -89,7 +88,7 @@ _worker: Worker  # in a worker process
 
 
 def _begin(job: Job, counter, threads: int) -> None:
-    """In a new worker process: take a device; end when the parent process ends, however it ends."""
+    """Set up a new worker process: choose a device, and exit when the parent process ends for any reason."""
     global _worker
     with counter.get_lock():
         number = counter.value
@@ -110,7 +109,7 @@ def _encode(path: Path) -> dict:
 
 
 class _RayWorker(Worker):
-    """A Ray actor: its record is a shard's, or the class and message of our error, which Ray would wrap and lose."""
+    """A Ray actor: returns a shard's record, or class and message of our error, which Ray would wrap."""
 
     def __call__(self, batch: dict) -> dict:
         return {"record": [json.dumps(self._record(Path(path))) for path in batch["path"]]}
@@ -123,10 +122,10 @@ class _RayWorker(Worker):
 
 
 def on_ray(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
-    """The record of every shard, in the order they finish; `processes` actors, each with a GPU where there are any.
+    """The record of every shard, in the order they finish; `processes` actors, with one GPU each if there are any.
 
-    Ray is optional (requirements-extra.txt). RAY_ADDRESS names a running cluster; without it, Ray starts on this
-    machine. Inputs and outputs lie on a file system that the machines share.
+    Ray is optional (requirements-extra.txt). RAY_ADDRESS names a running cluster; without it, Ray starts locally.
+    Inputs and outputs must be on a file system that all machines share.
 
     Raises:
         BadInput: Ray is not installed; or as `Job.start` and `Job.encode_shard`.
@@ -140,9 +139,9 @@ def on_ray(job: Job, paths: Sequence[Path], processes: int) -> Iterator[dict]:
                  runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}})  # fmt: skip
     ray.data.DataContext.get_current().enable_progress_bars = False
     gpus = 1 if ray.cluster_resources().get("GPU") else 0
-    made = ray.data.from_items([{"path": str(path.absolute())} for path in paths], override_num_blocks=len(paths))
+    items = ray.data.from_items([{"path": str(path.absolute())} for path in paths], override_num_blocks=len(paths))
     actors = ray.data.ActorPoolStrategy(size=processes)
-    for row in made.map_batches(
+    for row in items.map_batches(
         _RayWorker, fn_constructor_args=[job], batch_size=1, compute=actors, num_gpus=gpus
     ).iter_rows():
         record = json.loads(row["record"])

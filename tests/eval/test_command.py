@@ -55,7 +55,7 @@ def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == names
     with pytest.raises(BadInput, match="two models are named"):
         command.main([str(tiny_bert), str(tiny_bert), *flags])
-    with pytest.raises(BadInput, match="is a file; several models write into a folder"):
+    with pytest.raises(BadInput, match="is a file; several models need a folder"):
         command.main([f"one={tiny_bert}", f"two={tiny_bert}", *flags, f"--output={dev_file}"])
 
 
@@ -76,12 +76,12 @@ def test_a_model_without_a_pooling_is_said_before_the_first_is_scored(tiny_bert,
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--beir", "small"], "--beir and --embeddings are for --tasks beir"),
-        (["--tasks", "nanobeir", "--beir", "small"], "--beir and --embeddings are for --tasks beir"),
-        (["--tasks", "MR", "--embeddings", "vectors"], "--beir and --embeddings are for --tasks beir"),
+        (["--beir", "small"], "--beir and --embeddings need --tasks beir"),
+        (["--tasks", "nanobeir", "--beir", "small"], "--beir and --embeddings need --tasks beir"),
+        (["--tasks", "MR", "--embeddings", "vectors"], "--beir and --embeddings need --tasks beir"),
         (["--tasks", "beir", "--beir", "nowhere"], "corpus.jsonl"),
         (["--tasks", "BEIR", "--beir", "nowhere", "--embeddings", "vectors"], "corpus.jsonl"),
-        (["--tasks", "nanobeir", "--embeddings", "vectors"], "is not there, and zeta-alpha-ai/"),
+        (["--tasks", "nanobeir", "--embeddings", "vectors"], "not found, and zeta-alpha-ai/"),
     ],
 )
 def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said, monkeypatch):

@@ -92,10 +92,10 @@ def test_the_sets_come_from_the_hub_into_the_layout_that_is_read(laid_out, hub, 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("no json", ":2: is no object with sentence1, sentence2 and score"),
-        ('["a"]', ":2: is no object with sentence1, sentence2 and score"),
-        ('{"sentence1": "a", "sentence2": "b"}', ":2: is no object with sentence1, sentence2 and score"),
-        ('{"sentence1": 1, "sentence2": "b", "score": 1}', ":2: a sentence is not text"),
+        ("no json", ":2: not an object with sentence1, sentence2 and score"),
+        ('["a"]', ":2: not an object with sentence1, sentence2 and score"),
+        ('{"sentence1": "a", "sentence2": "b"}', ":2: not an object with sentence1, sentence2 and score"),
+        ('{"sentence1": 1, "sentence2": "b", "score": 1}', ":2: a sentence is not a string"),
         ('{"sentence1": "a", "sentence2": "b", "score": 5.5}', ":2: '5.5' is not a score from 0 to 5"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1, "lang": "en-de"}', "1 pairs; a correlation needs"),
         ('{"sentence1": "a", "sentence2": "b", "score": 1}', "has 2 scored pairs"),
@@ -109,7 +109,7 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path, line, said):
     assert said in refused(task.load, tmp_path)
     assert "data.prepare sts17" in refused(task.load, tmp_path) or "scored pairs" not in said
     path.write_bytes(path.read_bytes()[:-9])
-    assert "is not a whole .gz file" in refused(task.load, tmp_path)
+    assert "damaged or truncated .gz file" in refused(task.load, tmp_path)
 
 
 def test_the_pinned_revisions_are_commits():

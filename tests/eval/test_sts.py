@@ -85,19 +85,19 @@ def test_a_bad_score_is_refused_with_its_line(tmp_path, score):
 @pytest.mark.parametrize(
     ("content", "line", "said"),
     [
-        (HEADER + "a\tb\t1\nc d\t2\n", 3, "2 columns; at least 3"),
-        (HEADER + "a\tb\t1\n\nc\td\t2\n", 3, "1 columns; at least 3"),
+        (HEADER + "a\tb\t1\nc d\t2\n", 3, "2 columns; expected at least 3"),
+        (HEADER + "a\tb\t1\n\nc\td\t2\n", 3, "1 columns; expected at least 3"),
         (HEADER + "a\tb\tan extra tab\t2\nc\td\t2\n", 2, "'an extra tab' is not a score"),
         (HEADER + "a\tb\t1\nc\td\t2".replace("c", "\xf6"), 3, "not UTF-8"),
-        ("a\tb\t1\nc\td\t2\n", 1, "no column 'score' in the header; needed, with tabs between: score, sentence1, s"),
+        ("a\tb\t1\nc\td\t2\n", 1, "no column 'score' in the header; expected, separated by tabs: score, sentence1"),
         ("sentence1\tsentence_2\tscore\na\tb\t1\nc\td\t2\n", 1, "no column 'sentence2'"),
         ("sentence1,sentence2,score\na,b,1\n", 1, "no column 'score'"),
         ("", 1, "no column 'score'"),
-        (HEADER + "a\tb\t1\n\td\t2\n", 3, "column 1 is empty; a sentence is needed"),
-        (HEADER + "a\t \t1\nc\td\t2\n", 2, "column 2 is empty; a sentence is needed"),
-        (HEADER + "a\tb\t1\nc\td\0e\t2\n", 3, "column 2 holds a NUL byte; the file is not plain text"),
-        ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "column 'score' is there twice in the header"),
-        ("sentence1\tsentence1\tsentence2\tscore\na\tb\tc\t2\n", 1, "column 'sentence1' is there twice"),
+        (HEADER + "a\tb\t1\n\td\t2\n", 3, "column 1 is empty; expected a sentence"),
+        (HEADER + "a\t \t1\nc\td\t2\n", 2, "column 2 is empty; expected a sentence"),
+        (HEADER + "a\tb\t1\nc\td\0e\t2\n", 3, "column 2 contains a NUL byte; the file is not plain text"),
+        ("sentence1\tsentence2\tscore\tscore\na\tb\t1\t2\n", 1, "column 'score' occurs twice in the header"),
+        ("sentence1\tsentence1\tsentence2\tscore\na\tb\tc\t2\n", 1, "column 'sentence1' occurs twice"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_line(tmp_path, content, line, said):

@@ -94,7 +94,7 @@ def test_benchmarks_are_read_from_their_columns(data_dir):
 def test_another_number_of_pairs_than_the_published_one_is_refused(tmp_path, count):
     pairs = Pairs(["a"] * count, ["b"] * count, [1.0] * count)
     task = StsTask("STS99", "test", lambda _: {"": pairs}, 3)
-    with pytest.raises(BadInput, match=f"STS99 test has {count} scored pairs under .*published are 3"):
+    with pytest.raises(BadInput, match=f"STS99 test in .* has {count} scored pairs instead of 3"):
         task.score(encode, tmp_path)
     assert StsTask("own", "file", lambda _: {"": pairs}, None).load(tmp_path) == {"": pairs}
 
@@ -116,10 +116,10 @@ def test_own_pairs_have_a_name_and_any_size(dev_file):
 
 def test_own_pairs_of_one_score_or_compressed_are_refused(tmp_path):
     (tmp_path / "own.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t3\nc\td\t3.0\n")
-    with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different ones"):
+    with pytest.raises(BadInput, match=r"own\.tsv: every score is 3; a correlation needs different scores"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
     (tmp_path / "own.tsv").write_bytes(gzip.compress(b"sentence1\tsentence2\tscore\n"))
-    with pytest.raises(BadInput, match="it is compressed, unpack it first"):
+    with pytest.raises(BadInput, match="it is compressed, decompress it first"):
         own_pairs(str(tmp_path / "own.tsv")).load("nowhere")
 
 
@@ -132,9 +132,9 @@ def test_tasks_are_chosen_by_group_or_name():
     names = [task.name for task in tasks_named(["transfer", "MR", "transfer"], Options())]
     assert len(names) == 7 and names.count("MR") == 1
     assert {task.name: task.pairs for task in STS_TEST} == PUBLISHED
-    with pytest.raises(BadInput, match=r"'STS18' is unknown for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
+    with pytest.raises(BadInput, match=r"unknown task 'STS18' for split 'test'; choose from: sts, .*STS12, .*SICK-R"):
         tasks_named(["sts", "STS18"], Options())
-    with pytest.raises(BadInput, match=r"'STS12' is unknown for split 'dev'; choose from: sts, .*STS-B, SICK-R"):
+    with pytest.raises(BadInput, match=r"unknown task 'STS12' for split 'dev'; choose from: sts, .*STS-B, SICK-R"):
         tasks_named(["STS12"], Options("dev"))
 
 
@@ -182,7 +182,7 @@ SEEN = StsTask("own", "test", lambda _: PAIRS, None)
 def test_distinct_sentences_are_counted_once():
     seen = count_seen(iter(["a  dog", "a bird ", "a dog", "a fish"]), [SEEN, object()], ".")
     assert seen == {"own": {"seen": 2, "sentences": 4}}
-    assert describe_seen(seen) == "the training text holds test sentences: own 2 of 4"
+    assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"
     rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
     assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, {"task": "Avg.", "value": 1.0}]
 

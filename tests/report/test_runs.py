@@ -63,10 +63,10 @@ def test_what_is_missing_is_none_and_no_error(tmp_path, write_run):
         ("log.jsonl", '{"step": 1, "mlm": 1' + "0" * 400 + "}\n", "log.jsonl:1: 'mlm' is not a number"),
         ("log.jsonl", "[" * 100_000, "log.jsonl:1: not JSON"),
         ("log.jsonl", b"\xff", "log.jsonl: cannot be read"),
-        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: not an object with a 'step'"),
-        ("scores.json", "{}", "scores.json: not a file of scores (expected a list)"),
-        ("scores.json", '[{"task": "x"}]', "row 1 has no word as 'split'"),
-        ("scores.json", b"\xff", "scores.json: cannot be read as a file of scores"),
+        ("log.jsonl", '{"mlm": 1.0}\n', "log.jsonl:1: an object with a 'step' is needed"),
+        ("scores.json", "{}", "scores.json: is not a scores file (a list is needed)"),
+        ("scores.json", '[{"task": "x"}]', "row 1: 'split' must be a string"),
+        ("scores.json", b"\xff", "scores.json: cannot be read as a scores file"),
     ],
 )
 def test_what_is_broken_is_refused_with_its_place(tmp_path, write_run, file, content, said):

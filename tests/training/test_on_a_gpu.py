@@ -10,7 +10,7 @@ from torch import nn
 from transformers import Trainer
 
 from common.errors import BadInput, CheckpointRefused
-from eval.encode import TIMES_ON_A_GPU, TOKENS_PER_BATCH, Encode
+from eval.encode import GPU_FACTOR, TOKENS_PER_BATCH, Encode
 from models.loading import load_tokenizer
 from tests.sources import ROOT
 from training import run
@@ -117,7 +117,7 @@ class Lengths(nn.Module):
         return torch.zeros(len(input_ids), 3)
 
 
-@pytest.mark.parametrize(("device", "times"), [("cpu", 1), ("meta", TIMES_ON_A_GPU)])
+@pytest.mark.parametrize(("device", "times"), [("cpu", 1), ("meta", GPU_FACTOR)])
 def test_a_gpu_encodes_more_tokens_at_a_time(tiny_bert, device, times):
     module = Lengths(device)
     Encode(module, load_tokenizer(str(tiny_bert)), 32)([f"{'a ' * 30}{number}" for number in range(2000)])

@@ -92,12 +92,12 @@ def test_a_pooling_is_only_for_models_that_do_not_say_theirs(tiny_bert, dev_file
         (["--only", "anisotropy", "beauty"], r"--only: invalid choice: 'beauty' \(choose from .*alignment_uniformity"),
         (["--data_dir", "nowhere"], r"nowhere/senteval/.*sts-test\.csv: cannot be read"),
         (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
-        (["--sentences", "EMPTY", "--only", "anisotropy"], r"EMPTY: 1 distinct sentences, .* at least 2 needed"),
+        (["--sentences", "EMPTY", "--only", "anisotropy"], "EMPTY: 1 distinct sentences; give at least 2, one per"),
         (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read"),
-        (["--neighbours", "BLANK", "--dev_file", "DEV"], r"BLANK: 0 distinct sentences, .* at least 1 needed"),
+        (["--neighbours", "BLANK", "--dev_file", "DEV"], "BLANK: 0 distinct sentences; give at least 1, one per line"),
         (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
-        (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
-        (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot be made a folder"),
+        (["--dev_file", "DEV"], "does not say how its token vectors become a sentence vector; give --pooling"),
+        (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot create the folder"),
     ],
 )
 def test_what_cannot_be_used_is_refused(flags, message, tiny_bert, dev_file, tmp_path, monkeypatch):

@@ -255,20 +255,20 @@ GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "cannot be read as a file of scores"),
-        (b"\xff", "cannot be read as a file of scores"),
-        ("{}", "expected a list"),
-        ("[]", "holds no scores"),
-        ("[1]", "row 1 is no object"),
-        ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1 has no word as 'metric'"),
-        ([GOOD, {**GOOD, "task": 3}], "row 2 has no word as 'task'"),
-        ([{**GOOD, "n": "9"}], "number of examples"),
+        ("{", "cannot be read as a scores file"),
+        (b"\xff", "cannot be read as a scores file"),
+        ("{}", "a list is needed"),
+        ("[]", "contains no scores"),
+        ("[1]", "row 1: not an object"),
+        ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1: 'metric' must be a string"),
+        ([GOOD, {**GOOD, "task": 3}], "row 2: 'task' must be a string"),
+        ([{**GOOD, "n": "9"}], "row 1: 'n' must be a positive integer"),
         ([{**GOOD, "value": math.nan}], "the value nan"),
         ([{**GOOD, "value": None}], "the value None"),
         ([{**GOOD, "value": True}], "the value True"),
         ([{**GOOD, "value": 10**400}], "the value 1000"),
-        ([{**GOOD, "aggregation": ["all"]}], "no word as 'aggregation'"),
-        ([GOOD, GOOD], "two rows for STS12"),
+        ([{**GOOD, "aggregation": ["all"]}], "row 1: 'aggregation' must be a string"),
+        ([GOOD, GOOD], "two headline rows for STS12"),
         (None, "cannot be read"),
     ],
 )
@@ -309,7 +309,7 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
     a = of_values(tmp_path, "a", {"STS12": 70.0, "STS13": 70.0})
     with pytest.raises(BadInput, match="given twice"):
         side(a, a)
-    with pytest.raises(BadInput, match=r"b\.json: .* not as in .*a\.json"):
+    with pytest.raises(BadInput, match=r"b\.json: .* differs from .*a\.json"):
         side(a, of_values(tmp_path, "b", {"STS12": 70.0}))
 
 
@@ -319,7 +319,7 @@ def test_the_command_prints_a_table_and_writes_rows(pairs, tmp_path, capsys):
     rows = command.main([a, b, "--resamples", "100", "--output", str(tmp_path / "out.json")])
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
-    assert "100 resamples" in out and "one run each says nothing on seeds" in out
+    assert "100 resamples" in out and "one run each says nothing about seeds" in out
     assert json.loads((tmp_path / "out.json").read_text()) == rows
     assert rows[0]["a"] - rows[0]["b"] == rows[0]["difference"] and rows[0]["low"] < rows[0]["high"]
     command.main([f"{a},{b}", "published:simcse-bert-base"])

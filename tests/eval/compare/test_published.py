@@ -97,5 +97,5 @@ def test_the_figures_that_people_quote():
 
 
 def test_an_unknown_id_lists_the_known_ones():
-    with pytest.raises(BadInput, match=r"'published:nope' is unknown; choose from: .*infocse-bert-base.*-50-seeds"):
+    with pytest.raises(BadInput, match=r"unknown record 'published:nope'; choose from: .*infocse-bert-base.*-50-seeds"):
         published("nope")

@@ -167,8 +167,8 @@ def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):
 
 LINES = {
     "not valid JSON": b'{"_id": "d1", "text": "x\n',
-    "not valid JSON, a cut or damaged": b"\n",
-    "not valid JSON, a cut": b"[" * 200_000 + b"\n",
+    "not valid JSON; the line is truncated or damaged": b"\n",
+    "not valid JSON; the line is truncated": b"[" * 200_000 + b"\n",
     "not a JSON object": b'["d1", "x"]\n',
     "no field '_id'": b'{"id": "d1", "text": "x"}\n',
     "no field 'text'": b'{"_id": "d1", "title": "x"}\n',
@@ -178,8 +178,8 @@ LINES = {
     "'title' is list": b'{"_id": "d1", "text": "x", "title": []}\n',
     "'_id' is empty": b'{"_id": "", "text": "x"}\n',
     "not UTF-8": '{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"),
-    "'text' has half a surrogate pair": b'{"_id": "d1", "text": "\\ud800"}\n',
-    "id '{first}' stands in": b'{"_id": "{first}", "text": "x"}\n',
+    "'text' contains an unpaired surrogate": b'{"_id": "d1", "text": "\\ud800"}\n',
+    "id '{first}' is already used in": b'{"_id": "{first}", "text": "x"}\n',
 }
 
 
@@ -214,7 +214,7 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("q0\td1", "2 columns; query-id, corpus-id, score are needed"),
+        ("q0\td1", "2 columns; expected query-id, corpus-id, score"),
         ("q0\td1\t1\t1", "4 columns"),
         ("q0 d1 1", "1 columns"),
         ("", "1 columns"),
@@ -223,7 +223,7 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
         ("q0\td1\t", "'' is not an integer score"),
         ("q0\td1\t1000000000", "'1000000000' is not an integer score from -999 to 999"),
         ("q0\td1\t\u0661", "'\u0661' is not an integer score"),
-        ("q9\td1\t1", "query 'q9' is not among the queries"),
+        ("q9\td1\t1", "query 'q9' is not in queries.jsonl"),
         ("q0\td0\t1", "query 'q0' and document 'd0' are judged twice"),
         (b"q0\td\xf6\t1", "not UTF-8"),
     ],
@@ -268,7 +268,7 @@ def test_bad_headers_and_judgements_without_content_are_refused(beir):
     path.write_text("query-id\tcorpus-id\tscore\nq0\td1\t0\nq1\td1\t-2\n")
     assert refusal(beir).startswith(f"{path}: no query has a positive judgement")
     path.write_text(content.rstrip("\n"))
-    assert "the line does not end" in refusal(beir)
+    assert "no line feed at the end" in refusal(beir)
 
 
 def test_sets_are_chosen_by_name_and_shorthand():
@@ -286,7 +286,7 @@ def test_sets_are_chosen_by_name_and_shorthand():
     with pytest.raises(BadInput, match=r"--tasks beir needs --beir NAME \.\.\. .*paper14"):
         tasks_named(["beir"], Options())
     for name in ("/etc", "../other", "a/../../b", ""):
-        with pytest.raises(BadInput, match="is not below DATA_DIR/beir"):
+        with pytest.raises(BadInput, match="is not in DATA_DIR/beir"):
             tasks_named(["beir"], Options(beir=(name,)))
 
 

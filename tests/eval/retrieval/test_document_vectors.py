@@ -77,12 +77,12 @@ def test_a_folder_of_something_else_is_refused_with_the_difference(beir, corpus,
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (np.zeros((6, 6), np.float32), r"holds float32 (6, 6), expected float32 (7, 6); remove it"),
-        (np.zeros((7, 5), np.float32), r"holds float32 (7, 5), expected float32 (7, 6); remove it"),
-        (np.zeros((7, 6), np.float64), r"holds float64 (7, 6), expected float32 (7, 6); remove it"),
-        (b"", "not a whole shard"),
-        (b"no array", "not a whole shard"),
-        (-5, "not a whole shard"),
+        (np.zeros((6, 6), np.float32), r"contains float32 (6, 6), expected float32 (7, 6); remove it"),
+        (np.zeros((7, 5), np.float32), r"contains float32 (7, 5), expected float32 (7, 6); remove it"),
+        (np.zeros((7, 6), np.float64), r"contains float64 (7, 6), expected float32 (7, 6); remove it"),
+        (b"", "damaged shard"),
+        (b"no array", "damaged shard"),
+        (-5, "damaged shard"),
     ],
 )
 def test_a_damaged_shard_is_refused_before_anything_is_computed(corpus, tmp_path, wrong, said):

@@ -106,7 +106,7 @@ def test_ties_go_by_row():
 
 
 def test_another_number_of_queries_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=r"STS-B test has 96 pairs scored 5\.0 under .*, published are 97"):
+    with pytest.raises(BadInput, match=r"STS-B test in .* has 96 pairs scored 5\.0 instead of 97"):
         InDomainRetrieval().score(encode, write(tmp_path, 96))
 
 

@@ -58,18 +58,18 @@ def test_official_splits_are_read_and_sorted(tmp_path):
 @pytest.mark.parametrize(
     ("read", "path", "content", "said"),
     [
-        (read_sst, "SST/binary/sentiment-train", "a b\t1\nno label\n", "sentiment-train:2: needs a sentence"),
-        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\t2\n", "sentiment-train:2: needs"),
-        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\tnan\n", "sentiment-train:2: needs"),
+        (read_sst, "SST/binary/sentiment-train", "a b\t1\nno label\n", "sentiment-train:2: expected a sentence"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\t2\n", "sentiment-train:2: expected"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb\tnan\n", "sentiment-train:2: expected"),
         (read_sst, "SST/binary/sentiment-train", "a\t1\ncaf\xe9\t1\n".encode("latin-1"), "sentiment-train:2: not UTF"),
-        (read_sst, "SST/binary/sentiment-train", "a\t1\nb", "sentiment-train:2: needs"),
-        (read_trec, "TREC/train_5500.label", "HUM:ind Who ?\nWho ?\n", "train_5500.label:2: needs CLASS:kind"),
-        (read_trec, "TREC/train_5500.label", "MAN:ind Who ?\n", "train_5500.label:1: needs CLASS:kind"),
-        (read_trec, "TREC/train_5500.label", "HUM:ind\n", "train_5500.label:1: needs CLASS:kind"),
+        (read_sst, "SST/binary/sentiment-train", "a\t1\nb", "sentiment-train:2: expected"),
+        (read_trec, "TREC/train_5500.label", "HUM:ind Who ?\nWho ?\n", "train_5500.label:2: expected CLASS:kind"),
+        (read_trec, "TREC/train_5500.label", "MAN:ind Who ?\n", "train_5500.label:1: expected CLASS:kind"),
+        (read_trec, "TREC/train_5500.label", "HUM:ind\n", "train_5500.label:1: expected CLASS:kind"),
         (read_mrpc, "MRPC/msr_paraphrase_train.txt", "1\t2\t3\ta\tb\n", "train.txt:1: no header"),
         (read_mrpc, "MRPC/msr_paraphrase_train.txt", "", "train.txt:1: no header"),
-        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n1\t2\t3\ta\n", "train.txt:2: needs label"),
-        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n5\t2\t3\ta\tb\n", "train.txt:2: needs label"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n1\t2\t3\ta\n", "train.txt:2: expected label"),
+        (read_mrpc, "MRPC/msr_paraphrase_train.txt", MRPC_HEADER + "\n5\t2\t3\ta\tb\n", "train.txt:2: expected label"),
     ],
 )
 def test_bad_rows_are_refused_with_file_and_line(tmp_path, read, path, content, said):
@@ -82,7 +82,7 @@ def test_the_seven_sets_have_their_published_sizes(tmp_path):
     assert {one.name: one.sizes for one in transfer.tasks()} == SIZES
     put(tmp_path, FILES["CR"][0], "good\n" * 2406)
     put(tmp_path, FILES["CR"][1], "bad\n" * 1368)
-    with pytest.raises(BadInput, match=r"CR has \(3774,\) examples .* published are \(3775,\)"):
+    with pytest.raises(BadInput, match=r"CR in .* has \(3774,\) examples .* instead of \(3775,\)"):
         task("CR").load(tmp_path)
     put(tmp_path, FILES["CR"][0], "good\n" * 2407)
     assert len(task("CR").load(tmp_path)["all"].labels) == 3775

@@ -92,7 +92,7 @@ def test_int8_turns_a_vector_by_little(width):
     a, b = (np.delete(each, 7, axis=0).astype(np.float64) for each in (vectors, restored))
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert 1 - cosine.min() < 1e-4
-    with pytest.raises(BadInput, match="float16: the model gives entries above"):
+    with pytest.raises(BadInput, match="float16: the model returns entries above"):
         stored(vectors, "float16")
 
 
@@ -147,7 +147,7 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     assert "(dtype float32, now int8)" in refused(encode_corpus, job(out, dtype="int8"), given, 1)
     assert "(format parquet, now npy)" in refused(encode_corpus, job(out, format="npy"), given, 1)
     (out / "manifest.json").unlink()
-    assert "holds shards but no manifest.json" in refused(encode_corpus, job(out), given, 1)
+    assert "contains shards of unknown origin, manifest.json is missing" in refused(encode_corpus, job(out), given, 1)
     del before["manifest.json"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
@@ -159,7 +159,7 @@ def test_no_file_that_is_not_ours_is_replaced(tmp_path, shard):
     (tmp_path / "c.txt").write_text("a\n")
     before = theirs.read_bytes()
     said = refused(encode_corpus, job(tmp_path), [str(tmp_path / shard)], 1)
-    assert said == f"{theirs}: is there already, and vectors would replace it; choose another --output"
+    assert said == f"{theirs}: already exists and would be overwritten; choose another --output"
     assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
 
 
@@ -172,7 +172,7 @@ def test_a_later_shard_does_not_replace_a_stranger_s_file_either(tmp_path):
     (out / "mine.parquet").write_bytes(table_of(["a", "b"]))
     before = (out / "mine.parquet").read_bytes()
     said = refused(encode_corpus, job(out), [str(texts / "mine.txt")], 1)
-    assert said == f"{out / 'mine.parquet'}: is there already, and vectors would replace it; choose another --output"
+    assert said == f"{out / 'mine.parquet'}: already exists and would be overwritten; choose another --output"
     assert (out / "mine.parquet").read_bytes() == before
 
 
@@ -187,18 +187,20 @@ def test_two_commands_do_not_write_two_texts_of_one_name(tmp_path):
     class Meets(Letters):
         def __call__(self, texts):
             said = refused(encode_corpus, job(out), [str(other)], 1)
-            assert said.startswith(f"{other}: another text of that name is written to {out / 'part-0.parquet'}; ")
+            assert said.startswith(
+                f"{other}: another text with this name is being written to {out / 'part-0.parquet'}; "
+            )
             return super().__call__(texts)
 
     [record] = encode_corpus(job(out, Meets), [str(mine)], 1)
     assert record["new"] and names(out) == ["manifest.json", "part-0.done.json", "part-0.parquet"]
-    assert "its text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
+    assert "the text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
     (out / "part-0.parquet").unlink()
-    assert "its text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
+    assert "the text has changed since" in refused(encode_corpus, job(out), [str(other)], 1)
 
     (out / "part-0.done.json").unlink()
     (out / f"part-0.{record['sha256'][:16]}.begun").touch()  # as a kill leaves it
-    assert "if no other command is at work, remove " in refused(encode_corpus, job(out), [str(other)], 1)
+    assert "if no other command is running, remove " in refused(encode_corpus, job(out), [str(other)], 1)
     assert encode_corpus(job(out), [str(mine)], 1)[0]["new"]
 
 
@@ -207,7 +209,7 @@ def test_vectors_of_another_column_are_not_taken_for_those_asked_for(tmp_path):
     pq.write_table(pa.table({"body": ["a"], "title": ["b"]}), path)
     encode_corpus(job(out), [str(path)], 1)
     said = refused(encode_corpus, job(out, column="title"), [str(path)], 1)
-    assert said == f"{path}: its vectors are of column 'body', not 'title'; choose another --output"
+    assert said == f"{path}: it was encoded from column 'body', not 'title'; choose another --output"
     assert [one["new"] for one in encode_corpus(job(out), [str(path)], 1)] == [False]
 
 
@@ -219,8 +221,8 @@ def test_a_worker_process_refuses_in_the_same_words(shards, tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if line.startswith("error: ")] == [
-        f"error: {tmp_path}/in/a.txt: its text has changed since {out}/a.done.json was written; remove it, and the "
-        "shard is computed again"
+        f"error: {tmp_path}/in/a.txt: the text has changed since {out}/a.done.json was written; remove it to compute "
+        "the shard again"
     ]
 
 
@@ -258,8 +260,8 @@ def test_outputs_whose_record_lists_no_sha256_are_compared_by_shape(shards, tmp_
     (out / f"a.{layout}").write_bytes(whole[:-30])
     (out / f"c.{layout}").write_bytes(whole)
     first, second, third, fourth = [one["damaged"] for one in encode_corpus(made, given, 1)]
-    assert first.startswith(f"{out / f'a.{layout}'}: not a whole shard (")
-    assert third == f"{out / f'c.{layout}'}: holds float32 (20, 6), expected float32 (15, 6)"
+    assert first.startswith(f"{out / f'a.{layout}'}: damaged shard (")
+    assert third == f"{out / f'c.{layout}'}: contains float32 (20, 6), expected float32 (15, 6)"
     assert second is None and fourth is None
 
 
@@ -296,15 +298,15 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.txt", b"", "x.txt: holds no text; leave the file out"),
+        ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: byte 2 is not UTF-8"),
-        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or truncated"),
-        ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; choose by --column one of: content"),
+        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or cut off"),
+        ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; set --column to one of: content"),
         ("x.parquet", table_of([1, 2]), "column 'body' is int64, not string"),
         ("x.parquet", table_of(["a", None]), "x.parquet: row 2: 'body' is null"),
-        ("x.parquet", table_of(NOT_UTF8), "x.parquet: after row 0: not a whole Parquet file of UTF-8 text ("),
-        ("x.parquet", table_of(pa.array([], pa.string())), "x.parquet: holds no text"),
-        ("x.parquet", table_of(["a"])[:-9], "not a whole Parquet file of UTF-8 text ("),
+        ("x.parquet", table_of(NOT_UTF8), "x.parquet: after row 0: not a complete Parquet file of UTF-8 text ("),
+        ("x.parquet", table_of(pa.array([], pa.string())), "x.parquet: contains no text"),
+        ("x.parquet", table_of(["a"])[:-9], "not a complete Parquet file of UTF-8 text ("),
     ],
 )
 def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said):
@@ -321,7 +323,7 @@ def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_
         (tmp_path / "other" / second).write_text("text")
         given = [str(tmp_path / "in"), str(tmp_path / "other" / second)]
         said = refused(encode_corpus, job(tmp_path / "out"), given, 1)
-        assert said.startswith(f"{tmp_path}/in/a.txt and {tmp_path}/other/{second}: both would be written to ")
+        assert said.startswith(f"{tmp_path}/in/a.txt and {tmp_path}/other/{second} would both be written to ")
     assert not (tmp_path / "out").exists()
 
 

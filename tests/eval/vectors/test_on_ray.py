@@ -44,5 +44,5 @@ def test_ray_gives_the_same_files_goes_on_and_passes_our_errors_on(local, senten
     records = encode_corpus(job, given, 2, ray=True)
     assert {record["source"] for record in records if record["new"]} == {"2.txt"}
     (tmp_path / "in" / "3.txt").write_text("other\n")
-    with pytest.raises(BadInput, match=r"3\.txt: its text has changed since"):
+    with pytest.raises(BadInput, match=r"3\.txt: the text has changed since"):
         encode_corpus(job, given, 2, ray=True)

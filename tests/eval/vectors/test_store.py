@@ -24,7 +24,7 @@ def stopped():
 @pytest.mark.parametrize("layout", ["npy", "parquet"])
 def test_pieces_of_two_widths_and_a_stop_leave_no_shard(tmp_path, layout):
     store = VectorStore(tmp_path, layout)
-    with pytest.raises(ValueError, match="vectors of 4 entries after vectors of 3"):
+    with pytest.raises(ValueError, match="vectors of width 4 after vectors of width 3"):
         store.write("a", [np.zeros((2, 3), np.float32), np.zeros((2, 4), np.float32)])
     with pytest.raises(KeyboardInterrupt):
         store.write("a", stopped())
