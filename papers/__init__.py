@@ -1,1 +1,1 @@
-"""The papers' tables and published numbers as data, the commands that fill them, and three studies of the methods."""
+"""The papers' tables as data, the commands that fill them, and studies of the methods."""

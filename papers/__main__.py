@@ -1,4 +1,4 @@
-"""`python -m papers TABLE`: fill a table or figure of a paper with our numbers; missing runs are trained."""
+"""`python -m papers TABLE`: fill a table or figure of a paper with our numbers; train missing runs."""
 
 import argparse
 import logging
@@ -30,7 +30,7 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m papers",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Fill a table of a paper. Finished runs are kept: the command may be stopped and typed again.",
+        description="Fill a table of a paper. Finished runs are kept: run the command again to resume.",
         epilog="examples:\n"
         "  python -m papers --list\n"
         "  python -m papers infocse-4 --list\n"
@@ -38,27 +38,25 @@ def parser() -> Parser:
         "  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
     )
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(specification.names()))
-    p.add_argument("--backbone", help="of all rows, such as mini or bert-base (default: each row's own; one that the "
-                   "table itself has leaves out the rows of others)")  # fmt: skip
-    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="some of the rows (default: all)")
+    p.add_argument("--backbone", help="for all rows, such as mini or bert-base (default: each row's own); if the table "
+                   "has rows with this backbone, only these are run")  # fmt: skip
+    p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="only these rows (default: all)")
     p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    p.add_argument("--steps", type=int, help="of every run, instead of its configuration's")
-    p.add_argument("--model", help="where methods without a first stage start, and their generator")
-    p.add_argument("--stage_one", help="where InfoCSE starts (default: its configuration's run of stage 1)")
+    p.add_argument("--steps", type=int, help="of every run, overrides the configurations")
+    p.add_argument("--model", help="start of methods without a first stage, and their generator")
+    p.add_argument("--stage_one", help="start of InfoCSE (default: the stage 1 run named in its configuration)")
     p.add_argument("--data_dir", default="corpora")
-    p.add_argument("--train_file", help="of every run, instead of its configuration's")
-    p.add_argument(
-        "--search", nargs="+", default=[], metavar="NAME", help="also nDCG@10 on these sets of DATA_DIR/beir"
-    )
-    p.add_argument("--runs", default="runs/tables", help="where the runs go (default: runs/tables)")
-    p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json of another machine, or of runs "
-                   "since deleted: what it has is not run again")  # fmt: skip
-    p.add_argument("--output", default="results", help="where TABLE.md, .json and .png go (default: results)")
-    p.add_argument("--float32", action="store_true", help="instead of bfloat16 autocast, which a CPU without "
-                   "instructions for it computes several times slower")  # fmt: skip
-    p.add_argument("--collect", action="store_true", help="train and score nothing; only gather what is there")
-    p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows, and what is missing")
-    p.add_argument("--dry_run", action="store_true", help="as --list, with the command of every missing run")
+    p.add_argument("--train_file", help="of every run, overrides the configurations")
+    p.add_argument("--search", nargs="+", default=[], metavar="NAME", help="add nDCG@10 on these sets of DATA_DIR/beir")
+    p.add_argument("--runs", default="runs/tables", help="folder for the runs (default: runs/tables)")
+    p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json with results of another machine "
+                   "or of deleted runs, which are not run again")  # fmt: skip
+    p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png (default: results)")
+    p.add_argument("--float32", action="store_true", help="no bfloat16 autocast, which is several times slower on CPUs "
+                   "without bfloat16 instructions")  # fmt: skip
+    p.add_argument("--collect", action="store_true", help="do not train or score; only gather finished runs")
+    p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows and missing runs")
+    p.add_argument("--dry_run", action="store_true", help="like --list, with the command of every missing run")
     return p
 
 
@@ -66,11 +64,11 @@ def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
     if len(set(args.seeds)) < len(args.seeds) or (args.steps is not None and args.steps < 1):
-        raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: distinct seeds and at least one step are needed")
+        raise BadInput(f"--seeds {args.seeds} --steps {args.steps}: give distinct seeds and at least one step")
     imported = read_imported([Path(path) for path in args.known])
     choice = Choice(args.backbone, args.seeds, args.steps, args.model, args.stage_one, args.data_dir, args.train_file,
                     args.runs, not args.float32, imported, args.search)  # fmt: skip
-    tables = [_chosen(specification.read(name), args.rows) for name in args.tables or specification.names()]
+    tables = [_select_rows(specification.read(name), args.rows) for name in args.tables or specification.names()]
     tables = [specification.with_search(table, args.search) for table in tables]
     if args.list or args.dry_run:
         brief = args.list and not args.tables
@@ -79,23 +77,23 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if not args.tables:
         raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
     try:
-        Path(args.output).mkdir(parents=True, exist_ok=True)  # fails before the training rather than after it
+        Path(args.output).mkdir(parents=True, exist_ok=True)  # fail before training, not after it
     except OSError as error:
-        raise unwritable(error, f"--output {args.output}: cannot be a folder ({error.strerror})") from error
+        raise unwritable(error, f"--output {args.output}: cannot create the folder ({error.strerror})") from error
     for table in tables:
-        refuse_loss(_place(table, args, ".json"), Path(choice.runs), _imported(table, choice))
-    return [row for table in tables for row in _filled(table, choice, args)]
+        refuse_loss(_path(table, args, ".json"), Path(choice.runs), _imported(table, choice))
+    return [row for table in tables for row in _fill(table, choice, args)]
 
 
-def _chosen(table: Table, labels: Sequence[str]) -> Table:
+def _select_rows(table: Table, labels: Sequence[str]) -> Table:
     known = [row.label for row in table.rows]
     unknown = [label for label in labels if label not in known]
     if unknown:
-        raise BadInput(f"--rows '{unknown[0]}': {table.name} has: {'; '.join(known)}")
+        raise BadInput(f"unknown --rows '{unknown[0]}'; {table.name} has: {'; '.join(known)}")
     return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))
 
 
-def _place(table: Table, args: argparse.Namespace, suffix: str) -> Path:
+def _path(table: Table, args: argparse.Namespace, suffix: str) -> Path:
     return Path(args.output) / ((f"{table.name}-{args.backbone}" if args.backbone else table.name) + suffix)
 
 
@@ -104,35 +102,35 @@ def _plans(table: Table, choice: Choice) -> list[RunPlan]:
 
 
 def _imported(table: Table, choice: Choice) -> dict[str, bool]:
-    """Name of each run's folder -> whether `--known` has its figures."""
+    """Folder name of each run -> whether `--known` has its figures."""
     folders = [folder for plan in _plans(table, choice) for folder in plan.folders(choice).values()]
     return {folder.name: folder.name in choice.imported for folder in folders}
 
 
-def _filled(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict]:
+def _fill(table: Table, choice: Choice, args: argparse.Namespace) -> list[dict]:
     if not args.collect:
         run(table, choice)
     rows = collect(table, choice)
     text = page(table, rows, choice)
-    write_rows(_place(table, args, ".json"), rows)
-    with writing(_place(table, args, ".md")) as part:
+    write_rows(_path(table, args, ".json"), rows)
+    with writing(_path(table, args, ".md")) as part:
         part.write_text(text, encoding="utf-8")
     if table.figure:
-        draw(table, rows, _place(table, args, ".png"))
-    show(text.rstrip("\n"), _place(table, args, ".md"))
+        draw(table, rows, _path(table, args, ".png"))
+    show(text.rstrip("\n"), _path(table, args, ".md"))
     return rows
 
 
 def run(table: Table, choice: Choice) -> None:
-    """Train and score what is missing, every row's first seed before any row's second.
+    """Train and score missing runs, the first seed of every row before the second of any.
 
-    A run with non-finite numbers is logged and left missing; any other error of a run ends the command.
+    A run with non-finite numbers is logged and stays missing; any other error ends the command.
 
     Raises:
-        BadInput: test data is missing, or a flag, a path or a text cannot be used.
-        ProjectError: as the script that stopped, with its exit code.
+        BadInput: test data is missing, or a flag, path or text is invalid.
+        ProjectError: a script stopped; has its exit code.
     """
-    tasks = needed(table.columns, choice.data_dir)  # without the sets that are not there; those of --search must be
+    tasks = needed(table.columns, choice.data_dir)  # without missing BEIR sets, but those of --search must exist
     refuse_missing(chain(search_tasks(choice.search), *tasks.values()), choice.data_dir)
     plans = _plans(table, choice)
     for seed in choice.seeds:

@@ -1,11 +1,11 @@
 """`python -m bench factorial`: does InfoCSE's score come from its start, its projection head or its auxiliary loss?
 
 The papers never vary one of the three alone. Here every start is trained with every head and every weight of the
-auxiliary loss (lambda), over several seeds. Finished runs are kept: the command may be stopped and typed again.
+auxiliary loss (lambda), over several seeds. Finished runs are kept: run the command again to resume.
 
 Starts: the plain checkpoint; stage 1 as published; stage 1 whose auxiliary network reads the sentence vector (config
 aux-read-mini, see `bench gap`); and a plain masked language model trained as long as stage 1, the control for more
-text. Starts without stage 1 have no auxiliary head; theirs is copied from the encoder's top and reads the embeddings.
+text. Starts without an auxiliary head get a copy of the encoder's top layers, which reads the embeddings.
 """
 
 import argparse
@@ -31,19 +31,19 @@ HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="masked language model that everything starts from")
+    parser.add_argument("--model", required=True, help="masked language model to start from")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"])
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--weights", nargs="+", default=["0", "1e-5", "0.1"], help="of the auxiliary loss")
-    parser.add_argument("--steps", default="150", help="of every run of stage 2")
-    parser.add_argument("--stage_one_steps", default="300", help="of every run of stage 1")
+    parser.add_argument("--steps", default="150", help="per stage 2 run")
+    parser.add_argument("--stage_one_steps", default="300", help="per stage 1 run")
     parser.add_argument("--learning_rate", default="3e-5")
     runs.add_flags(parser, "runs/factorial", *"data_dir seeds search float32 collect known".split())
-    parser.add_argument("--transfer", action="store_true", help="also SentEval's transfer tasks, mode fasttest")
+    parser.add_argument("--transfer", action="store_true", help="add SentEval's transfer tasks, mode fasttest")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row a finished run; every combination's first seed is trained before any combination's second."""
+    """One row per finished run; the first seed of every combination is trained before the second of any."""
     if not args.collect:
         runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST, *_transfer(args)], args.data_dir)
     known = runs.known_rows(args)
@@ -55,7 +55,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def name_of(args: argparse.Namespace, start: str, head: str, weight: str, seed: int) -> str:
-    """Everything that distinguishes a run; also the name of its folder."""
+    """The name of a run and its folder, from everything that distinguishes it."""
     budget = f"steps-{args.stage_one_steps}-{args.steps}_lr-{args.learning_rate}"
     precision = "_float32" if args.float32 else ""
     return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{precision}".replace(" ", "-")
@@ -65,27 +65,27 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
     folder = Path(args.folder) / name
     if runs.finished(folder) is None and args.collect:
         return None
-    record = runs.trained(folder, runs.run_flags(
+    record = runs.train(folder, runs.run_flags(
         args, seed, args.steps, config=str(CONFIGS / "infocse-mini.yaml"), model_name_or_path=_start(args, start),
         aux_weight=weight, projection=HEADS[head], learning_rate=args.learning_rate, eval_steps="50", **STARTS[start],
     ))  # fmt: skip
-    looked = gap.looks(folder)
+    evaluations = gap.evaluations(folder)
     return {
         "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
-        "best_step": record["best"]["step"], "gap": looked[-1]["gap"] if looked else None,
+        "best_step": record["best"]["step"], "gap": evaluations[-1]["gap"] if evaluations else None,
         **_scores(args, folder), "facts": facts_of(record),
     }  # fmt: skip
 
 
 def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
-    """File of scores -> task -> value, averages included; missing files are scored."""
+    """Scores file -> task -> value, averages included; missing files are scored."""
     bf16 = not args.float32
     runs.score(folder, "sts", STS_TEST, args.data_dir, bf16=bf16)
     if args.search:
         runs.score_search(folder, args.search, args.data_dir, bf16)
     if args.transfer:
         runs.score(folder, "transfer", _transfer(args), args.data_dir, bf16=bf16)
-    return {name: found for name in FIGURES if (found := runs.figures_in(folder, name))}
+    return {name: figures for name in FIGURES if (figures := runs.figures_in(folder, name))}
 
 
 def _transfer(args: argparse.Namespace) -> Sequence[Task]:
@@ -93,18 +93,18 @@ def _transfer(args: argparse.Namespace) -> Sequence[Task]:
 
 
 def _start(args: argparse.Namespace, start: str) -> str:
-    """The checkpoint of a start; a missing stage 1 is trained, but for `--collect`."""
+    """The checkpoint of a start; a missing stage 1 is trained unless `--collect` is given."""
     if start not in STAGE_ONE:
         return args.model
     folder = Path(args.folder) / f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}"
     if args.collect and runs.finished(folder) is None:
         return str(folder)
-    gap.pre_trained(args, folder, "0", args.stage_one_steps, eval_steps="50", save_steps="100", **STAGE_ONE[start])
+    gap.pretrain(args, folder, "0", args.stage_one_steps, eval_steps="50", save_steps="100", **STAGE_ONE[start])
     return str(folder)
 
 
 def table(rows: list[dict]) -> str:
-    """Means over the seeds for each combination, and the effect of each factor with the others equal."""
+    """Means over seeds for each combination, and the effect of each factor with the other factors fixed."""
     scored = [name for name in FIGURES if any(name in row for row in rows)]
     body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
@@ -117,10 +117,10 @@ def table(rows: list[dict]) -> str:
 
 
 def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
-    """Each level of a factor against the factor's first level: mean paired difference of averages, and its interval.
+    """Each level of a factor against its first level: mean paired difference of averages, and its interval.
 
-    The two runs of a pair differ in that factor alone. Lambda is also shown for each start, and for each start
-    and head. The interval is Student's over the pairs.
+    The two runs of a pair differ only in that factor. Lambda is also shown per start, and per start and head. The
+    interval is Student's t interval over the pairs.
     """
     rows = [row for row in rows if score in row]
     body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "pairs"]]
@@ -137,10 +137,9 @@ def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
 
 def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
     rest = [name for name in ("start", "head", "lambda", "seed") if name != factor]
-    found = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
-    return [
-        value - found[first, *key] for (own, *key), value in found.items() if own == level and (first, *key) in found
-    ]
+    averages = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
+    return [value - averages[first, *key] for (one, *key), value in averages.items()
+            if one == level and (first, *key) in averages]  # fmt: skip
 
 
 def _interval(differences: Sequence[float]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""`python -m bench gap`: which options of stage 1 make its auxiliary network read [CLS], and after how many tokens.
+"""`python -m bench gap`: which options of stage 1 make its auxiliary network read [CLS], and after how many tokens?
 
 The gap is the auxiliary loss with another sentence's [CLS] minus the loss with the sentence's own, in nats, on held-out
-text. It is 0 where the network ignores [CLS]. Finished runs are kept: the command may be stopped and typed again.
+text. It is 0 if the network ignores [CLS]. Finished runs are kept: run the command again to resume.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from common.errors import CheckpointRefused
 from common.files import writing
 from eval.scores import markdown
 from papers import runs
-from papers.runs import CONFIGS, as_words, finished
+from papers.runs import CONFIGS, as_argv, finished
 from report import curves
 
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
@@ -42,54 +42,54 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="masked language model that every run starts from")
+    parser.add_argument("--model", required=True, help="masked language model to start from")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--seed", default="0")
-    parser.add_argument("--steps", default="60", help="of every run")
-    parser.add_argument("--every", default="10", help="steps between two looks at the gap")
+    parser.add_argument("--steps", default="60", help="per run")
+    parser.add_argument("--every", default="10", help="steps between two evaluations of the gap")
     runs.add_flags(parser, "runs/gap", "data_dir", "float32")
     parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row an evaluation: setting, tokens, losses, gap."""
-    found = []
+    """One row per evaluation: setting, tokens, losses, gap."""
+    results = []
     for name in args.settings:
-        words = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-        folder = Path(args.folder) / f"{words}_steps-{args.steps}_seed-{args.seed}"
-        record = pre_trained(args, folder, args.seed, args.steps, eval_steps=args.every, **SETTINGS[name])
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+        folder = Path(args.folder) / f"{slug}_steps-{args.steps}_seed-{args.seed}"
+        record = pretrain(args, folder, args.seed, args.steps, eval_steps=args.every, **SETTINGS[name])
         facts = {key: record[key] for key in ("commit", "versions", "hardware")}
-        found += [{"name": name, "seed": args.seed, **look, **facts} for look in looks(folder)]
+        results += [{"name": name, "seed": args.seed, **one, **facts} for one in evaluations(folder)]
     if args.figure:
-        draw(found, Path(args.figure))
-    return found
+        draw(results, Path(args.figure))
+    return results
 
 
-def pre_trained(args: argparse.Namespace, folder: Path, seed: str, steps: str, **flags: str) -> dict:
-    """The record of a run of stage 1 from `--model` with these flags, which is trained if missing.
+def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **flags: str) -> dict:
+    """Train stage 1 from `--model` with these flags if the run is missing, and return its record.
 
     Raises:
-        CheckpointRefused: the folder holds a finished run from another model.
+        CheckpointRefused: the folder contains a finished run from another model.
     """
     if (record := finished(folder)) is None:
         own = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "output_dir": str(folder),
                "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
-        runs.launch("run_pretrain_aux.py", as_words(runs.run_flags(args, seed, steps, **own, **flags)))
+        runs.launch("run_pretrain_aux.py", as_argv(runs.run_flags(args, seed, steps, **own, **flags)))
         return finished(folder)
     if (start := record["settings"]["model_name_or_path"]) != args.model:
-        raise CheckpointRefused(f"{folder} holds a finished stage 1 from {start}, not from {args.model}; move it away")
+        raise CheckpointRefused(f"{folder} is a finished stage 1 from {start}, not from {args.model}; move it away")
     return record
 
 
-def looks(folder: Path) -> list[dict]:
+def evaluations(folder: Path) -> list[dict]:
     """The auxiliary network's losses and gap at every evaluation in a run's log."""
     history = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
-    return [{**look._asdict(), "gap": look.gap, "mlm": mlm.get(look.step)} for look in curves.auxiliary_losses(history)]
+    return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
 
 
 def table(rows: list[dict]) -> str:
-    """The last evaluation of each setting, and after how many tokens its gap was clear."""
+    """The last evaluation of each setting, and the number of tokens after which its gap was clear."""
     body = [
         ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {curves.CLEAR} after"]
     ]
@@ -103,7 +103,7 @@ def table(rows: list[dict]) -> str:
 
 
 def draw(rows: list[dict], path: Path) -> None:
-    """Draw the gap of every setting against the tokens seen, the largest named first."""
+    """Draw the gap of every setting against the tokens seen; the legend starts with the largest gap."""
     figure = Figure(figsize=(10, 5), layout="constrained")
     axis = figure.subplots()
     lines = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
@@ -112,7 +112,7 @@ def draw(rows: list[dict], path: Path) -> None:
                   linestyle="-" if number < 10 else "--", label=f"{name}: {own[-1]['gap']:.3f}")  # fmt: skip
     axis.axhline(curves.CLEAR, color="gray", linewidth=0.8, linestyle=":")
     axis.set_xlabel("tokens seen in stage 1")
-    axis.set_ylabel("auxiliary loss, a neighbour's [CLS] less the own (nats)")
+    axis.set_ylabel("auxiliary loss, a neighbour's [CLS] minus own [CLS] (nats)")
     axis.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     with writing(path) as part:

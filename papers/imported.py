@@ -1,4 +1,4 @@
-"""Figures of runs whose folders are not here: read from a TABLE.json of another machine, or of runs since deleted."""
+"""Figures of runs without a local folder: read from a TABLE.json of another machine, or of deleted runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,49 +10,49 @@ from common.files import read_json
 from eval.scores import Key
 from papers.runs import FACTS, finished
 
-_REMEDY = "give a TABLE.json that this command wrote"
+_REMEDY = "give a TABLE.json written by this command"
 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """What a run was (`runs.FACTS`), and its figures."""
+    """The facts of a run (`runs.FACTS`) and its figures."""
 
     facts: dict[str, Any]
     figures: dict[Key, float] = field(default_factory=dict)
 
 
 def refuse_loss(path: Path, runs: Path, imported: Mapping[str, bool]) -> None:
-    """Check, before training, that a new TABLE.json loses no figures of the earlier one it replaces.
+    """Check before training that a new TABLE.json keeps all figures of the file it overwrites.
 
-    `imported` says of each run of the new table, by its folder's name, whether its figures are imported.
+    `imported` says for each run of the new table, by folder name, whether its figures are imported.
 
     Raises:
-        BadInput: figures would be lost; or the existing file is not a table.
+        BadInput: figures would be lost, or the existing file is not a table.
     """
     if not path.is_file():
         return
     lost = [name for name in read_imported([path]) if not imported.get(name) and finished(runs / name) is None]
     if lost:
         raise BadInput(
-            f"{path} has figures of {len(lost)} runs that are not in {runs} ({lost[0]}, ...) and would be lost: keep "
-            f"them by --known {path}, with all its rows and seeds, or give another --output"
+            f"{path} has figures of {len(lost)} runs that are not in {runs} ({lost[0]}, ...) and would be lost; keep "
+            f"them with --known {path} and all its rows and seeds, or give another --output"
         )
 
 
 def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
-    """Every run in files that `python -m papers` wrote, by the name of its folder.
+    """Every run in files written by `python -m papers`, by folder name.
 
-    A name holds a hash of the flags that decide a run's weights, so figures match the same row, seed and precision.
-    The hash covers the paths of texts and models, not their content.
+    The name contains a hash of the flags that determine a run's weights, so figures match the same row, seed and
+    precision. The hash covers the paths of texts and models, not their content.
 
     Raises:
         BadInput: a file cannot be read or was not written by this command, or two files disagree on a run.
     """
     imported: dict[str, ImportedRun] = {}
     for path in paths:
-        rows = read_json(path, "the rows of a table", _REMEDY, kind=list)
+        rows = read_json(path, "a results table", _REMEDY, kind=list)
         if not all(map(_is_row, rows)):
-            raise BadInput(f"{path}: is not the rows of a table; {_REMEDY}")
+            raise BadInput(f"{path}: not a results table; {_REMEDY}")
         for row in rows:
             key = Key.of(row)
             for seed, value in row["by_seed"].items():
@@ -60,12 +60,12 @@ def read_imported(paths: Sequence[Path]) -> dict[str, ImportedRun]:
                 name = PurePath(facts["run"]).name
                 run = imported.setdefault(name, ImportedRun({fact: facts.get(fact) for fact in FACTS}))
                 if run.figures.setdefault(key, value) != value or _differ(run.facts, facts):
-                    raise BadInput(f"{path}: {name}, {key}: another file has it otherwise; give one of the two")
+                    raise BadInput(f"{path}: {name}, {key}: differs from another --known file; give only one of them")
     return imported
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two files contradict each other on a run; files of older versions have fewer facts."""
+    """Whether two files disagree on a run; files of older versions have fewer facts."""
     return any(one[name] is not None and other.get(name) not in (None, one[name]) for name in FACTS)
 
 

@@ -1,4 +1,4 @@
-"""What a table would run, and about how long that takes: `--list` and `--dry_run`."""
+"""The missing runs of a table and their estimated hours: `--list` and `--dry_run`."""
 
 import statistics
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from papers.results import is_imported
 from papers.specification import Column, Table
 from training.registry import script_of
 
-# Seconds a step where nothing was measured: InfoCSE's with bf16 on one CPU core (results/README.md), rounded up.
+# Seconds per step if nothing was measured: InfoCSE with bf16 on one CPU core (results/README.md), rounded up.
 GUESSES = {"mini": 3.0, "bert-base": 6.0, "roberta-base": 6.0}
 GUESS = 20.0
 
 
 def overview(tables: Sequence[Table], choice: Choice) -> str:
-    """A line a table."""
+    """One line per table."""
     body = [["table", "title", "rows", "can be run", "missing runs"]]
     for table in tables:
         plans = [plan_of(table, row, choice) for row in table.rows]
@@ -31,12 +31,12 @@ def overview(tables: Sequence[Table], choice: Choice) -> str:
 
 
 def listing(tables: Sequence[Table], choice: Choice, commands: bool) -> str:
-    """A line a row with its state and hours, the total with shared runs counted once, and, if asked, the commands."""
+    """One line per row with state and hours, the total with shared runs counted once, and optionally the commands."""
     return "\n".join(line for table in tables for line in _lines(table, choice, commands))
 
 
 def _lines(table: Table, choice: Choice, commands: bool) -> list[str]:
-    body, hours, asked = [["row", "state", "hours to train"]], {}, []
+    body, hours, command_lines = [["row", "state", "hours to train"]], {}, []
     for row in table.rows:
         plan = plan_of(table, row, choice)
         if isinstance(plan, str):
@@ -45,15 +45,15 @@ def _lines(table: Table, choice: Choice, commands: bool) -> list[str]:
         missing = _missing(plan, choice, table.columns)
         each, source = expected_hours(plan, choice)
         count = len(plan.folders(choice))
-        state = f"{count - len(missing)} of {count} finished" if plan.flags else "evaluated as it is"
+        state = f"{count - len(missing)} of {count} finished" if plan.flags else "evaluated untrained"
         needed = "unknown" if each is None else f"{each * len(missing):.1f}"
         body.append([row.label, state, f"{needed} ({source})"])
         for one, seed, folder in _to_run(plan, choice, table.columns):
             hours[folder] = each if one is plan else expected_hours(one, choice)[0]
-            asked += [_command(one, choice, seed)] if one.flags else []
+            command_lines += [_command(one, choice, seed)] if one.flags else []
     total = f"{len(hours)} runs are missing, {_sum(list(hours.values()))}"
-    lines = [f"{table.name}: {table.title}", markdown(body), f"{total}; runs that rows share count once."]
-    return lines + (list(dict.fromkeys(asked)) if commands else [])
+    lines = [f"{table.name}: {table.title}", markdown(body), f"{total}; runs shared by rows count once."]
+    return lines + (list(dict.fromkeys(command_lines)) if commands else [])
 
 
 def _sum(hours: Sequence[float | None]) -> str:
@@ -64,17 +64,17 @@ def _sum(hours: Sequence[float | None]) -> str:
 
 
 def expected_hours(plan: RunPlan, choice: Choice) -> tuple[float | None, str]:
-    """Hours of one run and how they were estimated; None where the number of steps is unknown."""
+    """Hours of one run and how they were estimated; None if the number of steps is unknown."""
     if not plan.flags:
         return 0.0, "nothing is trained"
     steps = _steps(plan, choice)
     if steps is None:
-        return None, "the text is not there"
+        return None, "text not found"
     records = (runs.finished(path.parent) for path in Path(choice.runs).glob(f"{plan.name}_*/run.json"))
     measured = [one["seconds_of_last_start"] / one["steps"] for one in records if one and one.get("steps")]
     backbone = next((name for name in GUESSES if plan.name.endswith(f"-{name}")), None)
     seconds = statistics.median(measured) if measured else GUESSES.get(backbone, GUESS)
-    source = f"{seconds:.1f} s a step, {'measured' if measured else 'a guess for one CPU core'}"
+    source = f"{seconds:.1f} s per step, {'measured' if measured else 'a guess for one CPU core'}"
     return steps * seconds / 3600, f"{steps} steps, {source}"
 
 
@@ -82,9 +82,9 @@ def _steps(plan: RunPlan, choice: Choice) -> int | None:
     settings = plan.settings()
     if int(settings.get("max_steps", -1)) > 0:
         return int(settings["max_steps"])
-    named = settings["train_file"]
+    names = settings["train_file"]
     try:
-        files = find_files(named if isinstance(named, list) else [named], choice.data_dir)
+        files = find_files(names if isinstance(names, list) else [names], choice.data_dir)
     except BadInput:
         return None
     lines = (line for path in files for _, line in numbered_lines(path))
@@ -98,11 +98,11 @@ def _missing(plan: RunPlan, choice: Choice, columns: Sequence[Column]) -> dict[i
 
 
 def _to_run(plan: RunPlan, choice: Choice, columns: Sequence[Column]) -> list[tuple[RunPlan, int, Path]]:
-    """The runs that a row lacks, with seed and folder, each after the run that it starts from."""
+    """The missing runs of a row, with seed and folder, each after the run that it starts from."""
     missing, first = _missing(plan, choice, columns), plan.starts_from
     starts = [(first, seed, first.folder(choice, seed)) for seed in missing] if first else []
-    lacking = [one for one in starts if runs.finished(one[2]) is None]
-    return [*lacking, *((plan, seed, folder) for seed, folder in missing.items())]
+    missing_starts = [one for one in starts if runs.finished(one[2]) is None]
+    return [*missing_starts, *((plan, seed, folder) for seed, folder in missing.items())]
 
 
 def _command(plan: RunPlan, choice: Choice, seed: int) -> str:

@@ -1,7 +1,7 @@
 """`python -m papers.methods`: rewrite the table of methods in docs/methods.md.
 
-Every method is a file. Its line has the file's first sentence, the configurations of the method, and the published STS
-averages of the records in eval/compare/published.yaml that have the names of these configurations.
+One line per method file: its first sentence, the configurations of the method, and the published STS averages of the
+records in eval/compare/published.yaml that are named like these configurations.
 """
 
 import ast
@@ -21,26 +21,25 @@ BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end o
 
 
 def table() -> str:
-    """The table as Markdown."""
     rows = [["method", "file", "configurations", "published STS average"]]
     trains = {file.stem: read_config(str(file)).get("method") for file in (ROOT / "configs").glob("*.yaml")}
     for path in sorted(METHODS.glob("*.py")):
         if path.stem not in ("__init__", "base"):
             configs = sorted(name for name, method in trains.items() if method == path.stem)
-            named = ", ".join(f"`{name}`" for name in configs)
+            names = ", ".join(f"`{name}`" for name in configs)
             about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
-            rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", named, _published(configs)])
+            rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", names, _published(configs)])
     return markdown(rows)
 
 
 def _published(configs: list[str]) -> str:
     key = Key("Avg.", "test", "test", "spearman")
-    found = [(name, records()[name].scores.get(key)) for name in configs if name in records()]
-    return ", ".join(f"{score.mean:.2f} ({name})" for name, score in found if score) or "-"
+    scores = [(name, records()[name].scores.get(key)) for name in configs if name in records()]
+    return ", ".join(f"{score.mean:.2f} ({name})" for name, score in scores if score) or "-"
 
 
 def rewritten(page: str) -> str:
-    """The page with a new table between its marks."""
+    """The page with a new table between its markers."""
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
 

@@ -1,8 +1,8 @@
-"""`python -m bench own_text`: does training on documents without labels make search in them better?
+"""`python -m bench own_text`: does training on documents without labels improve search in them?
 
-Every start is adapted to every set's documents by every method with `python -m adapt`, over seeds. Steps, mixture and
-verdict come from pseudo-queries; the judged queries of the set only say afterwards what was gained. Finished runs are
-kept: the command may be stopped and typed again.
+Every start is adapted to the documents of every set by every method with `python -m adapt`, over seeds. Steps, mixture
+and verdict come from pseudo-queries; the judged queries of the set only measure the gain afterwards. Finished runs are
+kept: run the command again to resume.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from common.flags import positive
 from eval.dev import BETTER
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import add_flags, as_words, facts_of, known_rows
+from papers.runs import add_flags, as_argv, facts_of, known_rows
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
@@ -33,28 +33,28 @@ METHODS: dict[str, dict[str, str]] = {
     "spans, words": {"bow_weight": "0.1"},
     "tsdae": {"method": "tsdae"},
     "simcse": {"method": "simcse"},
-    # Half of the others' steps: one costs three of spans. The setting is that of configs/infocse-read-mini.yaml.
+    # Half the steps of the others: one step costs as much as three of spans. As in configs/infocse-read-mini.yaml.
     "infocse": {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1", "steps": "30"},
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", required=True, help="starts: encoders with or without a pooling")
-    parser.add_argument("--names", nargs="+", help="what the table calls them (default: their folders)")
+    parser.add_argument("--names", nargs="+", help="their names in the table (default: their folders)")
     parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"],
-                        help="folders below DATA_DIR/beir")  # fmt: skip
+                        help="folders in DATA_DIR/beir")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--steps", type=positive, help="of every run (default: configs/adapt.yaml); another number "
-                        "wants another --folder")  # fmt: skip
+    parser.add_argument("--steps", type=positive, help="per run (default: configs/adapt.yaml); use another --folder "
+                        "for each number")  # fmt: skip
     add_flags(parser, "runs/own_text", *"data_dir seeds float32 collect known".split())
     parser.add_argument("--figure", help="draw the gain on pseudo-queries against steps into this PNG file")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row a finished run."""
+    """One row per finished run."""
     names = args.names or [Path(model).name for model in args.models]
     if len(names) != len(args.models) or len({*names}) < len(names):
-        raise BadInput(f"--names {' '.join(names)}: another name for each of --models is needed")
+        raise BadInput(f"--names {' '.join(names)}: give each of --models its own name")
     known = known_rows(args)
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets
@@ -63,7 +63,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
         if run not in known and (row := _row(args, Path(args.folder) / run, model, method, corpus, seed)):
             known[run] = {"name": run, "start": name, "method": method, "set": corpus, "seed": seed, **row}
     if not known:
-        raise BadInput(f"{args.folder}: no finished run; leave --collect out to train")
+        raise BadInput(f"{args.folder}: no finished run; remove --collect to train")
     if args.figure:
         draw(list(known.values()), Path(args.figure))
     return list(known.values())
@@ -76,27 +76,27 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
                  "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
                  "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
         flags |= {"steps": args.steps} if args.steps else {}
-        code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_words(flags)], stdout=sys.stderr)
-        if code == BadInput.exit_code:  # it has said why: a start without a head for words has no bag of words
-            logger.error("%s: refused, left out", folder)
+        code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_argv(flags)], stdout=sys.stderr)
+        if code == BadInput.exit_code:  # already explained: no bag of words from a start without a vocabulary head
+            logger.error("%s: refused, skipped", folder)
         elif code:
-            raise ProjectError(f"adapt to {corpus} with {method} stopped with {code}; the same command goes on there")
+            raise ProjectError(f"adapt to {corpus} with {method} failed with exit code {code}; run it again to resume")
     if not (folder / "adapt.json").is_file() or not (folder / RUN_FILE).is_file():
         return None
-    found, record = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run"), read_run(folder)
+    verdict, record = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run"), read_run(folder)
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     return {
-        "pseudo": {name: found[name] for name in ("start", "result", "interval", "verdict")},
-        "real": {name: found["labels"][name] for name in ("start", "result", "interval", "verdict")},
-        "start_share": found["start_share"],
-        "curve": [[0, found["dev_by_start_share"]["1.0"]]]
+        "pseudo": {name: verdict[name] for name in ("start", "result", "interval", "verdict")},
+        "real": {name: verdict["labels"][name] for name in ("start", "result", "interval", "verdict")},
+        "start_share": verdict["start_share"],
+        "curve": [[0, verdict["dev_by_start_share"]["1.0"]]]
         + [[line["step"], line[LOGGED]] for line in lines if LOGGED in line],
         "facts": facts_of(record),
     }
 
 
 def table(rows: list[dict]) -> str:
-    """nDCG@10 on judged queries by start and method, the verdicts run by run, and how far pseudo-queries are right."""
+    """nDCG@10 on judged queries by start and method, the verdict on each run, and how well pseudo-queries agree."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
     body = [["start", "method", *sets, "mean gain", "n"]]
     for start in dict.fromkeys(row["start"] for row in rows):
@@ -116,47 +116,48 @@ def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[st
 
 
 def verdicts(rows: list[dict]) -> list[list[str]]:
-    """A line for each run: gain and 95 % interval on pseudo-queries and on judged ones, and what `adapt` would ship."""
+    """One line per run: gain and 95 % interval on pseudo-queries and judged queries, and what `adapt` would ship."""
     body = [["start", "method", "set", "seed", "pseudo-queries", "judged queries", "share of the start", "shipped"]]
     for row in rows:
         gains = [
             f"{one['result'] - one['start']:+.2f} ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f})"
             for one in (row["pseudo"], row["real"])
         ]
-        sent = "result" if row["pseudo"]["verdict"] == BETTER else "start"
-        body.append([row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), sent])
+        model = "result" if row["pseudo"]["verdict"] == BETTER else "start"
+        body.append([row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), model])
     return body
 
 
 def orders(rows: list[dict]) -> list[list[str]]:
-    """How far pseudo-queries order the candidates of a set as its judged queries do: Spearman's rank correlation.
+    """Spearman's rank correlation of the scores on pseudo-queries and on judged queries, over the models of a set.
 
-    The candidates are all starts as they are and every result that one split of the set has judged.
+    The models are all starts and all results for one set and seed.
     """
     body = [["set", "seed", "candidates", "rank correlation of pseudo-queries and judged ones"]]
-    found = []
+    correlations = []
     for corpus, seed in dict.fromkeys((row["set"], row["seed"]) for row in rows):
         own = [row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]
         pairs = list({row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in own}.values())
         pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in own]
         if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2:
-            found.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
-            body.append([corpus, str(seed), str(len(pairs)), f"{found[-1]:.2f}"])
-    return [*body, ["mean", "", "", f"{fmean(found):.2f}" if found else "not measured: fewer than three candidates"]]
+            correlations.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
+            body.append([corpus, str(seed), str(len(pairs)), f"{correlations[-1]:.2f}"])
+    mean = f"{fmean(correlations):.2f}" if correlations else "not measured: fewer than three candidates"
+    return [*body, ["mean", "", "", mean]]
 
 
 def shipped(rows: list[dict]) -> str:
-    """How often the start was shipped, and the largest loss of what was shipped."""
+    """How often the start was shipped, and the worst gain of a shipped result."""
     better = [row for row in rows if row["pseudo"]["verdict"] == BETTER]
     worst = min((row["real"]["result"] - row["real"]["start"] for row in better), default=0.0)
     return (
-        f"The start was shipped {len(rows) - len(better)} of {len(rows)} times; the least gain of a shipped result on "
-        f"judged queries is {worst:+.2f}."
+        f"The start was shipped {len(rows) - len(better)} of {len(rows)} times; the smallest gain of a shipped result "
+        f"on judged queries is {worst:+.2f}."
     )
 
 
 def draw(rows: list[dict], path: Path) -> None:
-    """The gain on pseudo-queries against steps: a panel a start, a line a run."""
+    """The gain on pseudo-queries against steps: one panel per start, one line per run."""
     starts = list(dict.fromkeys(row["start"] for row in rows))
     figure = Figure(figsize=(5 * len(starts), 3.6))
     panels = figure.subplots(1, len(starts), squeeze=False, sharey=True)

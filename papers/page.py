@@ -1,4 +1,4 @@
-"""A table of results as Markdown, and, for a figure of the paper, its picture: a curve or a heat map."""
+"""A table of results as Markdown and, for a figure of the paper, a picture: a curve or a heat map."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from common.files import writing
-from eval.analyse.pictures import frame, looks
+from eval.analyse.pictures import frame, styles
 from eval.scores import markdown
 from papers.plans import Choice
 from papers.runs import FACTS
@@ -16,13 +16,13 @@ from papers.specification import Table
 
 MISSING = "missing"
 _TITLES = {"hardware": "machine", "text": "sha256 of the text", "start": "sha256 of the start, or its name on the hub"}
-_MEANING = """Two lines a row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
-the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of what is known to
-differ from seed to seed; other backbones, texts or budgets are not compared."""
+_MEANING = """Two lines per row: the paper's number, and ours as mean ± standard deviation (n - 1) over the seeds; n is
+the number of runs. The verdict is about the last column: inside, above or below the 95 % interval of the known
+differences between seeds; other backbones, texts or budgets are not compared."""
 
 
 def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
-    """Title, command, table, notes and where the runs come from."""
+    """Title, command, table, notes and provenance of the runs."""
     parts = [
         f"# {table.title}",
         f"{table.paper}, {table.place}.",
@@ -45,13 +45,13 @@ def _command(table: Table, choice: Choice) -> str:
 def _body(table: Table, rows: list[dict[str, Any]]) -> list[list[str]]:
     body = [["", "", *(column.name for column in table.columns), "n", "verdict"]]
     for row in table.rows:
-        found = {one["column"]: one for one in rows if one["label"] == row.label}
-        ordered = [found[column.name] for column in table.columns]
+        by_column = {one["column"]: one for one in rows if one["label"] == row.label}
+        ordered = [by_column[column.name] for column in table.columns]
         runs = max(one["ours_runs"] for one in ordered)
         theirs = max(one["published_runs"] for one in ordered)
-        printed, made = ([_number(one, *which) for one in ordered] for which in (("published", "-"), ("ours", MISSING)))
-        body.append([row.label, "paper", *printed, str(theirs or "-"), ""])
-        body.append(["", "ours", *made, str(runs), ordered[-1]["verdict"]])
+        published, ours = ([_number(one, *side) for one in ordered] for side in (("published", "-"), ("ours", MISSING)))
+        body.append([row.label, "paper", *published, str(theirs or "-"), ""])
+        body.append(["", "ours", *ours, str(runs), ordered[-1]["verdict"]])
     return body
 
 
@@ -64,21 +64,21 @@ def _number(one: dict[str, Any], name: str, missing: str) -> str:
 
 
 def mean_and_std(values: Sequence[float], missing: str) -> str:
-    """`mean ± standard deviation` (n - 1) with two decimals, the mean alone for one value, `missing` for none."""
+    """`mean ± standard deviation` (n - 1) with two decimals, only the mean for one value, `missing` for none."""
     if not values:
         return missing
     return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
 def _sources(rows: list[dict[str, Any]]) -> str:
-    """The facts of all runs, each value once."""
+    """The facts of all runs, without repetition."""
     records = [record for row in rows for record in row["provenance"].values()]
     if not records:
         return "Nothing was run."
     lines = []
     for name in FACTS:
-        found = dict.fromkeys(_plain(record[name]) for record in records if record.get(name) is not None)
-        lines += [f"- {_TITLES.get(name, name)}: {'; '.join(found)}"] if found else []
+        values = dict.fromkeys(_plain(record[name]) for record in records if record.get(name) is not None)
+        lines += [f"- {_TITLES.get(name, name)}: {'; '.join(values)}"] if values else []
     return "\n".join(lines)
 
 
@@ -87,7 +87,7 @@ def _plain(value: Any) -> str:
 
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:
-    """Write the picture of a table that has a `figure`; points that are neither printed nor run are left out."""
+    """Draw a table that has a `figure`; points that are neither published nor run are skipped."""
     figure, axes = frame(f"{table.title}\n{table.paper}, {table.place}", table.figure.x, table.figure.y)
     draw_on = _heat_map if table.figure.kind == "heat map" else _curve
     draw_on(axes, table, rows)
@@ -112,7 +112,7 @@ def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
     others = sorted({one["backbone"] for one in rows if one["ours"] and one["backbone"] != one["paper_backbone"]})
     backbone = f" ({', '.join(others)})" if others else ""
     names = dict.fromkeys(f"{series}, {whose}" for series, *_ in found for whose in ("paper", "ours"))
-    for name, look in looks(names).items():
+    for name, style in styles(names).items():
         series, whose = name.rsplit(", ", 1)
         value = "published" if whose == "paper" else "ours"
         shown = [(x, one[value], one[f"{value}_std"] or 0) for s, x, _, one in found if s == series]
@@ -121,7 +121,7 @@ def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
             xs, ys, stds = zip(*shown, strict=True)
             axes.errorbar(xs, ys, yerr=stds, markersize=7, linewidth=1.6, capsize=3,
                           label=name if whose == "paper" else name + backbone,
-                          linestyle="--" if whose == "paper" else "-", **look)  # fmt: skip
+                          linestyle="--" if whose == "paper" else "-", **style)  # fmt: skip
     if table.figure.log:
         axes.set_xscale("symlog", linthresh=1) if any(x == 0 for _, x, *_ in found) else axes.set_xscale("log")
     axes.grid(alpha=0.3)
@@ -130,7 +130,7 @@ def _curve(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
 
 
 def _heat_map(axes: Axes, table: Table, rows: list[dict[str, Any]]) -> None:
-    """One square a pair: ours as colour and number, the paper's number below it in brackets."""
+    """One square per pair: our number, also as colour, and below it the paper's number in brackets."""
     found = list(points(table, rows))
     xs, ys = (list(dict.fromkeys(point[i] for point in found)) for i in (1, 2))
     values = [[float("nan")] * len(xs) for _ in ys]

@@ -1,4 +1,4 @@
-"""Which run fills a row of a table, or why none can, and how it differs from the paper's."""
+"""Which run fills a row of a table, or why it cannot be run, and how it differs from the paper's run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from papers.specification import Table, TableRow
 from training.provenance import provenance
 from training.registry import script_of
 
-STAND_IN = "simcse-{}.yaml"  # the configuration that says where a backbone's methods without a first stage start
+STAND_IN = "simcse-{}.yaml"  # names the start of a backbone's methods without a first stage
 BACKBONE, START = "other backbone", "other start"
 UNKNOWN_START, UNKNOWN_TEXT = "start not compared", "text not compared"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The flags of `python -m papers` that decide what is run."""
+    """The flags of `python -m papers` that determine the runs."""
 
     backbone: str | None = None
     seeds: Sequence[int] = (0, 1, 2)
@@ -42,12 +42,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What fills a row: a configuration trained once per seed, or a model evaluated untrained.
+    """How to fill a row: train a configuration once per seed, or evaluate a model untrained.
 
     Attributes:
-        name: begins the name of its folders.
-        flags: of its script, without seed, data and output paths; empty for an untrained model.
-        starts_from: the plan whose run of the same seed this one starts from.
+        name: prefix of the folder names.
+        flags: flags of the script, without seed, data and output paths; empty for an untrained model.
+        starts_from: the plan whose run with the same seed this one starts from.
         model, pooling: of an untrained model.
         differences: from the paper's runs: backbone, start, text, budget.
     """
@@ -60,7 +60,7 @@ class RunPlan:
     differences: tuple[str, ...]
 
     def folder(self, choice: Choice, seed: int) -> Path:
-        """The run's folder: the configuration, a hash of everything that decides its weights, the seed."""
+        """The run's folder: the configuration, a hash of everything that determines its weights, the seed."""
         settings = self.settings() | {"config": self.name, "output_dir": None}
         start = self.starts_from.folder(choice, seed).name if self.starts_from else None
         decisive = dict(sorted(settings.items())) if self.flags else None
@@ -69,11 +69,11 @@ class RunPlan:
         return Path(choice.runs) / f"{self.name}_{hashed}{end}"
 
     def settings(self) -> dict:
-        """The configuration with the flags that win over it."""
+        """The configuration, overridden by the flags."""
         return {**read_once(self.flags["config"]), **self.flags} if self.flags else {}
 
     def folders(self, choice: Choice) -> dict[int, Path]:
-        """Seed -> folder; an untrained model has only the first seed's."""
+        """Seed -> folder; an untrained model only has the first seed."""
         seeds = choice.seeds if self.flags else choice.seeds[:1]
         return {seed: self.folder(choice, seed) for seed in seeds}
 
@@ -84,40 +84,40 @@ class RunPlan:
         return {**self.flags, **own, **start}
 
     def train(self, choice: Choice, seed: int) -> None:
-        """Train the run, and first the one it starts from; for an untrained model, write its record."""
+        """Train the run, after the one it starts from; for an untrained model, write its record."""
         folder = self.folder(choice, seed)
         if self.starts_from and runs.finished(folder) is None:
             self.starts_from.train(choice, seed)
         if self.flags:
-            runs.trained(folder, self.arguments(choice, seed))
+            runs.train(folder, self.arguments(choice, seed))
         elif self.finished(choice, seed) is None:
             facts = {"model": self.model, "pooling": self.pooling, **provenance()}
             runs.record_untrained(folder, facts, self.model)
 
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
-        """Write the files of scores that the run's folder lacks."""
+        """Write the missing scores files of the run."""
         for name, some in tasks.items():
             runs.score(self.folder(choice, seed), name, some, choice.data_dir, self.model, pooling=self.pooling,
                        bf16=choice.bf16)  # fmt: skip
 
     def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
-        """The record of the run if it has finished; CheckpointRefused if it is of other settings or files."""
+        """The record of the run if it has finished; CheckpointRefused if it has other settings or input files."""
         folder = self.folder(choice, seed)
         record = runs.finished(folder)
         if record is not None and self.flags:
-            runs.check_run(folder, record, runs.as_words(runs.all_flags(folder, self.arguments(choice, seed))))
+            runs.check_run(folder, record, runs.as_argv(runs.all_flags(folder, self.arguments(choice, seed))))
         elif record is not None:
             runs.check_model(folder, record, self.model)
         return record
 
 
 def plan_of(table: Table, row: TableRow, choice: Choice) -> RunPlan | str:
-    """The plan of a row, or why it cannot be run: published only, no configuration, no model, no text."""
+    """The plan of a row, or why it cannot be run: only published, no configuration, no model, no text."""
     if row.published_only:
         return f"published only: {row.published_only}"
     backbone = choice.backbone or row.backbone
     if backbone != row.backbone and backbone in {other.backbone for other in table.rows}:
-        return f"not asked for: the row is of {row.backbone}"
+        return f"not selected: the row's backbone is {row.backbone}"
     if row.evaluate:
         return _untrained(row, backbone, choice.model)
     first = None
@@ -133,9 +133,9 @@ def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str
     model = model or plain
     if not model:
         return _no_model(backbone)
-    differs = start_difference(model, plain, backbone, row.backbone)
+    difference = start_difference(model, plain, backbone, row.backbone)
     name = f"untrained-{backbone}-{row.evaluate}"
-    return RunPlan(name, {}, None, model, row.evaluate, (differs,) if differs else ())
+    return RunPlan(name, {}, None, model, row.evaluate, (difference,) if difference else ())
 
 
 def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None) -> RunPlan | str:
@@ -160,7 +160,7 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
 
 
 def config_path(method: str, backbone: str) -> Path:
-    """configs/METHOD-BACKBONE.yaml; a word that ends one and begins the other is written once (is-bert-base)."""
+    """configs/METHOD-BACKBONE.yaml; a word that ends METHOD and starts BACKBONE appears once (is-bert-base)."""
     last, first = method.rpartition("-")[2], backbone.partition("-")[0]
     method = method.removesuffix(f"-{last}") if last == first else method
     return CONFIGS / f"{method}-{backbone}.yaml"
@@ -172,34 +172,34 @@ def _plain_model(backbone: str) -> str | None:
 
 
 def _no_model(backbone: str) -> str:
-    return f"no model: no configuration says where {backbone} starts; give --model"
+    return f"no model: no configuration names a start for {backbone}; give --model"
 
 
 def run_differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers: str) -> tuple[str, ...]:
-    """How a run differs from the paper's in backbone, start, text and budget, as far as configurations tell.
+    """How a run differs from the paper's in backbone, start, text and budget, according to the configurations.
 
     Args:
-        settings: of the run; without `model_name_or_path` where it starts from another run of the table.
+        settings: of the run; without `model_name_or_path` if it starts from another run of the table.
         paper: the method's configuration for the paper's backbone, which may not exist.
         backbone: of the run.
         papers: the paper's backbone.
     """
     theirs = read_once(str(paper)) if paper.is_file() else {}
     start = settings.get("model_name_or_path", theirs.get("model_name_or_path"))
-    found = [start_difference(start, theirs.get("model_name_or_path"), backbone, papers)]
+    differences = [start_difference(start, theirs.get("model_name_or_path"), backbone, papers)]
     if not theirs:
-        found.append(UNKNOWN_TEXT)
+        differences.append(UNKNOWN_TEXT)
     elif theirs.get("train_file", settings["train_file"]) != settings["train_file"]:
-        found.append("other text")
+        differences.append("other text")
     if settings.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
-        found.append("other budget")
-    return tuple(filter(None, found))
+        differences.append("other budget")
+    return tuple(filter(None, differences))
 
 
 def start_difference(start: str | None, own: str | None, backbone: str, papers: str) -> str | None:
-    """How a starting model differs from the paper's: by its size if its folder is here, otherwise by its name.
+    """How a starting model differs from the paper's: by size if it is a local folder, otherwise by name.
 
-    `own` is where the configuration starts, None where it does not say; the others are as in `run_differences`.
+    `own` is the start in the configuration, if any; for the rest see `run_differences`.
     """
     if backbone != papers:
         return BACKBONE

@@ -19,8 +19,8 @@ _WORDS = {ABOVE: "above", BELOW: "below", INSIDE: "inside"}
 
 
 def collect(table: Table, choice: Choice) -> list[dict[str, Any]]:
-    """One JSON row for each figure of the table, in its order; `ours` is None where nothing was run."""
-    return [found for row in table.rows for found in _row(table, row, choice)]
+    """One JSON row per figure of the table, in its order; `ours` is None without a run."""
+    return [one for row in table.rows for one in _row(table, row, choice)]
 
 
 def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]]:
@@ -59,14 +59,14 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
 
 
 def _runs(plan: RunPlan, choice: Choice) -> dict[int, tuple[Path, dict[str, Any]]]:
-    """Seed -> folder and facts of every finished run, here or imported."""
-    found = {}
+    """Seed -> folder and facts of every finished run, local or imported."""
+    finished = {}
     for seed, folder in plan.folders(choice).items():
         if record := plan.finished(choice, seed):
-            found[seed] = folder, runs.facts_of(record)
+            finished[seed] = folder, runs.facts_of(record)
         elif folder.name in choice.imported:
-            found[seed] = folder, choice.imported[folder.name].facts
-    return found
+            finished[seed] = folder, choice.imported[folder.name].facts
+    return finished
 
 
 def _figures(folder: Path, columns: Sequence[Column], choice: Choice) -> dict[Key, float]:
@@ -77,17 +77,17 @@ def _figures(folder: Path, columns: Sequence[Column], choice: Choice) -> dict[Ke
 
 
 def is_imported(folder: Path, choice: Choice, columns: Sequence[Column]) -> bool:
-    """Whether a run is not here, and every figure that it could get here is imported."""
+    """Whether a run has no local folder and every figure that could be computed here is imported."""
     if folder.name not in choice.imported or runs.finished(folder):
         return False
-    asked = {column.key for column in columns if can_be_filled(column.key, choice.data_dir)}
-    return asked <= choice.imported[folder.name].figures.keys()
+    fillable = {column.key for column in columns if can_be_filled(column.key, choice.data_dir)}
+    return fillable <= choice.imported[folder.name].figures.keys()
 
 
 def _summary(figures: dict[int, dict[Key, float]], column: Column) -> Score | None:
-    """Over the runs that have the figure."""
-    found = [one[column.key] for one in figures.values() if column.key in one]
-    return Score.over(found, low=min(found), high=max(found)) if found else None
+    """The score over the runs that have the figure."""
+    values = [one[column.key] for one in figures.values() if column.key in one]
+    return Score.over(values, low=min(values), high=max(values)) if values else None
 
 
 def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
@@ -99,18 +99,18 @@ def _fields(score: Score | None, column: Column, name: str) -> dict[str, Any]:
 
 
 def verdicts(ours: dict[Key, Score], theirs: Side | None, differences: Sequence[str]) -> dict[Key, str]:
-    """For every figure: inside, above or below the 95 % interval of the seeds, or why it cannot be judged.
+    """For every figure: inside, above or below the 95 % interval over seeds, or why it cannot be judged.
 
     Runs that differ from the paper's are not judged. A published single run is judged by the record of its method's
     spread, if there is one.
     """
-    found = dict.fromkeys(ours, NOT_PRINTED)
+    result = dict.fromkeys(ours, NOT_PRINTED)
     shared = [key for key in ours if theirs and key in theirs.scores]
     if differences:
-        found |= dict.fromkeys(shared, f"not comparable: {', '.join(differences)}")
+        result |= dict.fromkeys(shared, f"not comparable: {', '.join(differences)}")
     elif shared:
-        found |= _judged({key: ours[key] for key in shared}, theirs)
-    return found
+        result |= _judged({key: ours[key] for key in shared}, theirs)
+    return result
 
 
 def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
@@ -118,15 +118,15 @@ def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
     sets = {key[1:]: averaged(key) for key in keys if averaged(key)}
     mine = Side("ours", ours, keys, sets)
     printed = replace(theirs, scores={key: theirs.scores[key] for key in keys}, headline=keys)
-    found: dict[Key, str] = {}
+    result: dict[Key, str] = {}
     for line in compare(mine, printed, record=published):
-        if line.key not in found or isinstance(line.found, Interval):
-            found[line.key] = _words(line, theirs.note)
-    return found
+        if line.key not in result or isinstance(line.found, Interval):
+            result[line.key] = _verdict(line, theirs.note)
+    return result
 
 
-def _words(line: Line, note: str | None) -> str:
-    """The verdict, and its reference where that is not the figure on the page."""
+def _verdict(line: Line, note: str | None) -> str:
+    """The verdict, and its reference if that is not the figure on the page."""
     if isinstance(line.found, str):
         return line.found
     if line.against:

@@ -1,4 +1,4 @@
-"""The folder of one run: train it, score it, and refuse one that this command would not have trained."""
+"""The folder of one run: train it, score it, and refuse a run with other settings or inputs."""
 
 import argparse
 import logging
@@ -28,20 +28,20 @@ from training.signals import run_to_its_end
 logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
-SEARCH_LENGTH = 128  # tokens of a document and a query: a longer one costs a CPU hours
-FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # what a row of results says of its run
-read_once = cache(read_config)  # tables ask for the same configurations over and over
+SEARCH_LENGTH = 128  # tokens per document and query: longer ones take hours on a CPU
+FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts about a run in a row of results
+read_once = cache(read_config)  # tables read the same configurations repeatedly
 
 
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
-    """The checkpoints to start from, as flags; none where the configuration's own are to be used.
+    """Flags for the checkpoints to start from; none to use those of the configuration.
 
     Args:
         config: a configuration of run_unsup.py or run_sup.py.
-        overrides: flags that win over it.
-        model: the masked language model that methods without a first stage start from, and the generator of those
-            that have one.
-        stage_one: the run of stage 1 that InfoCSE starts from, unless `aux_init` makes its head in another way.
+        overrides: flags that override it.
+        model: masked language model to start from for methods without a first stage, and generator of methods that
+            have one.
+        stage_one: stage 1 run to start InfoCSE from, unless `aux_init` initialises the head in another way.
     """
     settings = {**read_once(str(config)), **overrides}
     known = {f.name for f in fields(load_method(settings.get("method")).arguments)}
@@ -53,14 +53,14 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
     return flags
 
 
-def trained(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
-    """The record of the finished run with these flags; trained, or resumed, where it is missing.
+def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
+    """Train or resume the run with these flags unless it has finished, and return its record.
 
     Raises:
-        CheckpointRefused: the folder holds a finished run of other settings, or of files that have changed.
-        ProjectError: the script stopped with an error, with its exit code; it has printed the reason.
+        CheckpointRefused: the folder contains a finished run with other settings or changed input files.
+        ProjectError: the script failed; it has printed the reason. The error has its exit code.
     """
-    argv = as_words(all_flags(folder, flags))
+    argv = as_argv(all_flags(folder, flags))
     record = finished(folder)
     if record is None:
         launch(script_of(peek(argv, "method")), argv)
@@ -71,33 +71,33 @@ def trained(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
 
 
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
-    """The flags of a run's script, with those that every run gets."""
+    """The flags of a run's script, including those of all runs."""
     return {
         **flags,
         "output_dir": str(folder),
-        "test_tasks": "none",  # scored afterwards, so that a task can be added to a finished run
+        "test_tasks": "none",  # scored afterwards, so that tasks can be added to a finished run
         "use_cpu": str(device_here() == "cpu").lower(),
         "disable_tqdm": "true",
     }
 
 
-def as_words(flags: Mapping[str, str]) -> list[str]:
+def as_argv(flags: Mapping[str, str]) -> list[str]:
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
 def launch(script: str, argv: Sequence[str]) -> None:
-    """Run a training script; ProjectError with its exit code where it stops with one."""
-    code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # our output is the table
+    """Run a training script; ProjectError with its exit code if it fails."""
+    code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # stdout is for the table
     if code:
-        error = ProjectError(f"{script} {' '.join(argv)} stopped with {code}; the same command goes on there")
+        error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; run it again to resume")
         error.exit_code = max(code, 1)
         raise error
 
 
 def record_untrained(folder: Path, facts: Mapping[str, Any], model: str | None = None) -> None:
-    """Make a folder for the scores of a model that is evaluated untrained, with a record like a finished run's."""
-    read = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
-    write_run(folder, {"status": "finished", "trajectory": read, "steps": 0, **facts})
+    """Make a folder for the scores of an untrained model, with a record like that of a finished run."""
+    inputs = {"contents": {"model_name_or_path": files}} if (files := model_files(model)) else {}
+    write_run(folder, {"status": "finished", "trajectory": inputs, "steps": 0, **facts})
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
@@ -109,18 +109,18 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """`FACTS` of a run's record; text and start are given by sha256, a start on the hub by its name."""
-    read = record["trajectory"]
-    files = read.get("contents", {}).get("model_name_or_path", {})
-    start = read.get("start", files.get("model.safetensors"))
-    found = record | {"text": read.get("text", {}).get("sha256"), "start": start}
-    return {name: found.get(name) for name in FACTS}
+    """`FACTS` of a run's record; text and start are sha256 digests, a start on the hub is a name."""
+    inputs = record["trajectory"]
+    files = inputs.get("contents", {}).get("model_name_or_path", {})
+    start = inputs.get("start", files.get("model.safetensors"))
+    facts = record | {"text": inputs.get("text", {}).get("sha256"), "start": start}
+    return {name: facts.get(name) for name in FACTS}
 
 
 def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, **how: Any) -> None:
-    """Write `NAME.json` and its examples into a run's folder, whole or not at all; an existing file stays.
+    """Write `NAME.json` and its examples atomically into a run's folder, unless they exist.
 
-    `model` is another model than the folder's; `how` may say its `pooling`, `max_length`, and `bf16` (default: true).
+    `model` replaces the folder's model; `how` may contain `pooling`, `max_length` and `bf16` (default: true).
     """
     path = folder / f"{name}.json"
     if path.is_file():
@@ -135,86 +135,85 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
 
 _STUDY = {
     "data_dir": {"default": "corpora"},
-    "float32": {"action": "store_true", "help": "instead of bfloat16 autocast, which a CPU without instructions for it "
-                "runs slower; give each precision a --folder of its own"},
+    "float32": {"action": "store_true", "help": "no bfloat16 autocast, which is slower on CPUs without bfloat16 "
+                "instructions; give each precision its own --folder"},
     "seeds": {"nargs": "+", "type": int, "default": [0, 1, 2]},
-    "collect": {"action": "store_true", "help": "train nothing; only gather what is there"},
-    "known": {"help": "rows of an earlier --output whose runs are gone: they are not trained again"},
-    "search": {"nargs": "+", "default": [], "metavar": "NAME", "help": "also nDCG@10 on these sets of DATA_DIR/beir, "
-               f"of the first {SEARCH_LENGTH} tokens; finished runs get it too"},
+    "collect": {"action": "store_true", "help": "do not train; only gather finished runs"},
+    "known": {"help": "earlier --output with rows of deleted runs, which are not trained again"},
+    "search": {"nargs": "+", "default": [], "metavar": "NAME", "help": "add nDCG@10 on these sets of DATA_DIR/beir, "
+               f"on the first {SEARCH_LENGTH} tokens; also for finished runs"},
 }  # fmt: skip
 
 
 def add_flags(parser: argparse.ArgumentParser, folder: str, *names: str) -> None:
-    """The flags that studies share: the folder of the runs, and some of `_STUDY`."""
-    parser.add_argument("--folder", default=folder, help="where the runs go")
+    """Add the common flags of studies: `--folder` and the given flags of `_STUDY`."""
+    parser.add_argument("--folder", default=folder, help="folder for the runs")
     for name in names:
         parser.add_argument(f"--{name}", **_STUDY[name])
 
 
 def run_flags(args: argparse.Namespace, seed: int | str, steps: int | str, **more: str) -> dict[str, str]:
-    """The flags of a study's run: `more`, and those that all have; it is saved once, at its end."""
+    """The flags of a study's run: `more` and the common ones; it is saved once, at its end."""
     return {"data_dir": args.data_dir, "seed": str(seed), "max_steps": str(steps), "save_steps": str(steps),
             "bf16": str(not args.float32).lower(), **more}  # fmt: skip
 
 
 def known_rows(args: argparse.Namespace) -> dict[str, dict]:
-    """Name -> row of `--known`; BadInput where it is no earlier --output of a study."""
-    rows = read_json(Path(args.known), "rows of a study", "give an earlier --output", list) if args.known else []
+    """Name -> row of `--known`; BadInput if it is not an earlier --output of a study."""
+    rows = read_json(Path(args.known), "a study's results", "give an earlier --output", list) if args.known else []
     if not all(isinstance(row, dict) and {"name", "start", "seed", "facts"} <= row.keys() for row in rows):
-        raise BadInput(f"--known {args.known}: is not rows of this study; give an earlier --output")
+        raise BadInput(f"--known {args.known}: not results of this study; give an earlier --output")
     return {row["name"]: row for row in rows}
 
 
 def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
-    """Load all test data, so that what is missing stops the command before the training; BadInput as `Task.load`."""
+    """Load all test data, to fail on missing data before training; BadInput as `Task.load`."""
     for task in tasks:
         task.load(data_dir)
 
 
 def search_tasks(names: Sequence[str]) -> list[Task]:
-    """The sets of --search; none where it is not given."""
+    """The sets of --search; none without it."""
     return tasks_named(["beir"], Options(beir=tuple(names))) if names else []
 
 
 def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) -> None:
-    """Write `search.json` into a run's folder, see `score`; BadInput where it is there with other sets."""
+    """Write `search.json` into a run's folder, see `score`; BadInput if it exists with other sets."""
     tasks = search_tasks(names)
     score(folder, "search", tasks, data_dir, bf16=bf16, max_length=SEARCH_LENGTH)
-    there = figures_in(folder, "search").keys() - {AVERAGE}
-    if there != {task.name for task in tasks}:
-        raise BadInput(f"{folder / 'search.json'}: has {', '.join(sorted(there))}, not the sets of --search; remove it")
+    sets = figures_in(folder, "search").keys() - {AVERAGE}
+    if sets != {task.name for task in tasks}:
+        raise BadInput(f"{folder / 'search.json'}: has {', '.join(sorted(sets))}, not the sets of --search; remove it")
 
 
 def figures_in(folder: Path, name: str) -> dict[str, float]:
-    """Task -> headline figure in a file that `score` wrote, with their average; empty where the file is missing."""
+    """Task -> headline figure in a file written by `score`, with their average; empty if the file is missing."""
     path = folder / f"{name}.json"
     rows = read_json(path, "a scores file", "remove it to score again", kind=list) if path.is_file() else []
-    found = {row["task"]: row["value"] for row in headline(rows)}
-    return {AVERAGE: next(iter(found.values())), **found} if found else found  # a single task is its own average
+    figures = {row["task"]: row["value"] for row in headline(rows)}
+    return {AVERAGE: next(iter(figures.values())), **figures} if figures else figures  # for a single task, its value
 
 
 def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:
-    """Compare a finished run's settings, and the content of its text and models, with what `argv` would train now.
+    """Compare a finished run's settings, and the content of its text and models, with those of `argv`.
 
-    The folder's name covers only paths and flags. Text and models that are gone are not compared: a run may outlive
-    them.
+    The folder's name covers only paths and flags. Deleted text and models are not compared: a run may outlive them.
 
     Raises:
-        CheckpointRefused: the run has other settings, or what it read has changed since.
+        CheckpointRefused: the run has other settings, or its input files have changed.
     """
     name = peek(argv, "method")
     groups = parse(argv, argument_groups(load_method(name)), "")
     groups[0].packed = settle_packing(groups[0].packed, groups[-1])
     old, new = dict(record["trajectory"]), Run(script_of(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
-    changed = [f"{n}: {old[n]} there, {new[n]} now" for n in names if old[n] != new[n]]
+    changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]
     changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))
     _refuse(folder, changed)
 
 
 def check_model(folder: Path, record: Mapping[str, Any], model: str) -> None:
-    """The same for a model that is evaluated untrained."""
+    """The same check for an untrained model."""
     _refuse(folder, _changed_models(record["trajectory"], {"model_name_or_path": model}))
 
 
@@ -224,7 +223,7 @@ def _changed_text(old: Mapping[str, Any], data_args: Any, args: RunArguments) ->
     except BadInput:
         return []
     now = _text_hash(tuple(files))
-    return [f"text: sha256 {old['sha256']} there, {now} now"] if old.get("sha256", now) != now else []
+    return [f"text: sha256 was {old['sha256']}, now {now}"] if old.get("sha256", now) != now else []
 
 
 def _changed_models(old: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
@@ -232,13 +231,13 @@ def _changed_models(old: Mapping[str, Any], settings: Mapping[str, Any]) -> list
     for name, files in old.get("contents", {}).items():
         value = settings.get(name)
         now = model_files(tuple(value) if isinstance(value, list) else value)
-        changed += [f"{name}: {settings[name]} holds other files"] if now and now != files else []
+        changed += [f"{name}: the files of {settings[name]} have changed"] if now and now != files else []
     return changed
 
 
 def _refuse(folder: Path, changed: list[str]) -> None:
     if changed:
-        raise CheckpointRefused(f"{folder} holds a finished run of other settings ({'; '.join(changed)}); move it away")
+        raise CheckpointRefused(f"{folder}: finished run with other settings ({'; '.join(changed)}); move it away")
 
 
 _text_hash = cache(content_hash)
@@ -246,5 +245,5 @@ _text_hash = cache(content_hash)
 
 @cache
 def model_files(path: str | tuple[str, ...] | None) -> dict[str, str]:
-    """sha256 of each file of a local model folder, or of several; empty for a name on the hub; read once a process."""
+    """sha256 of each file in one or several local model folders; empty for a name on the hub; cached."""
     return contents({"": path}).get("", {})

@@ -1,13 +1,13 @@
-"""The papers' tables as data: one file a table in papers/tables, read here and checked by tests/papers.
+"""The papers' tables as data: one file per table in papers/tables, read here and checked by tests/papers.
 
     title, paper, place    what the table shows and where it is printed
-    backbone               of rows that name none: the second half of configs/METHOD-BACKBONE.yaml
+    backbone               default for rows: the second half of configs/METHOD-BACKBONE.yaml
     columns                [{tasks, split, metric, statistic, name, x}]: what is evaluated
     rows                   [{label, and one of: config with overrides and after; evaluate; published_only}]
     figure                 {kind: curve or heat map, x, y, log}, for a figure of the paper
     note                   for the reader
 
-A row names its published numbers by the id of a record in eval/compare/published.yaml.
+A row refers to its published numbers by the id of a record in eval/compare/published.yaml.
 """
 
 import difflib
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "tables"
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a row: `statistic` (mean or max) of `key` over the runs; `x` is its place in a curve."""
+    """One figure of a row: `statistic` (mean or max) of `key` over the runs; `x` is its position on a curve."""
 
     name: str
     key: Key
@@ -39,17 +39,17 @@ class TableRow:
     """One line of a table.
 
     Attributes:
-        label: as the paper prints it.
-        backbone: the paper's.
+        label: as in the paper.
+        backbone: as in the paper.
         config: the method half of a configuration's name.
-        overrides: flags of the script that win over the configuration.
+        overrides: flags of the script that override the configuration.
         after: the method half of the configuration whose run this one starts from.
-        evaluate: pooling of the untrained backbone, where nothing is trained.
+        evaluate: pooling of the untrained backbone, if nothing is trained.
         published_only: why the row cannot be run here.
-        published: id of the record with the paper's numbers; None where the paper prints none.
-        misprints: column -> what the table prints where the record deliberately holds another number.
+        published: id of the record with the paper's numbers; None if the paper has none.
+        misprints: column -> number in the paper's table, if the record deliberately has another one.
         note: for the reader.
-        series, x, y: the row's place in a figure.
+        series, x, y: the row's position in a figure.
     """
 
     label: str
@@ -95,11 +95,11 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Table:
-    """The table of that name; BadInput names the nearest one."""
+    """The table with this name; BadInput suggests the closest name."""
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names())}"
-        raise BadInput(f"table '{name}' is unknown; {hint}")
+        raise BadInput(f"unknown table '{name}'; {hint}")
     content = read_yaml(FOLDER / f"{name}.yaml")
     return Table(
         name,
@@ -114,12 +114,12 @@ def read(name: str) -> Table:
 
 
 def with_search(table: Table, names: Sequence[str]) -> Table:
-    """A table with nDCG@10 on more retrieval sets, before its last column, which the verdicts are about."""
+    """Add columns for nDCG@10 on retrieval sets before the last column, which the verdicts are about."""
     if names and table.figure:
-        raise BadInput(f"--search: {table.name} is a figure, which has no place for it")
-    more = [column for name in names for column in _columns([name], metric=METRICS[0])]
-    there = {column.key for column in table.columns}
-    new = tuple(column for column in more if column.key not in there)
+        raise BadInput(f"--search: {table.name} is a figure; choose a table")
+    columns = [column for name in names for column in _columns([name], metric=METRICS[0])]
+    existing = {column.key for column in table.columns}
+    new = tuple(column for column in columns if column.key not in existing)
     return replace(table, columns=(*table.columns[:-1], *new, table.columns[-1]))
 
 
@@ -136,5 +136,5 @@ def _row(entry: Mapping[str, Any]) -> TableRow:
 
 
 def _flag(value: bool | float | str) -> str:
-    """A value as it is written on a command line."""
+    """Format a value for the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

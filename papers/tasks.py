@@ -1,4 +1,4 @@
-"""What the columns of a table are scored on, and their figures in a run's files of scores, one file a task family."""
+"""The tasks of a table's columns, and their figures in a run's scores files, one file per task family."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,33 +24,33 @@ _FAMILY = {"spearman": "sts", "accuracy": "transfer", "recall@1": "retrieval", "
 
 
 def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
-    """Name of a file of scores -> its tasks, for everything the columns show.
+    """Name of a scores file -> its tasks, for all columns.
 
-    Each BEIR set has a file of its own. Sets that are not below DATA_DIR/beir are left out, because few have all
-    fourteen; their figures are shown as missing.
+    Each BEIR set has its own file. Sets that are not in DATA_DIR/beir are skipped, because few users have all fourteen;
+    their figures are shown as missing.
     """
     keys, device = [column.key for column in columns], device_here()
-    found: dict[str, list[Task]] = {}
+    tasks: dict[str, list[Task]] = {}
     for family in dict.fromkeys(map(_family, keys)):
         if family == "dev":
-            found[family] = tasks_named(["STS-B"], Options("dev"))
+            tasks[family] = tasks_named(["STS-B"], Options("dev"))
         elif family == FREQUENT:
-            found[family] = [FrequentTokens(tuple(count_of(key.metric) for key in keys))]
+            tasks[family] = [FrequentTokens(tuple(count_of(key.metric) for key in keys))]
         elif family == "beir":
-            asked = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
-            there = [name for name in asked if _is_here(name, data_dir)]
-            found |= {f"beir-{name}": tasks_named([name], Options(beir=(name,), device=device)) for name in there}
+            names = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
+            existing = [name for name in names if _exists(name, data_dir)]
+            tasks |= {f"beir-{name}": tasks_named([name], Options(beir=(name,), device=device)) for name in existing}
         else:
-            found[family] = tasks_named([family], Options(device=device))
-    return found
+            tasks[family] = tasks_named([family], Options(device=device))
+    return tasks
 
 
 def can_be_filled(key: Key, data_dir: str) -> bool:
-    """Whether the data of a figure is here; only BEIR's sets may be missing."""
-    return _family(key) != "beir" or all(_is_here(name, data_dir) for name in averaged(key) or {key.task})
+    """Whether the data of a figure exists; only BEIR sets may be missing."""
+    return _family(key) != "beir" or all(_exists(name, data_dir) for name in averaged(key) or {key.task})
 
 
-def _is_here(name: str, data_dir: str) -> bool:
+def _exists(name: str, data_dir: str) -> bool:
     return (Path(data_dir) / "beir" / name).is_dir()
 
 
@@ -59,32 +59,32 @@ def _family(key: Key) -> str:
 
 
 def figures_of(folder: Path, columns: Iterable[Column]) -> dict[Key, float]:
-    """The columns' figures in a run's files of scores; an average over several files is computed here."""
+    """The columns' figures in a run's scores files; averages over several files are computed here."""
     keys = {column.key for column in columns}
-    found: dict[Key, float] = {}
+    figures: dict[Key, float] = {}
     for path in sorted(folder.glob("*.json")):
         if path.stem in {*_FAMILY.values(), "dev", FREQUENT} or path.stem.startswith("beir-"):
             scores = from_files(path.name, [path]).scores
-            found |= {key: score.mean for key, score in scores.items()}
+            figures |= {key: score.mean for key, score in scores.items()}
     for key in keys:
-        sets = [Key(task, *key[1:]) for task in sorted(averaged(key))]  # sorted, so that the sum is reproducible
-        if key not in found and sets and all(one in found for one in sets):
-            found[key] = average([{"value": found[one], "n": 0} for one in sets])["value"]
-    return {key: found[key] for key in keys if key in found}
+        sets = [Key(task, *key[1:]) for task in sorted(averaged(key))]  # sorted for a reproducible sum
+        if key not in figures and sets and all(one in figures for one in sets):
+            figures[key] = average([{"value": figures[one], "n": 0} for one in sets])["value"]
+    return {key: figures[key] for key in keys if key in figures}
 
 
 def averaged(key: Key) -> frozenset[str]:
-    """The tasks behind an average; none for a single task."""
+    """The tasks in an average; none for a single task."""
     sets = next(iter(records().values())).averaged
     return sets.get(key[1:], frozenset()) if key.task == AVERAGE else frozenset()
 
 
 def count_of(metric: str) -> int:
-    """How many tokens a `WITHOUT_TOKENS` metric leaves out; BadInput for any other metric."""
+    """The number of tokens that a `WITHOUT_TOKENS` metric removes; BadInput for any other metric."""
     before, after = WITHOUT_TOKENS.split("{}")
     number = metric.removeprefix(before).removesuffix(after)
     if metric != WITHOUT_TOKENS.format(number) or not number.isdecimal():
-        raise BadInput(f"metric '{metric}' is unknown to the tables")
+        raise BadInput(f"unknown metric '{metric}' in papers/tables")
     return int(number)
 
 
@@ -92,8 +92,8 @@ def count_of(metric: str) -> int:
 class FrequentTokens:
     """ConSERT's figure 4: the average of the seven STS sets without the most frequent tokens.
 
-    Tokens are counted over STS-B test, as in the figure; averages are those of `eval.analyse.tokens`, which looks at
-    one set. Scoring gives one row per number in `removed`: the mean of the seven sets, each rounded to two decimals.
+    Tokens are counted over STS-B test, as in the figure; `eval.analyse.tokens` does the same for a single set. Scoring
+    gives one row per number in `removed`: the mean over the seven sets, each rounded to two decimals.
     """
 
     removed: tuple[int, ...]
@@ -109,13 +109,13 @@ class FrequentTokens:
         pooling = pooling_named("avg_top2")  # ConSERT section 4.1
         tokens = TokenAverages(encode, encode.module.backbone, pooling.pool)
         frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
-        scored = np.array([self._one(tokens, pairs, frequent) for pairs in sets.values()])  # (sets, K)
+        scores = np.array([self._score_set(tokens, pairs, frequent) for pairs in sets.values()])  # (sets, K)
         count = sum(len(pairs.gold) for pairs in sets.values())
-        means = zip(self.removed, scored.round(2).mean(axis=0), strict=True)
+        means = zip(self.removed, scores.round(2).mean(axis=0), strict=True)
         rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
         return Result(rows)
 
-    def _one(self, tokens: TokenAverages, pairs: Pairs, frequent: list[int]) -> list[float]:
+    def _score_set(self, tokens: TokenAverages, pairs: Pairs, frequent: list[int]) -> list[float]:
         vectors = tokens.averages(pairs.left + pairs.right, frequent, self.removed)
         left, right = np.split(vectors, 2)
         return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(self.removed))]

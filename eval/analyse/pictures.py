@@ -141,9 +141,10 @@ def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> N
         draw(CHARTS[name](results, data), path)
 
 
-def looks(labels: Iterable[str]) -> dict[str, dict[str, str]]:
-    styles = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
-    return {label: {"color": colour, "marker": marker} for label, colour, marker in styles}
+def styles(labels: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The colour and marker of each label."""
+    combinations = zip(labels, cycle(COLOURS), cycle(MARKERS), strict=False)
+    return {label: {"color": colour, "marker": marker} for label, colour, marker in combinations}
 
 
 def frame(title: str, x: str, y: str) -> tuple[Figure, Axes]:
@@ -162,13 +163,13 @@ def draw(chart: Chart, path: str | Path) -> None:
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     axes.margins(0.05 if chart.join else 0.15)
-    for one, look in zip(chart.series, looks(one.label for one in chart.series).values(), strict=True):
+    for one, style in zip(chart.series, styles(one.label for one in chart.series).values(), strict=True):
         if one.bars:  # not error bars: those do not allow a mean outside the quartiles
-            axes.vlines(*zip(*one.bars, strict=True), color=look["color"], linewidth=3.5, alpha=0.45)
+            axes.vlines(*zip(*one.bars, strict=True), color=style["color"], linewidth=3.5, alpha=0.45)
         xs, ys = zip(*one.points, strict=True) if one.points else ((), ())
         axes.plot(xs, ys, linestyle="-" if chart.join else "", markersize=6 if chart.join else 11, linewidth=1.6,
                   markevery=max(1, len(xs) // 12), label=f"{one.label}: {one.note}" if one.note else one.label,
-                  **look)  # fmt: skip
+                  **style)  # fmt: skip
     if chart.log:
         axes.set_yscale("log")
     if chart.ticks:
@@ -191,8 +192,8 @@ def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
     width, height = max(7.5, COLUMN * len(results) + 0.2), LINE * (len(lines) + 3)
     figure = Figure(figsize=(width, height))
 
-    def write(inches: float, line: float, text: str, **look: Any) -> None:
-        figure.text(inches / width, 1 - LINE * line / height, text, va="top", parse_math=False, **look)
+    def write(inches: float, line: float, text: str, **style: Any) -> None:
+        figure.text(inches / width, 1 - LINE * line / height, text, va="top", parse_math=False, **style)
 
     title = f"Nearest neighbours: {data}, {one['sentences']:,} sentences{subset}"
     write(0.15, 0.6, title, fontsize=12)

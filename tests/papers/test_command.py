@@ -52,7 +52,7 @@ def test_what_the_next_run_would_meet_too_stops_at_once(runner, filled, error):
 
 def test_an_output_that_cannot_be_written_is_known_before_the_training(runner, filled, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match=r"--output .*file/x: cannot be a folder"):
+    with pytest.raises(BadInput, match=r"--output .*file/x: cannot create the folder"):
         filled("--output", str(tmp_path / "file" / "x"))
     assert not runner.asked
 
@@ -102,14 +102,14 @@ def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, 
     capsys.readouterr()
     assert filled("--list", "--steps=200") == []
     said = capsys.readouterr().out
-    assert "0 of 3 finished" in said and "0.3 (200 steps, 1.8 s a step, measured)" in said
+    assert "0 of 3 finished" in said and "0.3 (200 steps, 1.8 s per step, measured)" in said
     assert "9 runs are missing, about 0.9 hours of training" in said
     filled("--list", "--seeds", "0", "1")
     said = capsys.readouterr().out
     assert said.count("2 of 2 finished") == 2 and "about 0.5 hours" in said  # 2 x 500 x 1.8 s
     main(["infocse-2", "--list", "--backbone=bert-base", "--model=m"])
     said = capsys.readouterr().out
-    assert "not asked for: the row is of bert-large" in said and "of unknown length" in said
+    assert "not selected: the row's backbone is bert-large" in said and "of unknown length" in said
     main(["--list"])
     said = capsys.readouterr().out
     assert all(f"| {name} " in said for name in ("infocse-12", "s-simcse-1", "consert-figure-7"))
@@ -128,7 +128,7 @@ def test_a_dry_run_prints_the_commands(runner, filled, capsys):
     [
         ([], "TABLE is missing"),
         (["infocse-99"], "did you mean 'infocse-9'"),
-        (["infocse-5", "--rows", "InfoCES"], "--rows 'InfoCES': infocse-5 has: InfoCSE; w/o MLM loss"),
+        (["infocse-5", "--rows", "InfoCES"], "unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"),
         (["infocse-5", "--seeds", "1", "1"], "distinct seeds"),
         (["infocse-5", "--steps", "0"], "at least one step"),
     ],
@@ -140,7 +140,7 @@ def test_bad_commands_are_refused(argv, said):
 
 def test_a_backbone_without_a_known_start_asks_for_a_model(capsys):
     main(["infocse-12", "--backbone=mini", "--list"])
-    assert capsys.readouterr().out.count("no model: no configuration says where mini starts; give --model") == 2
+    assert capsys.readouterr().out.count("no model: no configuration names a start for mini; give --model") == 2
 
 
 def test_where_a_method_starts():
@@ -157,7 +157,7 @@ def test_where_a_method_starts():
 
 def test_a_runner_s_error_keeps_its_exit_code(monkeypatch):
     monkeypatch.setattr(runs, "run_to_its_end", lambda command, stdout: 3)
-    with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b stopped with 3") as caught:
+    with pytest.raises(ProjectError, match=r"run_unsup\.py --a=b failed with exit code 3") as caught:
         runs.launch("run_unsup.py", ["--a=b"])
     assert caught.value.exit_code == 3
 
@@ -174,7 +174,7 @@ def test_a_chained_row_starts_from_the_run_before_it_with_the_same_seed(monkeypa
     assert joint.arguments(choice, 1)["model_name_or_path"] == "m"
     assert chained.flags["train_file"] == "own.txt" and "train_file" not in joint.flags
     trained, there = [], set()
-    monkeypatch.setattr(runs, "trained", lambda folder, flags: trained.append(folder) or there.add(folder))
+    monkeypatch.setattr(runs, "train", lambda folder, flags: trained.append(folder) or there.add(folder))
     monkeypatch.setattr(runs, "finished", lambda folder: {} if folder in there else None)
     chained.train(choice, 0)
     chained.train(choice, 0)

@@ -69,11 +69,11 @@ def test_several_files_are_one_and_two_that_disagree_are_refused(elsewhere, tmp_
     for change in ({"by_seed": {"0": 1.0}}, {"provenance": {"0": rows[0]["provenance"]["0"] | {"steps": 5}}}):
         other = tmp_path / "other.json"
         other.write_text(json.dumps([rows[0] | change]))
-        with pytest.raises(BadInput, match=r"other.json: .*another file has it otherwise"):
+        with pytest.raises(BadInput, match=r"other.json: .*differs from another --known file"):
             read_imported([elsewhere, other])
 
 
-NO_TABLE = "is not the rows of a table"
+NO_TABLE = "not a results table"
 
 
 @pytest.mark.parametrize("change", [{"task": None}, {"by_seed": {"0": "high"}}, {"by_seed": {"7": 80.0}},
@@ -99,7 +99,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content, said):
     path = tmp_path / "known.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(BadInput, match=f"known.json: .*{said}.*give a TABLE.json that this command wrote"):
+    with pytest.raises(BadInput, match=f"known.json: .*{said}.*give a TABLE.json written by this command"):
         read_imported([path])
 
 
@@ -121,7 +121,7 @@ def test_an_older_file_that_says_less_of_a_run_agrees(elsewhere, tmp_path):
         facts = {"0": rows[0]["provenance"]["0"] | {"text": text}}
         (tmp_path / f"{text}.json").write_text(json.dumps([rows[0] | {"provenance": facts}]))
     assert read_imported([tmp_path / "ab.json", elsewhere]) and read_imported([elsewhere, tmp_path / "ab.json"])
-    with pytest.raises(BadInput, match="another file has it otherwise"):
+    with pytest.raises(BadInput, match="differs from another --known file"):
         read_imported([tmp_path / "ab.json", tmp_path / "cd.json"])
 
 

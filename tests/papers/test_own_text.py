@@ -40,7 +40,7 @@ def test_gains_verdicts_and_agreement():
 
 @pytest.mark.parametrize("names", [["one"], ["one", "one"], None])
 def test_every_start_has_a_name_of_its_own(names):
-    with pytest.raises(BadInput, match="another name for each of --models"):
+    with pytest.raises(BadInput, match="give each of --models its own name"):
         own_text.rows(Namespace(models=["a/best", "b/best"], names=names))
 
 
@@ -55,7 +55,7 @@ def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
     assert own_text.orders([later])[-1][-1].startswith("not measured")
 
 
-@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "stopped with 4")])
+@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")])
 def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypatch, tmp_path, code, error):
     monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: code)
     args = Namespace(models=["mini"], names=None, methods=["spans, words"], sets=["med"], seeds=[0], known=None,

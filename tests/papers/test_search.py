@@ -64,7 +64,7 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     (other / "sts.json").unlink()
     assert main([*argv, "--collect"]) == rows
     assert len(asked) == 10
-    with pytest.raises(CheckpointRefused, match="model_name_or_path: m there, other now"):
+    with pytest.raises(CheckpointRefused, match="model_name_or_path: was m, now other"):
         main([*argv, "--model=other"])
 
 
@@ -103,7 +103,7 @@ def test_methods_from_two_starts_are_no_comparison(made):
     folder, _ = made
     argv = ["methods", "--steps=9", f"--folder={folder}", "--stage_one=s"]
     assert len(main([*argv, "--model=m", "--methods", "simcse-mini", "infocse-mini"])) == 10
-    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another start; use two folders"):
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in start; use two folders"):
         main([*argv, "--model=other", "--methods", "esimcse-mini"])
 
 
@@ -111,9 +111,9 @@ def test_the_precision_is_that_of_the_runs_and_one_for_all(made):
     folder, _ = made
     argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--methods"]
     assert {row["precision"] for row in main([*argv, "simcse-mini", "--float32"])} == {"float32"}
-    with pytest.raises(CheckpointRefused, match="bf16: False there, True now"):
+    with pytest.raises(CheckpointRefused, match="bf16: was False, now True"):
         main([*argv, "simcse-mini"])
-    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* have another precision; use two folders"):
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in precision; use two folders"):
         main([*argv, "esimcse-mini"])
 
 
@@ -121,8 +121,8 @@ def test_another_start_excuses_no_other_precision(made):
     folder, _ = made
     argv = ["methods", "--steps=9", f"--folder={folder}", "--model=m", "--stage_one=s", "--methods"]
     main([*argv, "simcse-mini", "--float32"])
-    with pytest.raises(BadInput, match=r"infocse-mini .* and simcse-mini .* have another precision|simcse-mini .* and "
-                                       r"infocse-mini .* have another precision"):  # fmt: skip
+    with pytest.raises(BadInput, match=r"infocse-mini .* and simcse-mini .* differ in precision|simcse-mini .* and "
+                                       r"infocse-mini .* differ in precision"):  # fmt: skip
         main([*argv, "infocse-mini"])
 
 

@@ -138,7 +138,7 @@ def test_overrides_are_read_as_words_of_a_command_line():
 
 
 def test_an_unknown_table_is_refused_with_the_nearest():
-    with pytest.raises(BadInput, match="table 'infocse-44' is unknown; did you mean 'infocse-4'"):
+    with pytest.raises(BadInput, match="unknown table 'infocse-44'; did you mean 'infocse-4'"):
         specification.read("infocse-44")
     with pytest.raises(BadInput, match=r"choose from: .*s-simcse-1"):
         specification.read("zzz")

@@ -89,7 +89,7 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
     again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
     assert len(asked) == before and len(again) == len(rows), "known rows are not trained again"
     (tmp_path / "rows.json").write_text('[{"name": "x"}]')
-    with pytest.raises(BadInput, match=r"rows\.json: is not rows of this study"):
+    with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
         main([*argv, f"--known={tmp_path / 'rows.json'}"])
 
 

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from eval.analyse.pictures import CHARTS, COLOURS, MARKERS, draw, draw_neighbours, looks
+from eval.analyse.pictures import CHARTS, COLOURS, MARKERS, draw, draw_neighbours, styles
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def points(chart):
 
 
 def test_fifty_six_models_look_different():
-    found = looks(str(i) for i in range(56))
+    found = styles(str(i) for i in range(56))
     assert len({(look["color"], look["marker"]) for look in found.values()}) == 56 == len(COLOURS) * len(MARKERS)
 
 
