@@ -1,1 +1,1 @@
-"""Speed and memory, always as a ratio against a plain implementation in the same process."""
+"""Benchmarks of speed and memory, as ratios to a plain implementation in the same process."""

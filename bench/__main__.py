@@ -1,4 +1,4 @@
-"""`python -m bench SUBJECT`: ours against a plain implementation in the same process, ratios first; and studies."""
+"""`python -m bench SUBJECT`: compare ours with a plain implementation in the same process, or run a study."""
 
 import importlib
 import platform
@@ -12,20 +12,20 @@ from eval.scores import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
-    "encode_corpus": "a large generated corpus encoded by a stub, killed on the way: complete, equal, peak memory",
-    "factorial": "start x head x lambda of InfoCSE over seeds: which of them gives what (hours; goes on)",
-    "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; goes on)",
-    "gpu": "a training step on a GPU, or with --pretend what it asks of one: kernels, synchronisations",
+    "encode_corpus": "encode a large generated corpus with a stub, with kills: completeness, peak memory",
+    "factorial": "effects of start, head and lambda in InfoCSE, over seeds (hours; resumes)",
+    "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; resumes)",
+    "gpu": "a training step on a GPU or, with --pretend, a count of its kernels and synchronisations",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
-    "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; goes on where it was)",
+    "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; resumes)",
     "memory": "peak memory of a training step against the published computation",
-    "own_text": "adaptation to a set's documents by every method: search on its judged queries (hours; goes on)",
-    "text": "training text beyond memory: tokenising and batches, time and peak memory",
+    "own_text": "adaptation to a set's documents by every method: search on its judged queries (hours; resumes)",
+    "text": "training text larger than memory: tokenising and batches, time and peak memory",
     "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
-    "transfer": "SentEval's classifiers, all at once against one after the other",
+    "transfer": "SentEval's classifiers trained together against one after the other",
 }
-STUDIES = {"methods": "search", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # files of papers/
+STUDIES = {"methods": "search", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # modules in papers/
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 
@@ -49,13 +49,13 @@ def main(argv: list[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
-        sub.add_argument("--runs", type=positive, default=1, help="repetitions; medians are shown")
+        sub.add_argument("--runs", type=positive, default=1, help="repetitions; the table shows medians")
         sub.add_argument("--threads", type=positive, default=1, help="of torch; one makes CPU times comparable")
         sub.add_argument("--output", help="write the rows to this JSON file")
-        if name in argv:  # the others import for seconds what is not needed
+        if name in argv:  # importing the other modules takes seconds
             _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
-    import torch  # here: the flags are looked over first
+    import torch  # not at the top: flags are checked first
 
     torch.set_num_threads(args.threads)
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,

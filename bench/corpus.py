@@ -1,4 +1,4 @@
-"""Retrieval over a large corpus: time and peak memory of reading, sharding and searching, without a model."""
+"""Retrieval over a large corpus without a model: time and peak memory of reading, sharding and searching."""
 
 import argparse
 import hashlib
@@ -20,9 +20,9 @@ _WORDS = "river stone lamp orchard signal violin harbour copper meadow engine wi
 
 
 class HashedTexts:
-    """A stand-in for a model: pseudo-random vectors of `width` entries that depend on the text alone."""
+    """A stub encoder: pseudo-random vectors of `width` entries that depend only on the text."""
 
-    max_length = 0  # never cuts
+    max_length = 0  # never truncates
 
     def __init__(self, width: int = 64) -> None:
         self._odd = 2 * np.arange(1, width + 1, dtype=np.uint64) + 1
@@ -31,7 +31,7 @@ class HashedTexts:
     def __call__(self, sentences: list[str]) -> np.ndarray:
         """N texts -> (N, width) float32 in [-0.5, 0.5)."""
         digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in sentences)
-        mixed = np.frombuffer(digests, dtype="<u8")[:, None] * self._odd  # uint64 wraps round, which is the mixing
+        mixed = np.frombuffer(digests, dtype="<u8")[:, None] * self._odd  # uint64 overflow does the mixing
         mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         return ((mixed >> np.uint64(40)).astype(np.float32)) / np.float32(2**24) - np.float32(0.5)
@@ -39,13 +39,13 @@ class HashedTexts:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--documents", type=positive, default=1_000_000)
-    parser.add_argument("--folder", help="kept; a stopped run goes on there (default: a temporary folder)")
+    parser.add_argument("--folder", help="working folder, kept to resume (default: a temporary folder)")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row of a generated set that is embedded in shards and scored: seconds, peak memory in MiB, nDCG@10 x 100.
+    """One row: seconds, peak memory in MiB and nDCG@10 x 100 of embedding and scoring a generated set.
 
-    Every text is a query's at most once, so nDCG@10 must be 100.
+    All texts are distinct and each query repeats its relevant document, so nDCG@10 must be 100.
     """
     with TemporaryDirectory() as temporary:
         return [run(args.documents, Path(args.folder or temporary) / f"{args.documents}")]
@@ -67,7 +67,7 @@ def run(documents: int, folder: Path) -> dict:
 
 
 def generate(folder: Path, documents: int) -> None:
-    """A corpus of short texts; each of `QUERIES` queries repeats one document, its only relevant one."""
+    """Write a corpus of short texts; each of `QUERIES` queries repeats one document, its only relevant one."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     places = range(0, documents, max(1, documents // QUERIES))
     _write(folder / "corpus.jsonl", (_line(f"d{i}", text_of(i)) for i in range(documents)))
@@ -76,7 +76,7 @@ def generate(folder: Path, documents: int) -> None:
 
 
 def text_of(number: int) -> str:
-    """The text of a document: eight words chosen by its number, and the number, so that all texts differ."""
+    """The text of a document: eight words chosen by its number, then the number, so that all texts differ."""
     words = [_WORDS[number // 12**place % 12] for place in range(8)]
     return " ".join([*words, str(number)])
 

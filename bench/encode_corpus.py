@@ -1,4 +1,4 @@
-"""`eval.encode_corpus` on a large generated corpus with a stub encoder, killed on the way: is the result complete?"""
+"""`eval.encode_corpus` on a large generated corpus with a stub encoder and kills: is the result complete?"""
 
 import argparse
 import os
@@ -22,20 +22,20 @@ from eval.vectors.store import VectorStore, read_vectors
 from eval.vectors.workers import encode_corpus
 
 ROOT = Path(__file__).parents[1]
-_STEP = 0.02  # seconds between two looks at the outputs
+_STEP = 0.02  # seconds between two checks of the outputs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=positive, default=1_000_000)
     parser.add_argument("--shards", type=positive, default=100)
-    parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly over the shards")
+    parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly spaced over the shards")
     parser.add_argument("--processes", type=positive, default=2)
-    parser.add_argument("--ray", action="store_true", help="by Ray Data; default: processes of this machine")
-    parser.add_argument("--folder", help="for text and vectors, kept (default: a temporary folder)")
+    parser.add_argument("--ray", action="store_true", help="use Ray Data (default: local processes)")
+    parser.add_argument("--folder", help="folder for text and vectors, kept (default: a temporary folder)")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError if a vector is missing, wrong, or was computed again after a kill."""
+    """One row; ProjectError if a vector is missing, wrong, or recomputed after a kill."""
     with TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
         generate(folder / "text", args.sentences, args.shards)
@@ -44,7 +44,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
         seconds = round(time.perf_counter() - start, 1)
         checked = compare(folder / "text", folder / "vectors")
         if checked != args.sentences:
-            raise ProjectError(f"{checked} vectors of {args.sentences} sentences")
+            raise ProjectError(f"{checked} vectors for {args.sentences} sentences")
         peaks = [int(path.read_text()) for path in (folder / "peaks").iterdir()]
         return [{"name": "encode_corpus " + ("under Ray" if args.ray else "on one node"), "sentences": args.sentences,
                  "shards": args.shards, "processes": args.processes, "kills": args.kills,
@@ -53,7 +53,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def generate(folder: Path, sentences: int, shards: int) -> None:
-    """Text in `shards` files of nearly equal size; sentence i contains i."""
+    """Write text into `shards` files of nearly equal size; sentence i contains i."""
     folder.mkdir(parents=True, exist_ok=True)
     bounds = np.linspace(0, sentences, shards + 1).astype(int).tolist()
     for number in range(shards):
@@ -62,20 +62,20 @@ def generate(folder: Path, sentences: int, shards: int) -> None:
 
 
 class Stub(HashedTexts):
-    """The stub encoder, which also notes the largest memory of its process, in a file of `peaks`."""
+    """The stub encoder, which also writes the peak memory of its process to a file in `peaks`."""
 
     def __init__(self, peaks: Path, device: str) -> None:
         super().__init__()
-        self._note = peaks / str(os.getpid())
+        self._peak_file = peaks / str(os.getpid())
 
     def __call__(self, sentences: list[str]) -> np.ndarray:
-        made = super().__call__(sentences)
-        self._note.write_text(str(round(peak_mib())))
-        return made
+        vectors = super().__call__(sentences)
+        self._peak_file.write_text(str(round(peak_mib())))
+        return vectors
 
 
 def drive(folder: str, processes: str, ray: str) -> None:
-    """The process that is killed: all shards of `folder`/text into `folder`/vectors."""
+    """The process that is killed: encode all shards of `folder`/text into `folder`/vectors."""
     peaks = Path(folder) / "peaks"
     peaks.mkdir(exist_ok=True)
     job = Job(partial(Stub, peaks), numbered_lines, VectorStore(Path(folder) / "vectors"))
@@ -84,18 +84,18 @@ def drive(folder: str, processes: str, ray: str) -> None:
 
 
 def compare(text: Path, vectors: Path) -> int:
-    """The number of vectors, all equal to the stub's of their lines, in order; ProjectError for a file that differs."""
+    """Check that all vectors are the stub's vectors of their lines and return their number; else ProjectError."""
     stub, equal = HashedTexts(), 0
     for path in sorted(text.iterdir()):
         expected = stub([line for _, line in numbered_lines(path)])
         if not np.array_equal(read_vectors(vectors / f"{path.stem}.parquet"), expected):
-            raise ProjectError(f"{path}: its vectors are not those of its lines")
+            raise ProjectError(f"{path}: the vectors do not match the lines")
         equal += len(expected)
     return equal
 
 
 def _run(args: argparse.Namespace, folder: Path, kill: int) -> int:
-    """Start the driver and, unless this is the last time, kill it on the way; how many shards were done then."""
+    """Start the driver and, unless this is the last run, kill it midway; return the number of finished shards."""
     before = _done(folder)
     limit = args.shards * (kill + 1) // (args.kills + 1)
     code = "import sys; from bench.encode_corpus import drive; drive(*sys.argv[1:])"
@@ -106,10 +106,10 @@ def _run(args: argparse.Namespace, folder: Path, kill: int) -> int:
         if kill < args.kills:
             driver.kill()
     if driver.returncode != (-signal.SIGKILL if kill < args.kills else 0):
-        raise ProjectError(f"the driver ended by itself with {driver.returncode}; more --sentences keep it busy")
+        raise ProjectError(f"the driver exited with {driver.returncode} before it was killed; give more --sentences")
     after = _done(folder)
     if any(after.get(name) != changed for name, changed in before.items()):
-        raise ProjectError("a shard that was done has been computed again")
+        raise ProjectError("a finished shard was computed again")
     return len(after)
 
 

@@ -1,7 +1,7 @@
-"""Evaluation of a real encoder on real data: ours against a SentEval-style loop, scores compared.
+"""Evaluation of a real encoder on real data: ours against a SentEval-style loop, with a comparison of the scores.
 
-The plain side does what SentEval does: fixed batches in order of length, padding, no deduplication, cosines one by one,
-and for STS-B and SICK-R all three splits although one is read. Like SimCSE's batcher it keeps all hidden states.
+The plain side works like SentEval: fixed batches sorted by length, padding, no deduplication, cosines one by one, and
+all three splits of STS-B and SICK-R although one is used. Like SimCSE's batcher it keeps all hidden states.
 """
 
 import argparse
@@ -19,25 +19,25 @@ from eval.sts import STS_DEV, STS_TEST, Pairs, merged, read_sick, read_stsb
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
-BATCH = 128  # of SentEval
-ALLOWED = {False: 0.01, True: 0.05}  # points of Spearman, by bf16: both sides round, each in its own order
+BATCH = 128  # SentEval's
+ALLOWED = {False: 0.01, True: 0.05}  # bf16 -> Spearman points: the two sides round in a different order
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="any encoder `python -m eval` takes")
+    parser.add_argument("--model", required=True, help="any encoder that `python -m eval` accepts")
     parser.add_argument("--pooling", help="for plain encoders")
     parser.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
-    parser.add_argument("--bf16", action="store_true", help="both sides under bfloat16 autocast")
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast on both sides")
     parser.add_argument("--parts", nargs="+", choices=list(_PARTS), default=list(_PARTS))
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """A row a part; scores further apart than rounding explains are an error."""
+    """One row per part; ProjectError if scores differ by more than rounding."""
     encoder, tokenizer = load_encoder(args.model, args.pooling)
     data_dir = Path(args.data_dir)
     plain = PlainEncode(encoder, tokenizer, args.bf16)
     ours = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16)
-    made = []
+    results = []
     for part in args.parts:
         slow, fast = _PARTS[part](plain, ours, data_dir)
         timed = alternate(slow, fast, args.runs)
@@ -45,8 +45,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         if apart > ALLOWED[args.bf16]:
             raise ProjectError(f"{part}: scores differ by {apart:.4f}: {timed.plain} and {timed.ours}")
         precision = "bf16" if args.bf16 else "fp32"
-        made.append(bench_row(part, precision, Path(args.model).name, timed, args.runs, apart=round(apart, 5)))
-    return made
+        results.append(bench_row(part, precision, Path(args.model).name, timed, args.runs, apart=round(apart, 5)))
+    return results
 
 
 Sides = tuple[Callable[[int], dict[str, float]], Callable[[int], dict[str, float]]]
@@ -62,7 +62,7 @@ def _stsb_dev(plain, ours, data_dir: Path) -> Sides:
 
 
 def _in_training(plain, ours, data_dir: Path) -> Sides:
-    """What runs every 125 steps: SimCSE's code encodes all of STS-B and SICK-R, ours STS-B dev."""
+    """The evaluation every 125 steps: SimCSE's code encodes all of STS-B and SICK-R, ours STS-B dev."""
 
     def slow(_: int) -> dict[str, float]:
         return {name: every_split(plain, data_dir, name)["dev"] for name in ("STS-B", "SICK-R")}
@@ -82,7 +82,7 @@ _PARTS = {"STS-B dev": _stsb_dev, "in-training evaluation": _in_training, "seven
 
 
 class PlainEncode:
-    """Sentences to vectors in the order given, 128 at a time."""
+    """Encodes sentences in the given order, 128 at a time."""
 
     def __init__(self, encoder, tokenizer, bf16: bool) -> None:
         self.encoder, self.tokenizer, self.bf16 = encoder.eval(), tokenizer, bf16
@@ -103,7 +103,7 @@ class PlainEncode:
 
 
 def spearman(encode: PlainEncode, pairs: Pairs) -> float:
-    """Score of pairs sorted by length as SentEval sorts them."""
+    """Spearman x 100 of pairs in SentEval's order, sorted by length."""
     order = sorted(range(len(pairs.gold)), key=lambda i: (len(pairs.left[i].split()), len(pairs.right[i].split())))
     left = encode([pairs.left[i] for i in order])
     right = encode([pairs.right[i] for i in order])
@@ -112,7 +112,7 @@ def spearman(encode: PlainEncode, pairs: Pairs) -> float:
 
 
 def every_split(encode: PlainEncode, data_dir: Path, name: str) -> dict[str, float]:
-    """STS-B or SICK-R as SentEval runs them: all three splits encoded, whichever is read."""
+    """STS-B or SICK-R as in SentEval: all three splits are encoded, whichever is used."""
     read, files = _SETS[name]
     return {split: spearman(encode, merged(read(file, data_dir))) for split, file in files.items()}
 

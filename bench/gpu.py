@@ -1,7 +1,7 @@
-"""What a training step asks of a GPU: counted on a pretend one, or measured on the one that is here.
+"""The cost of a training step on a GPU: operations counted on a pretend GPU, or times measured on a real one.
 
 python -m bench gpu --pretend --output FILE.json     # any machine with g++
-python -m bench gpu --output FILE.json               # a GPU: minutes; writes FILE.json and FILE.md, row by row
+python -m bench gpu --output FILE.json               # minutes on a GPU; writes FILE.json and FILE.md, row by row
 """
 
 from __future__ import annotations
@@ -29,43 +29,42 @@ _GUARD = Path(__file__).parent / "pretend" / "guard.cpp"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the two ways."""
     parser.add_argument("--pretend", action="store_true", help="count kernels and synchronisations without a GPU")
-    parser.add_argument("--layers", type=positive, default=12, help="with --pretend: of the models")
-    parser.add_argument("--objectives", nargs="*", default=[], help="with --pretend: these alone (default: all)")
-    parser.add_argument("--model", choices=MODELS, default="bert-base", help="on a GPU: sizes; the weights are random")
-    parser.add_argument("--steps", type=positive, default=200, help="on a GPU: of the training run")
-    parser.add_argument("--batch", type=positive, default=64, help="sentences")
-    parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
+    parser.add_argument("--layers", type=positive, default=12, help="with --pretend: layers of the models")
+    parser.add_argument("--objectives", nargs="*", default=[], help="with --pretend: only these (default: all)")
+    parser.add_argument("--model", choices=MODELS, default="bert-base", help="on a GPU: size; the weights are random")
+    parser.add_argument("--steps", type=positive, default=200, help="on a GPU: steps of the training run")
+    parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
+    parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
 
 
 def rows(args) -> list[dict]:
-    """A row a case: what a step asks of the device, or how long it takes there."""
+    """One row per case: the operations of a step, or its time."""
     if args.pretend:
         return list(pretended(args.objectives, args.layers, args.batch, args.length))
     if not torch.cuda.is_available():
-        raise BadInput("no GPU is here that torch can use: `--pretend` counts what a step would ask of one")
+        raise BadInput("torch finds no GPU; --pretend counts the operations of a step without one")
     if not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise BadInput("this GPU does not compute in bfloat16, in which everything is measured")
+        raise BadInput("this GPU does not support bfloat16, which all measurements use")
     from bench import gpu_measures
 
-    found = []
+    results = []
     for row in gpu_measures.rows(args, torch.device("cuda:0")):
         logger.info("%s", row)
-        found.append(row)
-        if args.output:  # now: who stops it keeps what it has measured
-            write_rows(args.output, found)
-            Path(args.output).with_suffix(".md").write_text(gpu_measures.page(found), encoding="utf-8")
-    return found
+        results.append(row)
+        if args.output:  # after every row, so that a stopped command keeps its results
+            write_rows(args.output, results)
+            Path(args.output).with_suffix(".md").write_text(gpu_measures.page(results), encoding="utf-8")
+    return results
 
 
 def pretended(objectives: list[str], layers: int, batch: int, length: int, half: bool = False) -> Iterator[dict]:
-    """The counts of `bench.pretend`, from a process of its own: the device must be there before torch is.
+    """The counts of `bench.pretend`, from a separate process: the device must be loaded before torch.
 
-    With `half` of the cases every two values of family, path and precision still meet.
+    `half` runs half of the cases, in which every two values of family, path and precision still occur together.
 
     Raises:
-        BadInput: torch is no CPU build, or no C++ compiler is here that can build against it.
+        BadInput: torch is not a CPU build, or no C++ compiler can build against it.
     """
     size = f"--layers={layers}", f"--batch={batch}", f"--length={length}", *["--half"] * half
     with tempfile.TemporaryDirectory() as folder:
@@ -80,18 +79,18 @@ def pretended(objectives: list[str], layers: int, batch: int, length: int, half:
 
 
 def run_pretending(argv: list[str], folder: Path) -> subprocess.CompletedProcess:
-    """A Python process with the pretend device, which is built in a folder."""
+    """Run a Python process with the pretend device, which is built in `folder`."""
     environment = os.environ | {"LD_PRELOAD": str(_compiled(folder))}
     command, root = [sys.executable, *argv], Path(__file__).parents[1]
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
 
 
 def _compiled(folder: Path) -> Path:
-    """The pretend device as a library."""
+    """Build the pretend device as a shared library."""
     if torch.version.cuda is not None:
-        raise BadInput("--pretend: needs a CPU build of torch; this one has a CUDA device of its own")
+        raise BadInput("--pretend needs a CPU build of torch; this one has its own CUDA device")
     if shutil.which("g++") is None:
-        raise BadInput("--pretend: needs g++, which builds the pretend device in seconds")
+        raise BadInput("--pretend needs g++ to build the pretend device; install it")
     torch_folder, library = Path(torch.__path__[0]), folder / "guard.so"
     done = subprocess.run(
         ["g++", "-shared", "-fPIC", "-std=c++20", f"-I{torch_folder}/include",
@@ -104,7 +103,6 @@ def _compiled(folder: Path) -> Path:
     return library
 
 
-def table(found: list[dict]) -> str:
-    """The rows as Markdown."""
-    columns = list(dict.fromkeys(name for row in found for name in row if name not in ("machine", "torch", "threads")))
-    return markdown([columns, *([str(row.get(name, "")) for name in columns] for row in found)])
+def table(rows: list[dict]) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in ("machine", "torch", "threads")))
+    return markdown([columns, *([str(row.get(name, "")) for name in columns] for row in rows)])

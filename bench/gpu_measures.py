@@ -1,4 +1,4 @@
-"""The measurements of `python -m bench gpu` on a machine with a GPU; every part runs on a CPU too, which tests use."""
+"""The measurements of `python -m bench gpu` on a GPU; for tests, every part also runs on a CPU."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 PATHS = ("plain", "padded", "packed", "packed, compiled")
-LIMIT = 480  # seconds for all parts together, of which the compiled steps come last
+LIMIT = 480  # seconds for all parts together; the compiled steps come last
 ROOT = Path(__file__).parents[1]
-BATCHES, WARM, TIMED = 8, 6, 24  # different batches; steps before and within a measurement
-STSB_DEV = 3000  # sentences of STS-B dev, 16 tokens on average
+BATCHES, WARM, TIMED = 8, 6, 24  # different batches; warm-up steps and timed steps
+STSB_DEV = 3000  # sentences in STS-B dev, 16 tokens on average
 _WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 class PlainSimCSE(nn.Module):
-    """SimCSE's step as its authors compute it: both views in one padded forward."""
+    """SimCSE's step as in the authors' code: both views in one padded forward pass."""
 
     def __init__(self, encoder: nn.Module, projection: nn.Module) -> None:
         super().__init__()
@@ -55,8 +55,8 @@ class PlainSimCSE(nn.Module):
 
 
 def rows(args, device: torch.device) -> Iterator[dict]:
-    """Steps, an evaluation, training runs, and what has to be compiled first: a row each as soon as it is known."""
-    where, end = {"device": device_name(device), "model": args.model, "precision": "bf16"}, time.monotonic() + LIMIT
+    """Training steps, an evaluation, training runs, then compiled steps: one row each, as soon as it is measured."""
+    shared, end = {"device": device_name(device), "model": args.model, "precision": "bf16"}, time.monotonic() + LIMIT
     peak = product_rate(device)
     steps = [({"name": f"{kind} step", "path": path}, partial(step, kind, path, args, device, peak))
              for path in PATHS for kind in ("infocse", "simcse")]  # fmt: skip
@@ -70,38 +70,38 @@ def rows(args, device: torch.device) -> Iterator[dict]:
         if device.type == "cuda" and torch.cuda.device_count() > 1:
             others.append(({"name": "the run with two processes"}, partial(runs.whole, 2)))
         for row, work in (*steps[:-2], *others, *steps[-2:]):
-            yield where | {"product_tflops": round(peak)} | taken(row, work, end)
+            yield shared | {"product_tflops": round(peak)} | measure(row, work, end)
 
 
-def taken(row: dict, work: Callable[[], dict], end: float) -> dict:
-    """A row with what a part measures, or why it has no figures; `end` as `time.monotonic` counts."""
+def measure(row: dict, work: Callable[[], dict], end: float) -> dict:
+    """A row with the results of a part, or the reason why it failed; `end` is a `time.monotonic` deadline."""
 
-    def late(*_) -> None:
-        raise TimeoutError(f"the {LIMIT} seconds were over")
+    def time_out(*_) -> None:
+        raise TimeoutError(f"the limit of {LIMIT} seconds was reached")
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, time_out)
     try:
         signal.setitimer(signal.ITIMER_REAL, max(end - time.monotonic(), 1e-3))
         return row | work()
-    except Exception as error:  # one part that fails must not cost the other figures
+    except Exception as error:  # a failed part must not lose the results of the others
         return row | {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         torch.compiler.reset()
-        gc.collect()  # else the next part's peak memory would have this one's
+        gc.collect()  # otherwise this part's memory would count in the next part's peak
 
 
 def device_name(device: torch.device) -> str:
-    """What torch calls the GPU, and the driver where nvidia-smi is there to say it; `cpu` for a CPU."""
+    """The name of the GPU and its driver version according to nvidia-smi; `cpu` for a CPU."""
     if device.type == "cpu":
         return "cpu"
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+        versions = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()
     except (OSError, subprocess.SubprocessError):
-        said = []
-    return f"{torch.cuda.get_device_name(device)}, driver {said[0] if said else 'unknown'}"
+        versions = []
+    return f"{torch.cuda.get_device_name(device)}, driver {versions[0] if versions else 'unknown'}"
 
 
 def _wait(device: torch.device) -> None:
@@ -110,7 +110,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _seconds(device: torch.device, work: Callable[[int], object], warm: int, timed: int) -> float:
-    """Of one call, the mean of `timed`."""
+    """Mean seconds per call over `timed` calls, after `warm` warm-up calls."""
     for number in range(warm):
         work(number)
     _wait(device)
@@ -122,33 +122,32 @@ def _seconds(device: torch.device, work: Callable[[int], object], warm: int, tim
 
 
 def product_rate(device: torch.device) -> float:
-    """TFLOP/s of a large bfloat16 product: what a step could reach at best."""
+    """TFLOP/s of a large bfloat16 matrix product, an upper bound for a step."""
     size = 8192 if device.type == "cuda" else 256
     one = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     return 2 * size**3 / _seconds(device, lambda _: one @ one, 3, 10) / 1e12
 
 
 def step(kind: str, path: str, args, device: torch.device, peak: float) -> dict:
-    """Forward, backward, clipping and AdamW of one batch."""
+    """Forward, backward, clipping and AdamW for one batch."""
     model = build(kind, path, args.model).to(device)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
     call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
-    made = batches(kind, path, model, args)
-    tokens = sum(int(each["attention_mask"].sum()) for each in made) / BATCHES
-    made = [send_to_device(each, device) for each in made]
+    inputs = batches(kind, path, model, args)
+    tokens = sum(int(each["attention_mask"].sum()) for each in inputs) / BATCHES
+    inputs = [send_to_device(each, device) for each in inputs]
 
     def take(number: int) -> None:
         with torch.autocast(device.type, dtype=torch.bfloat16):
-            output = call(**made[number % BATCHES])
+            output = call(**inputs[number % BATCHES])
             loss = output if isinstance(output, Tensor) else output.loss
         loss.backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
-    counted = nullcontext() if call is not model else FlopCounterMode(display=False)
-    with counted as counter:
+    with nullcontext() if call is not model else FlopCounterMode(display=False) as counter:
         take(0)
     warm, timed = (WARM + BATCHES, TIMED) if device.type == "cuda" else (1, 1)
     if device.type == "cuda":
@@ -174,10 +173,10 @@ def build(kind: str, path: str, model: str) -> nn.Module:
 
 
 def batches(kind: str, path: str, model: nn.Module, args) -> list[dict]:
-    """Some different ones; of one shape for a compiled step, as each is compiled anew and that takes a minute."""
+    """Different batches; for a compiled step all of one shape, because compiling each shape takes a minute."""
     first, *others = (batch(kind, path, model, args, seed) for seed in range(1, 10 * BATCHES))
-    alike = [each for each in others if "compiled" not in path or _sizes(each) == _sizes(first)]
-    return [first, *alike][:BATCHES]
+    same = [each for each in others if "compiled" not in path or _sizes(each) == _sizes(first)]
+    return [first, *same][:BATCHES]
 
 
 def _sizes(made: dict) -> list[list[torch.Size]]:
@@ -185,7 +184,7 @@ def _sizes(made: dict) -> list[list[torch.Size]]:
 
 
 def batch(kind: str, path: str, model: nn.Module, args, seed: int) -> dict:
-    """A batch of real lengths; with the layouts that our model reads."""
+    """A batch with realistic lengths, and for our model its layouts."""
     made = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
     if kind == "simcse":
         made = {name: made[name] for name in ("input_ids", "attention_mask")}
@@ -197,7 +196,7 @@ def batch(kind: str, path: str, model: nn.Module, args, seed: int) -> dict:
 
 
 def evaluation(model: str, device: torch.device) -> dict:
-    """As many sentences as STS-B dev has, encoded in bf16."""
+    """Encode as many sentences as STS-B dev has, in bf16."""
     config = pair.config_of(model)
     encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, 512, packed=True)
     count = STSB_DEV if device.type == "cuda" else 20
@@ -209,18 +208,17 @@ def evaluation(model: str, device: torch.device) -> dict:
 
 
 def tokenizer(vocabulary: int) -> BertTokenizer:
-    """One whose words are those of `sentences`."""
+    """A tokenizer for the words of `sentences`."""
     return BertTokenizer(vocab={word: i for i, word in enumerate((_SPECIAL + _WORDS)[:vocabulary])})
 
 
 def sentences(count: int, longest: int) -> list[str]:
-    """Sentences of random words."""
     generator = np.random.default_rng(0)
     return [" ".join(generator.choice(_WORDS, generator.integers(4, longest))) for _ in range(count)]
 
 
 class Runs:
-    """Training runs of SimCSE by the script itself, on text made here."""
+    """SimCSE training runs with the real script, on generated text."""
 
     def __init__(self, folder: Path, args, device: torch.device) -> None:
         self.folder, self.args, self.device = folder, args, device
@@ -232,13 +230,13 @@ class Runs:
         (folder / "text.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
 
     def whole(self, processes: int = 1) -> dict:
-        """Seconds of a run, its start included."""
+        """Seconds of a run, including start-up."""
         started = time.perf_counter()
         self._run(f"with-{processes}", self.args.steps, processes)
         return {"path": "as the script chooses", "seconds": round(time.perf_counter() - started, 1)}
 
     def resumed(self) -> dict:
-        """Whether a run that was killed at its first checkpoint ends as one that was not."""
+        """Whether a run that is killed at its first checkpoint and resumed ends with the same weights."""
         steps = max(4, self.args.steps // 5)
         one = self._run("one", steps)
         self._run("other", steps, until=self.folder / "other" / f"checkpoint-{_every(steps)}")
@@ -260,19 +258,19 @@ class Runs:
         return [sys.executable, "-m", "accelerate.commands.launch", "--config_file", config, *argv]
 
     def _run(self, name: str, steps: int, processes: int = 1, until: Path | None = None) -> Path:
-        """The weights of a run; where `until` is given, it is killed when that folder is there."""
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"  # a scheduler may have given us another than the first
+        """Run the script and return the path of its weights; if `until` is given, kill it when that folder exists."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"  # a scheduler may have assigned another GPU
         environment = os.environ | ({"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if processes == 1 else {})
-        end = signal.SIGKILL if processes == 1 else signal.SIGTERM  # which a launcher passes on
+        end = signal.SIGKILL if processes == 1 else signal.SIGTERM  # a launcher forwards SIGTERM
         log = self.folder / "log"
-        with log.open("w") as said, subprocess.Popen(
-            self._command(name, steps, processes), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=said,
+        with log.open("w") as stderr, subprocess.Popen(
+            self._command(name, steps, processes), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=stderr,
             start_new_session=True,
         ) as child:  # fmt: skip
             try:
                 while child.poll() is None and not (until and until.is_dir()):
                     time.sleep(0.05)
-            finally:  # also when the time is over
+            finally:  # also after a timeout
                 if child.poll() is None:
                     os.killpg(child.pid, end)
         if child.returncode != (-signal.SIGKILL if until else 0):
@@ -281,15 +279,14 @@ class Runs:
 
 
 def _every(steps: int) -> int:
-    """After how many steps a run of so many writes a checkpoint."""
+    """Steps between two checkpoints of a run."""
     return max(1, steps // 3)
 
 
-def page(found: list[dict]) -> str:
-    """The figures as a page."""
-    columns = list(dict.fromkeys(name for row in found for name in row))
-    columns = [name for name in columns if name not in ("device", "product_tflops")]
-    cells = [["" if row.get(name) is None else str(row[name]) for name in columns] for row in found]
-    first = found[0]
+def page(results: list[dict]) -> str:
+    """The results as a Markdown page."""
+    columns = list(dict.fromkeys(name for row in results for name in row if name not in ("device", "product_tflops")))
+    cells = [["" if row.get(name) is None else str(row[name]) for name in columns] for row in results]
+    first = results[0]
     rate = f"A bfloat16 product of 8192 x 8192 matrices runs at {first['product_tflops']} TFLOP/s."
     return f"# {first['device']}\n\n{rate} `python -m bench gpu` measured:\n\n{markdown([columns, *cells])}\n"

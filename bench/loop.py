@@ -1,7 +1,8 @@
 """The cost of a training step outside forward, backward and optimizer: our loop against the published scripts'.
 
-Both train a model of one parameter on the same generated sentences, two views and their masked twins a step. Two runs
-of different length give the CPU time of a step as a slope, without start-up costs. Goal: 1 ms for 64 sentences.
+Both train a model with one parameter on the same generated sentences, two views and their masked twins per step. The
+CPU time of a step is the slope between two runs of different length, without start-up costs. Goal: 1 ms for 64
+sentences.
 """
 
 import argparse
@@ -35,14 +36,14 @@ MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--batch", type=positive, default=64, help="sentences a step")
-    parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
+    parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
+    parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
     parser.add_argument("--rows", type=positive, default=20_000, help="generated sentences")
     parser.add_argument("--steps", type=positive, nargs=2, default=[100, 500], help="lengths of the two runs")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row: milliseconds of CPU time a step, the median over `runs` slopes."""
+    """One row: milliseconds of CPU time per step, the median over `runs` slopes."""
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
         table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})
@@ -67,7 +68,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
-    """A tokenizer with BERT's vocabulary size and special tokens, and ids of sentences with real lengths."""
+    """A tokenizer with BERT's vocabulary size and special tokens, and ids of sentences with realistic lengths."""
     special = {0: "[PAD]", 100: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
     tokenizer = BertTokenizer({special.get(i, f"w{i}"): i for i in range(VOCABULARY)})
     random = np.random.default_rng(0)
@@ -76,7 +77,7 @@ def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
 
 
 class OneParameter(nn.Module):
-    """A model that costs next to nothing and ignores its batch."""
+    """A model that costs almost nothing and ignores its batch."""
 
     accepts_loss_kwargs = False
 
@@ -96,28 +97,28 @@ class OneParameter(nn.Module):
 
 
 def _arguments(args: argparse.Namespace, steps: int, folder: str) -> RunArguments:
-    made = RunArguments(
+    arguments = RunArguments(
         output_dir=folder, per_device_train_batch_size=args.batch, max_steps=steps, save_strategy="no", report_to=[],
         disable_tqdm=True, use_cpu=True,
     )  # fmt: skip
-    made.eval_strategy = IntervalStrategy.NO  # not a flag of our runs; only the loop is timed
-    return made
+    arguments.eval_strategy = IntervalStrategy.NO  # not a flag of our runs; only the loop is timed
+    return arguments
 
 
 def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
-    """Milliseconds of CPU time a step, from the difference of two runs; `trainer` makes one of so many steps."""
+    """Milliseconds of CPU time per step, from the difference of two runs; `trainer` maps steps to a Trainer."""
     spent = []
     for steps in lengths:
         start = time.process_time()
         made = trainer(steps)
-        made.remove_callback(PrinterCallback)  # its log lines would mean nothing
+        made.remove_callback(PrinterCallback)  # its log lines would be meaningless
         made.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
 
 
 def tokenised(sentences: list[list[int]], frame: tuple[list[int], list[int]], longest: int) -> Dataset:
-    """Rows of an Arrow table as SimCSE's and InfoCSE's `prepare_features` stores them: lists of two equal views."""
+    """Rows as stored by SimCSE's and InfoCSE's `prepare_features`: lists of two equal views."""
     prefix, suffix = frame
     inner = longest - len(prefix) - len(suffix)
     rows = [prefix + ids[:inner] + suffix for ids in sentences]
@@ -131,10 +132,7 @@ def tokenised(sentences: list[list[int]], frame: tuple[list[int], list[int]], lo
 
 
 class PairCollator:
-    """`OurDataCollatorWithPadding` of the published code: flatten the views, pad, mask token by token, unflatten.
-
-    Gives (B, 2, L) tensors.
-    """
+    """`OurDataCollatorWithPadding` of the published code: flatten the views, pad, mask, unflatten to (B, 2, L)."""
 
     def __init__(self, tokenizer, mask_rate: float) -> None:
         self.tokenizer = tokenizer

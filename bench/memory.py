@@ -1,4 +1,4 @@
-"""Peak memory of a training step, as the kernel measures it for one process a side."""
+"""Peak memory of a training step, measured by the kernel in one process per side."""
 
 from bench import pair
 from bench.pair import add_arguments, batch

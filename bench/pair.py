@@ -1,4 +1,4 @@
-"""The plain step and ours with the same random weights, and batches with the lengths of real sentences."""
+"""The plain step and ours with the same random weights, and batches with realistic sentence lengths."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from models.runner import Runner
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
-# Tokens (WordPiece of bert-base-uncased, special ones included, cut at 32) of the first 11,914 lines of SimCSE's
-# wiki1m_for_simcse.txt: LENGTHS[n] sentences have n tokens. Mean 21.9; 27 % are cut.
+# LENGTHS[n] of the first 11,914 lines of SimCSE's wiki1m_for_simcse.txt have n tokens (WordPiece of bert-base-uncased,
+# special tokens included, truncated at 32). Mean 21.9; 27 % are truncated.
 LENGTHS = [0, 0, 0, 34, 151, 236, 284, 275, 247, 231, 252, 256, 273, 302, 332, 373, 347, 384, 376, 363, 371, 392, 371,
            400, 352, 330, 323, 303, 298, 315, 253, 261, 3229]  # fmt: skip
 MODELS = {
@@ -41,10 +41,10 @@ _FIRST_WORD = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", choices=MODELS, default="bert-base", help="sizes; the weights are random")
+    parser.add_argument("--model", choices=MODELS, default="bert-base", help="size; the weights are random")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast on both sides")
-    parser.add_argument("--batch", type=positive, default=64, help="sentences, of which each side computes two views")
-    parser.add_argument("--length", type=positive, default=32, help="tokens at which sentences are cut")
+    parser.add_argument("--batch", type=positive, default=64, help="sentences per step, with two views each")
+    parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
 
 
 def config_of(model: str, dropout: float = 0.1) -> BertConfig:
@@ -52,27 +52,27 @@ def config_of(model: str, dropout: float = 0.1) -> BertConfig:
 
 
 def skip_from(config: BertConfig) -> int:
-    """The layer the auxiliary head reads: 6 of 12, 3 of 6, as the shipped configurations."""
+    """The layer that the auxiliary head reads, as in the shipped configurations: 6 of 12, 3 of 6."""
     return config.num_hidden_layers // 2
 
 
 def masked_lm(model: str, dropout: float = 0.1) -> BertForMaskedLM:
-    """A masked language model of random weights, the same in every call."""
+    """A masked language model with random weights, the same in every call."""
     torch.manual_seed(0)
     return BertForMaskedLM(config_of(model, dropout))
 
 
 class PlainInfoCSE(nn.Module):
-    """InfoCSE's step as its authors compute it: contrastive loss plus weighted auxiliary loss of one batch.
+    """InfoCSE's step as in the authors' code: contrastive loss plus weighted auxiliary loss of one batch.
 
-    Everything is padded. The frozen copy is a masked language model of the lower layers, and its unused head runs on
-    every position. The auxiliary layers and their output matrix run on every position too; only the loss skips the
-    unmasked ones. It is not slower than necessary: attention is `scaled_dot_product_attention`, and both
-    views go through the encoder together. The cost equals that of the published code under the same library (about 3.6
-    TFLOP for bert-base, 64 sentences of at most 32 tokens).
+    Everything is padded. The frozen copy is a masked language model with the lower layers, and its unused head runs on
+    every position. The auxiliary layers and their output matrix also run on every position; only the loss skips
+    unmasked ones. It is not slower than necessary: attention is `scaled_dot_product_attention`, and both views go
+    through the encoder together. The cost equals that of the published code with the same library (about 3.6 TFLOP for
+    bert-base and 64 sentences of at most 32 tokens).
 
     Args:
-        lm: becomes the frozen copy, cut above the layer that the auxiliary layers read.
+        lm: becomes the frozen copy, without the layers above the one that the auxiliary layers read.
         weight: lambda.
     """
 
@@ -86,7 +86,7 @@ class PlainInfoCSE(nn.Module):
 
     def train(self, mode: bool = True) -> PlainInfoCSE:
         super().train(mode)
-        self.frozen.eval()  # the base script's --mlm_eval
+        self.frozen.eval()  # as with --mlm_eval in the published script
         return self
 
     def forward(
@@ -139,7 +139,7 @@ def projection(lm: BertForMaskedLM) -> nn.Module:
 
 
 def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str, optimizer=None) -> None:
-    """Forward, backward and any optimizer's step; gradients are freed at once, so that two models fit into memory."""
+    """Forward, backward and an optional optimizer step; gradients are freed at once to fit two models in memory."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         value = loss()
     value.backward()
@@ -149,7 +149,7 @@ def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str
 
 
 def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, Tensor]:
-    """A batch as the collator makes it: two equal views and their masked twins, (2, rows, L)."""
+    """A batch like the collator's: two equal views and their masked twins, (2, rows, L)."""
     generator = np.random.default_rng(seed)
     lengths = generator.choice(len(LENGTHS), rows, p=np.array(LENGTHS) / sum(LENGTHS)).clip(max=longest)
     position = np.arange(lengths.max())

@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 def rows(args) -> list[dict]:
-    """InfoCSE's step against the plain one, SimCSE's against sentence-transformers, and by adapters against without."""
-    import peft  # noqa: F401 - here, so that neither side of a comparison loads it
+    """InfoCSE's step against the plain one, SimCSE's against sentence-transformers, adapters against all weights."""
+    import peft  # noqa: F401 - before the comparison, so that neither side loads it
 
     return [apart(infocse, args), apart(simcse, args), adapters(args)]
 
 
 def infocse(args) -> dict:
-    """InfoCSE's step; both sides take the same batches, a new one in each repetition."""
+    """InfoCSE's step; both sides get the same batches, a new one in each repetition."""
     lm = pair.masked_lm(args.model)
     plain, ours = pair.plain(pair.masked_lm(args.model)), pair.ours(lm, args.precision)
 
@@ -63,9 +63,9 @@ def _tflop(side) -> float:
 
 
 def simcse(args) -> dict:
-    """SimCSE's step, tokenising included: MultipleNegativesRankingLoss on each sentence twice, against our term.
+    """SimCSE's step with tokenising: MultipleNegativesRankingLoss on each sentence twice against our objective.
 
-    Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no projection), dropout on.
+    Both sides have the same weights, sentences, length, temperature and pooling ([CLS], no projection), with dropout.
     """
     config = config_of(args.model)
     words = _words(config.vocab_size - len(SPECIAL))
@@ -96,7 +96,7 @@ def simcse(args) -> dict:
 
 
 def adapters(args) -> dict:
-    """SimCSE's step, the optimizer's included, by adapters of rank `RANK` against that of all weights."""
+    """SimCSE's step with the optimizer: adapters of rank `RANK` against all weights."""
     timed = apart(_timed, args)
     full, low = (apart(_peak, rank, args) for rank in (None, RANK))
     share = timed.ours / timed.plain
@@ -110,7 +110,7 @@ def _timed(args) -> Timed:
 
 
 def _peak(rank: int | None, args) -> float:
-    """Peak resident memory of building the model and taking two steps, in MB above that of the process before."""
+    """Increase in peak resident memory, in MB, from building the model and taking two steps."""
     before = peak_mib()
     step = _trainer(rank, args)
     for number in range(2):
@@ -119,7 +119,7 @@ def _peak(rank: int | None, args) -> float:
 
 
 def _trainer(rank: int | None, args) -> Callable[[int], int]:
-    """A step of AdamW on SimCSE's loss, without a projection head; it returns how many parameters are trained."""
+    """A step of SimCSE's loss and AdamW without a projection head; it returns the number of trained parameters."""
     torch.manual_seed(0)
     config = config_of(args.model)
     encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, args.length, True)
@@ -145,7 +145,7 @@ def _words(count: int) -> list[str]:
 
 
 def _sentences(words: list[str], args, seed: int) -> list[str]:
-    """Sentences of real lengths; those that were cut at 32 tokens are longer here, so that they are cut again."""
+    """Sentences with realistic lengths; those that were truncated at 32 tokens are longer, to be truncated again."""
     generator = np.random.default_rng(seed)
     lengths = generator.choice(len(LENGTHS), args.batch, p=np.array(LENGTHS) / sum(LENGTHS))
     lengths[lengths == len(LENGTHS) - 1] += 8

@@ -1,4 +1,4 @@
-"""Training text larger than memory: time and peak memory of tokenising, first batches, and a late resume."""
+"""Training text larger than memory: time and peak memory of tokenising, the first batches, and a late resume."""
 
 import argparse
 import hashlib
@@ -30,27 +30,25 @@ SHARD = 1_000_000  # lines
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=positive, default=1_000_000, help="generated lines of 8 to 12 words")
-    parser.add_argument(
-        "--batches", type=positive, default=300, help="read at the start, and again where a run goes on"
-    )
-    parser.add_argument("--folder", help="for text and tokens, kept (default: a temporary folder)")
+    parser.add_argument("--batches", type=positive, default=300, help="batches to read at the start and after a resume")
+    parser.add_argument("--folder", help="folder for text and tokens, kept (default: a temporary folder)")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError if the batches after a resume are not those of an uninterrupted run."""
+    """One row; ProjectError if the batches after a resume differ from those of an uninterrupted run."""
     with TemporaryDirectory() as temporary:
         folder = Path(args.folder or temporary)
         text = folder / f"text-{args.sentences}"
         if not text.is_dir():
             partial = folder / f".{text.name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            shutil.rmtree(partial, ignore_errors=True)  # left by a killed command
             generate(partial, args.sentences)
             partial.rename(text)
-        return [measured(text, folder / f"cache-{args.sentences}", args.sentences, args.batches)]
+        return [measure(text, folder / f"cache-{args.sentences}", args.sentences, args.batches)]
 
 
 def generate(folder: Path, count: int) -> None:
-    """Shards of at most `SHARD` lines, 8 to 12 random words each."""
+    """Write shards of at most `SHARD` lines, 8 to 12 random words each."""
     folder.mkdir(parents=True)
     random, words = np.random.default_rng(0), np.array([f"w{i}" for i in range(VOCABULARY)], dtype=object)
     for number, start in enumerate(range(0, count, SHARD)):
@@ -61,8 +59,8 @@ def generate(folder: Path, count: int) -> None:
             file.writelines(" ".join(drawn[a:b]) + "\n" for a, b in zip([0, *ends], ends, strict=False))
 
 
-def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
-    """Seconds of tokenising, of `count` batches from the start, and of reaching the last ones of the epoch."""
+def measure(text: Path, cache: Path, sentences: int, count: int) -> dict:
+    """Seconds for tokenising, for the first `count` batches, for a resume among them, and for the last of the epoch."""
     tokenizer, _ = generated(1)
     clock = [time.perf_counter()]
     corpus = load_tokenised(Source(tuple(find_files([str(text)], ""))), tokenizer, cache)
@@ -75,7 +73,7 @@ def measured(text: Path, cache: Path, sentences: int, count: int) -> dict:
     clock.append(time.perf_counter())
     half = count // 2
     if list(digests(islice(skip_first_batches(loader, half), count - half))) != whole[half:]:
-        raise ProjectError(f"the batches from number {half} on are not those of a run that went through")
+        raise ProjectError(f"the batches from number {half} differ from those of an uninterrupted run")
     clock.append(time.perf_counter())
     last = list(digests(skip_first_batches(loader, max(0, len(loader) - count))))
     clock.append(time.perf_counter())

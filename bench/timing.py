@@ -1,4 +1,4 @@
-"""Two implementations timed in turn in one process, so that a slow phase of the machine affects both."""
+"""Time two implementations alternately in one process, so that a slow phase of the machine affects both."""
 
 import multiprocessing
 import statistics
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 
 def apart(function: Callable, *args: object):
-    """Call a function in a process of its own, because earlier work changes the state of the allocator.
+    """Call a function in a fresh process, because earlier work changes the state of the allocator.
 
-    Memory returned to the kernel must be zeroed again: a comparison of large tensors after one of larger ones differed
-    by a fifth from the same comparison in a fresh process.
+    Memory returned to the kernel must be zeroed again: the same comparison differed by a fifth after one with larger
+    tensors.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(function, *args).result()
@@ -20,7 +20,7 @@ def apart(function: Callable, *args: object):
 
 @dataclass(frozen=True)
 class Timed:
-    """Medians over the runs, CPU milliseconds of the process, and what each call returned last."""
+    """Median CPU milliseconds over the runs, and the last return value of each side."""
 
     plain_ms: float
     ours_ms: float
@@ -33,9 +33,9 @@ class Timed:
 
 
 def alternate(plain: Callable[[int], object], ours: Callable[[int], object], runs: int, warm_up: bool = False) -> Timed:
-    """Call both with 0, 1, ... `runs` - 1, alternating; CPU time of the whole process, all threads added up.
+    """Call both alternately with 0, 1, ... `runs` - 1; measure the process's CPU time, summed over threads.
 
-    With `warm_up` both are called with -1 before, unmeasured.
+    With `warm_up` both are first called with -1, without measurement.
     """
     sides = {"plain": plain, "ours": ours}
     if warm_up:

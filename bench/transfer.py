@@ -1,8 +1,8 @@
-"""SentEval's transfer protocol: all fits at once against one fit after the other; both must agree in every digit.
+"""SentEval's transfer protocol: all fits together against one fit after the other; both must agree in every digit.
 
-The slow way is one `nn.Linear`, one autograd step, one fit after the other, with the global generators seeded before
-every fit, as SentEval does. It is the oracle of eval/transfer too. Features of MR's size are generated, so that nothing
-is downloaded. One outer split has 41 fits.
+The plain side trains one `nn.Linear` by autograd, one fit after the other, and seeds the global generators before every
+fit, like SentEval. It is also the oracle for eval/transfer. Features of MR's size are generated, so that nothing is
+downloaded. One outer split has 41 fits.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=positive, default=10662, help="sentences (default: MR's 10,662)")
-    parser.add_argument("--dimension", type=positive, default=384, help="of the features")
+    parser.add_argument("--dimension", type=positive, default=384, help="width of the features")
     parser.add_argument("--outer", type=positive, default=1, help="outer folds to run, 1 to 10")
     parser.add_argument("--mode", choices=list(MODES), default="test")
 
 
 def generated(count: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors with two overlapping classes: about 75 % can be told apart, as with real sentences in MR."""
+    """Unit vectors in two overlapping classes: accuracy is about 75 %, as with real sentences in MR."""
     rng = np.random.default_rng(0)
     labels = np.arange(count) % 2
     x = rng.normal(size=(count, dimension)) + 0.7 * np.outer(labels - 0.5, rng.normal(size=dimension)) / 4
@@ -40,7 +40,7 @@ def generated(count: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; an accuracy that differs in a digit is an error."""
+    """One row; ProjectError if an accuracy differs in any digit."""
     x, y = generated(args.rows, args.dimension)
 
     def ours(_: int) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 class Classifier:
-    """One logistic regression; `mode` is a settings record with SentEval's parameter names."""
+    """One logistic regression with `eval.transfer.logistic.Settings`."""
 
     def __init__(self, settings, dimension: int, classes: int, penalty: float) -> None:
         np.random.seed(SEED)
@@ -111,24 +111,24 @@ def _folds(settings, y: np.ndarray):
 def _best_penalty(settings, x: np.ndarray, y: np.ndarray, classes: int) -> tuple[float, float]:
     scores = []
     for penalty in PENALTIES:
-        found = []
+        accuracies = []
         for train, dev in _folds(settings, y):
             one = Classifier(settings, x.shape[1], classes, penalty).fit(x[train], y[train], (x[dev], y[dev]))
-            found.append(one.score(x[dev], y[dev]))
-        scores.append(round(100 * np.mean(found), 2))
+            accuracies.append(one.score(x[dev], y[dev]))
+        scores.append(round(100 * np.mean(accuracies), 2))
     return PENALTIES[int(np.argmax(scores))], max(scores)
 
 
 def nested(settings, x: np.ndarray, y: np.ndarray, outer: int | None = None) -> tuple[float, float]:
     """Dev and test accuracy of a nested cross-validation; `outer` limits the outer folds."""
     folds = list(_folds(settings, y))[:outer]
-    found = [crossed(settings, x[train], y[train], x[test], y[test]) for train, test in folds]
-    dev, test = (float(round(np.mean(side), 2)) for side in zip(*found, strict=True))
+    results = [crossed(settings, x[train], y[train], x[test], y[test]) for train, test in folds]
+    dev, test = (float(round(np.mean(side), 2)) for side in zip(*results, strict=True))
     return dev, test
 
 
 def crossed(settings, x: np.ndarray, y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray) -> tuple[float, float]:
-    """Dev accuracy by cross-validation of the training rows, and test accuracy on the official rows."""
+    """Dev accuracy by cross-validation on the training rows, and test accuracy on the official rows."""
     classes = int(y.max()) + 1
     penalty, dev = _best_penalty(settings, x, y, classes)
     one = Classifier(settings, x.shape[1], classes, penalty).fit(x, y)

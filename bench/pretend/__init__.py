@@ -1,1 +1,1 @@
-"""A pretend CUDA device: what a training step asks of a GPU, counted on a machine without one. It times nothing."""
+"""A pretend CUDA device that counts the GPU operations of a training step on a machine without a GPU."""

@@ -1,4 +1,4 @@
-"""The process of `python -m bench gpu --pretend`: prints a JSON row a case. Torch is loaded after `guard.cpp`."""
+"""The process of `python -m bench gpu --pretend`: prints one JSON row per case. `guard.cpp` is loaded before torch."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Tensors that say they are on `cuda:0` and hold CPU numbers, and a log of what a GPU would have been asked to do.
+"""Tensors that claim to be on `cuda:0` but hold CPU data, and a log of the operations a GPU would execute.
 
-Every aten operation on them is computed on the CPU and counted: a kernel, or a view, which launches none. A
-synchronisation is what makes the host wait for the device: a number that is read, an output whose shape depends on
-values, a copy between host and device that is not said to be asynchronous. A mixed device is an operation that a GPU
-refuses, because one of its tensors is in host memory.
+Every aten operation on them is computed on the CPU and counted as a kernel, or as a view, which launches none. A
+synchronisation makes the host wait for the device: reading a number, an output whose shape depends on values, a copy
+between host and device that is not asynchronous. A mixed device is an operation that a GPU refuses because one of its
+tensors is in host memory.
 
-The library chooses some kernels by device before any operation is dispatched; a CPU build cannot take those of CUDA.
-Attention is therefore counted as CUDA's one fused kernel each way. Needs `guard.cpp`, loaded before torch.
+torch chooses some kernels by device before dispatching any operation; a CPU build does not have those of CUDA.
+Attention is therefore counted as CUDA's fused kernel, one per direction. Needs `guard.cpp`, loaded before torch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INDEXING = ("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index_put_.
 
 
 class Log:
-    """What was asked of the device since `reset`: counters by operation, or by operation and place in our sources."""
+    """Operations since `reset`: counters by operation, or by operation and line in our sources."""
 
     def __init__(self) -> None:
         self.reset()
@@ -63,7 +63,7 @@ LOG = Log()
 
 
 def _place() -> str:
-    """The innermost line of ours that is running."""
+    """The innermost running line of our code."""
     frame = sys._getframe(1)
     while frame:
         name = frame.f_code.co_filename
@@ -74,7 +74,7 @@ def _place() -> str:
 
 
 class Pretend(Tensor):
-    """A tensor on the pretend device; `held` has its numbers."""
+    """A tensor on the pretend device; `held` is the CPU tensor with its data."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -97,7 +97,7 @@ def _on_host(x: object) -> bool:
 
 
 def _run(func, args: tuple, kwargs: dict):
-    """One aten operation: counted, then computed on the CPU."""
+    """Count one aten operation and compute it on the CPU."""
     flat, _ = tree_flatten((args, kwargs))
     ours = [x for x in flat if isinstance(x, Pretend)]
     target = torch.device(kwargs["device"]).type if kwargs.get("device") is not None else None
@@ -105,11 +105,11 @@ def _run(func, args: tuple, kwargs: dict):
         return func(*args, **kwargs)
     if LOG.active:
         _count(func, args, kwargs, flat, ours, target)
-    own_args, own = tree_map(lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs))
+    cpu_args, cpu_kwargs = tree_map(lambda x: x.held if isinstance(x, Pretend) else x, (args, kwargs))
     if target == "cuda":
-        own |= {"device": torch.device("cpu")}
-        own.pop("pin_memory", None)
-    out = func(*own_args, **own)
+        cpu_kwargs |= {"device": torch.device("cpu")}
+        cpu_kwargs.pop("pin_memory", None)
+    out = func(*cpu_args, **cpu_kwargs)
     if target == "cpu":
         return out
     known = {id(x.held): x for x in ours} if func._schema.is_mutable else {}
@@ -129,14 +129,14 @@ def _count(func, args: tuple, kwargs: dict, flat: list, ours: list, target: str 
     if name in ("aten._to_copy.default", "aten.copy_.default"):
         to_device = isinstance(args[0], Pretend) if name == "aten.copy_.default" else target == "cuda"
         asynchronous = to_device and (kwargs.get("non_blocking") or args[2:3] == (True,))
-        if (not ours or host or target == "cpu") and not asynchronous:  # what comes back is read at once
+        if (not ours or host or target == "cpu") and not asynchronous:  # copies to the host are read at once
             LOG.wait("copy")
         return
-    places = [x for x in args[1] if x is not None] if name in _INDEXING else []
-    if any(index.dtype in (torch.bool, torch.uint8) or _on_host(index) for index in places):
+    indices = [x for x in args[1] if x is not None] if name in _INDEXING else []
+    if any(index.dtype in (torch.bool, torch.uint8) or _on_host(index) for index in indices):
         LOG.wait("index by a mask or from the host")
-    others = [x for x in host if not any(x is index for index in places)]
-    if ours and any(x.dim() for x in others):  # a number in host memory is passed by value
+    others = [x for x in host if not any(x is index for index in indices)]
+    if ours and any(x.dim() for x in others):  # scalars in host memory are passed by value
         LOG.mixed[f"{name} at {_place()}"] += 1
 
 
@@ -146,7 +146,7 @@ class _Operations(TorchDispatchMode):
 
 
 class _Functions(TorchFunctionMode):
-    """What never reaches the dispatcher as it would with a GPU."""
+    """Functions that do not reach the dispatcher as they would with a GPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -157,17 +157,17 @@ class _Functions(TorchFunctionMode):
                 parts = tuple(Pretend(torch.tensor(part)) if isinstance(part, list) else part for part in parts)
                 return func(args[0], parts)
         elif func in (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor):
-            return self._made(func, args, kwargs)
+            return self._from_host(func, args, kwargs)
         elif func is nn.functional.scaled_dot_product_attention and isinstance(args[0], Pretend):
             return _attention(*args, **kwargs)
         return func(*args, **kwargs)
 
-    def _made(self, func, args: tuple, kwargs: dict):
-        """A tensor from numbers of the host."""
+    def _from_host(self, func, args: tuple, kwargs: dict):
+        """Make a tensor from host data."""
         model = args[0] if func is Tensor.new_tensor else None
         data = args[-1]
-        known = model if model is not None else data
-        device = kwargs.pop("device", None) or (known.device if isinstance(known, Tensor) else "cpu")
+        like = model if model is not None else data
+        device = kwargs.pop("device", None) or (like.device if isinstance(like, Tensor) else "cpu")
         if isinstance(data, Pretend) or torch.device(device).type != "cuda":
             return func(*args, **kwargs, device=device)
         LOG.wait(func.__name__)
@@ -183,7 +183,7 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
 
 
 class _Fused(torch.autograd.Function):
-    """Attention as one kernel, and the two by which CUDA turns a mask of bools into one of numbers."""
+    """Attention as one kernel, plus the two with which CUDA converts a boolean mask to floats."""
 
     @staticmethod
     def forward(ctx, query, key, value, mask, rate: float, scale: float) -> Tensor:
@@ -211,22 +211,22 @@ class _Fused(torch.autograd.Function):
         return *made, None, None, None
 
 
-def moved(module: nn.Module) -> nn.Module:
-    """A module whose parameters and buffers are on the pretend device; what is shared stays shared."""
-    found: dict[int, Tensor] = {}
+def move(module: nn.Module) -> nn.Module:
+    """Move parameters and buffers to the pretend device; shared tensors stay shared."""
+    moved: dict[int, Tensor] = {}
     for part in module.modules():
         for name, held in part._parameters.items():
-            if held is not None and id(held) not in found:
-                found[id(held)] = nn.Parameter(Pretend(held.detach().clone()), requires_grad=held.requires_grad)
-            part._parameters[name] = found.get(id(held))
+            if held is not None and id(held) not in moved:
+                moved[id(held)] = nn.Parameter(Pretend(held.detach().clone()), requires_grad=held.requires_grad)
+            part._parameters[name] = moved.get(id(held))
         for name, held in part._buffers.items():
-            part._buffers[name] = None if held is None else found.setdefault(id(held), Pretend(held.clone()))
+            part._buffers[name] = None if held is None else moved.setdefault(id(held), Pretend(held.clone()))
     return module
 
 
 @contextmanager
 def pretending() -> Iterator[Log]:
-    """Within, `cuda:0` is the pretend device."""
+    """In this context, `cuda:0` is the pretend device."""
     torch.cuda._lazy_init, torch.cuda._initialized = lambda: None, True
     torch.cuda.is_bf16_supported = lambda *_, **__: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False

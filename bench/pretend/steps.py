@@ -1,4 +1,4 @@
-"""One training step of every objective on the pretend device, from models and text made here."""
+"""One training step of every objective on the pretend device, with generated models and text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelerate.utils import send_to_device
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer, RobertaConfig, RobertaForMaskedLM, set_seed
 
 from bench.pair import LENGTHS
-from bench.pretend.device import LOG, moved, pretending
+from bench.pretend.device import LOG, move, pretending
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from data.source import source_of
@@ -29,16 +29,16 @@ from training.run_arguments import RunArguments
 
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
-STEPS = 2  # the second is counted: the first makes the optimizer's state
+STEPS = 2  # the second is counted: the first creates the optimizer's state
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 _CONFIGS = Path(__file__).parents[2] / "configs"
-_NAMED = {"nli": "consert-joint-mini"}  # the others' configurations have the method's name
+_NAMED = {"nli": "consert-joint-mini"}  # other configurations have the method's name
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: which step is taken, and how."""
+    """One row: an objective and how its step is computed."""
 
     objective: str
     family: str
@@ -47,15 +47,15 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every objective and stage 1, both families, packed and padded, both precisions."""
+    """Every objective and stage 1 with both families, packed and padded, in both precisions."""
     names = [*method_names(), STAGE_ONE]
     return [Case(*each) for each in itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))]
 
 
 def rows(objectives: list[str], layers: int, batch: int, length: int, half: bool = False) -> Iterator[dict]:
-    """What a step of each case asks of the device; its synchronisations and mixed devices by place beside it.
+    """The operations of a step of each case; synchronisations and mixed devices also by place.
 
-    With `half` of the cases every two values of family, path and precision still meet.
+    `half` runs half of the cases, in which every two values of family, path and precision still occur together.
     """
     with tempfile.TemporaryDirectory() as folder:
         materials = Materials(Path(folder), layers, batch, length)
@@ -71,7 +71,7 @@ def rows(objectives: list[str], layers: int, batch: int, length: int, half: bool
 
 
 class Materials:
-    """Tiny models of both families, with their tokenizer, and a text of sentences with real lengths."""
+    """Tiny models of both families with a tokenizer, and text with realistic sentence lengths."""
 
     def __init__(self, folder: Path, layers: int, batch: int, length: int) -> None:
         self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
@@ -90,7 +90,7 @@ class Materials:
         (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")
 
     def parts(self, case: Case):
-        """The model and the collator of a case, made as the training scripts make them."""
+        """The model and the collator of a case, built as in the training scripts."""
         if case.objective == STAGE_ONE:
             return self._stage_one(case)
         method = load_method(case.objective)
@@ -100,8 +100,7 @@ class Materials:
         small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2,
                  "queue_size": 4 * self.batch}  # fmt: skip
         known = {field.name for kind in groups for field in fields(kind)}
-        given = self._flags(case, file) | {name: value for name, value in small.items() if name in known}
-        argv = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+        argv = self._argv(case, file, {name: value for name, value in small.items() if name in known})
         model_args, method_args, data_args, args = parse(["--config", str(config), *argv], groups, "")
         tokenizer = load_tokenizer(model_args.model_name_or_path)
         text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
@@ -111,40 +110,37 @@ class Materials:
         return model, make_collator(method, method_args, data_args, text, tokenizer, model, args.seed)
 
     def _stage_one(self, case: Case):
-        flags = self._flags(case, self.folder / "text") | {"skip_from": self.layers // 2}
-        argv = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+        argv = self._argv(case, self.folder / "text", {"skip_from": self.layers // 2})
         groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
         _, tokenizer, blocks = pretrain_run.load_text(*groups)
         trainer, _ = pretrain_run.build(groups, tokenizer, blocks)
         return trainer.model, trainer.data_collator
 
-    def _flags(self, case: Case, file: Path) -> dict[str, object]:
-        return {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
-                "bf16": case.precision == "bf16", "max_length": self.length, "cache_dir": self.folder / "cache",
-                "output_dir": self.folder / "run", "use_cpu": True, "report_to": "none",
-                "per_device_train_batch_size": self.batch}  # fmt: skip
+    def _argv(self, case: Case, file: Path, more: dict[str, object]) -> list[str]:
+        flags = {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
+                 "bf16": case.precision == "bf16", "max_length": self.length, "cache_dir": self.folder / "cache",
+                 "output_dir": self.folder / "run", "use_cpu": True, "report_to": "none",
+                 "per_device_train_batch_size": self.batch, **more}  # fmt: skip
+        return [f"--{name}={value}" for name, value in flags.items()]
 
 
 def take_steps(model, collator, bf16: bool, batch: int):
-    """Some steps as the Trainer takes them; the log has the last one, from the batch's arrival to the optimizer's end.
-
-    The copy of the batch is not in it: it belongs to the loader.
-    """
+    """Take steps like the Trainer; the log covers the last one, after the batch's copy, which belongs to the loader."""
     with pretending() as log:
         log.reset()
-        moved(model).train()
+        move(model).train()
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=1e-3, fused=True)
         bad = FirstBad(torch.device("cuda:0"))
         for step in range(STEPS):
-            made = collator([(0, step * batch + row, step) for row in range(batch)])
+            inputs = collator([(0, step * batch + row, step) for row in range(batch)])
             log.reset()
-            arrived = send_to_device(made, "cuda:0", non_blocking=True)
+            inputs = send_to_device(inputs, "cuda:0", non_blocking=True)
             log.reset(active=True)
             with torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext():
-                output = model(**arrived)
+                output = model(**inputs)
             output.loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)  # as torch does on a GPU
+            norm = torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)  # torch's default on a GPU
             bad.note(step + 1, [*output.terms.values(), norm])
             optimizer.step()
             optimizer.zero_grad()

@@ -69,7 +69,7 @@ def test_vectors_that_are_not_of_their_lines_are_found(tmp_path):
     encode_corpus.encode_corpus(job, [str(tmp_path / "text")], 1)
     assert encode_corpus.compare(tmp_path / "text", tmp_path / "vectors") == 50
     (tmp_path / "vectors" / "part-00001.parquet").write_bytes((tmp_path / "vectors/part-00000.parquet").read_bytes())
-    with pytest.raises(ProjectError, match=r"part-00001\.txt: its vectors are not those of its lines"):
+    with pytest.raises(ProjectError, match=r"part-00001\.txt: the vectors do not match the lines"):
         encode_corpus.compare(tmp_path / "text", tmp_path / "vectors")
 
 

@@ -128,10 +128,10 @@ def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_
     with_a_gpu, monkeypatch, tmp_path
 ):
     now, row = time.monotonic(), {"name": "a", "device": "GPU", "product_tflops": 1}
-    failed = gpu_measures.taken(row, lambda: 1 / 0, now + 60)
-    late = [gpu_measures.taken(row, lambda: time.sleep(30), end) for end in (now - 1, now + 0.2)]
+    failed = gpu_measures.measure(row, lambda: 1 / 0, now + 60)
+    late = [gpu_measures.measure(row, lambda: time.sleep(30), end) for end in (now - 1, now + 0.2)]
     assert failed == row | {"failed": "ZeroDivisionError: division by zero"}
-    assert late == [row | {"failed": "TimeoutError: the 480 seconds were over"}] * 2
+    assert late == [row | {"failed": "TimeoutError: the limit of 480 seconds was reached"}] * 2
 
     def stopped(*_):
         yield from (failed, row)
