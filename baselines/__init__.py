@@ -1,1 +1,1 @@
-"""Baselines of the papers' tables that train no encoder: whitening, flow, averaged word vectors."""
+"""The papers' baselines that train no encoder: whitening, flow, averaged word vectors."""

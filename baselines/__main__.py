@@ -1,4 +1,4 @@
-"""`python -m baselines whitening|flow|word_vectors`: the tables' baselines as folders that `python -m eval` scores."""
+"""`python -m baselines whitening|flow|word_vectors`: the papers' baselines, as folders for `python -m eval`."""
 
 import argparse
 import logging
@@ -40,19 +40,17 @@ _EXAMPLES = """examples:
   python -m baselines word_vectors glove.6B.300d.txt --output runs/glove
   python -m eval runs/whitened --tasks sts
 
-The papers' tables fit whitening and flow on NLI sentences or on the texts of the STS sets themselves ("target");
-report on which text yours was fitted (baseline.json in the folder names it)."""
-_WHITENING = """Whitening (Su et al. 2021): the vectors of the text get mean 0 and the identity as covariance; with
---dimensions K the K directions of the largest variance are kept. The result is one linear layer behind the pooling, in
-float32, computed in float64. --power below 1, which is not the paper's, whitens partly: for a trained encoder 0.5 is a
-start, chosen on dev pairs. The paper averages the first and the last layer: --pooling avg_first_last. The vectors of
-avg and cls_before_pooler vary in one direction less than they have entries, because the encoder ends in a layer norm:
-give --dimensions."""
-_FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, by maximum
-likelihood with the encoder frozen. Prints the mean negative log likelihood in nats a sentence. Defaults are those of
-the released code, whose pooling avg-last-2 is really layers 1 and last: --pooling avg_first_last."""
+The papers' tables fit whitening and flow on NLI sentences or on the texts of the STS sets themselves ("target").
+Report the text yours was fitted on; it is in the folder's baseline.json."""
+_WHITENING = """Whitening (Su et al. 2021): the vectors of the text get mean 0 and identity covariance; --dimensions K
+keeps the K directions with the largest variance. The result is one linear layer after the pooling, in float32, computed
+in float64. The paper averages the first and the last layer: --pooling avg_first_last. With avg and cls_before_pooler,
+give --dimensions: the encoder ends in a layer norm, so the vectors do not vary in one direction."""
+_FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, trained by
+maximum likelihood with a frozen encoder. Prints the mean negative log likelihood in nats per sentence. Defaults are
+those of the released code, whose pooling avg-last-2 actually means layers 1 and last: --pooling avg_first_last."""
 _WORDS = """Averaged word vectors (GloVe and others) from a text file. A word is looked up unchanged, then without
-punctuation around it, then in lower case, as in sentence-transformers. The average leaves out unknown words;
+surrounding punctuation, then in lower case, as in sentence-transformers. The average ignores unknown words;
 `python -m eval` reports their share."""
 
 
@@ -60,7 +58,7 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m baselines",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Baselines of the papers' tables that train no encoder, as folders for `python -m eval`.",
+        description="The papers' baselines that train no encoder, as folders for `python -m eval`.",
         epilog=_EXAMPLES,
     )
     commands = p.add_subparsers(dest="command", required=True)
@@ -72,37 +70,34 @@ def parser() -> Parser:
 
     whitening = command("whitening", run_whitening, _WHITENING)
     _add_encoder(whitening)
-    whitening.add_argument("--dimensions", type=int, metavar="K", help="entries of the result (default: all)")
-    whitening.add_argument("--power", type=float, default=1.0, metavar="P",
-                           help="0 only centres, 1 whitens; between, large directions shrink (default: 1)")  # fmt: skip
+    whitening.add_argument("--dimensions", type=int, metavar="K", help="dimensions of the result (default: all)")
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
         flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
-    words.add_argument("file", metavar="FILE", type=Path, help="a word and its numbers a line; plain, .gz, .xz, .zst")
-    words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as word2vec writes")
-    words.add_argument("--lower_case", action="store_true", help="sentences in lower case before anything else")
+    words.add_argument("file", metavar="FILE", type=Path, help="lines of a word and its numbers; plain, .gz, .xz, .zst")
+    words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
+    words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
     words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english",
-                       help="words that are left out (default: sentence-transformers' English list)")  # fmt: skip
+                       help="words to ignore (default: sentence-transformers' English list)")  # fmt: skip
     words.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
     return p
 
 
 def _add_encoder(parser: argparse.ArgumentParser) -> None:
-    """The flags that choose encoder, text and result."""
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
-                        help="text to fit on: UTF-8, one sentence a line, plain, .gz, .xz or .zst")  # fmt: skip
+                        help="text to fit on: UTF-8, one sentence per line, plain, .gz, .xz or .zst")  # fmt: skip
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,
-                        help="tab-separated sentences in a line, all of which are taken (default: 1)")  # fmt: skip
+                        help="tab-separated sentences per line, all of which are used (default: 1)")  # fmt: skip
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
-class Fitted(NamedTuple):
-    """An encoder and its vectors of the texts that something is fitted on."""
+class Encoded(NamedTuple):
+    """An encoder and its vectors of the training text."""
 
     encoder: SentenceEncoder
     tokenizer: Any
@@ -110,8 +105,8 @@ class Fitted(NamedTuple):
     record: dict[str, Any]  # their origin, for baseline.json
 
 
-def fitted(args: argparse.Namespace) -> Fitted:
-    """Load the encoder and encode every sentence of the text once.
+def encode_text(args: argparse.Namespace) -> Encoded:
+    """Load the encoder and encode every sentence of the text.
 
     Raises:
         BadInput: the text or the model cannot be read, or the model ends in a flow.
@@ -121,63 +116,63 @@ def fitted(args: argparse.Namespace) -> Fitted:
         texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
     if getattr(encoder.head, "flow", None) is not None:
-        raise BadInput(f"'{args.model}' ends in a flow already; start from the encoder it was made of")
+        raise BadInput(f"'{args.model}' already ends in a flow; start from the encoder it was made from")
     if encoder.normalizes:
-        raise BadInput(f"'{args.model}' gives vectors of length one; name its --pooling to start before that")
+        raise BadInput(f"'{args.model}' normalises its vectors; give its --pooling to start before the normalisation")
     if encoder.head is not None:
-        encoder.head.dense_layers()  # refuses what could not be saved before any work is done
+        encoder.head.dense_layers()  # refuse a head that cannot be saved before any work is done
     encoder.to(device_here())
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
                 encoder.max_length, len(texts))  # fmt: skip
     vectors = Encode(encoder, tokenizer, encoder.max_length, progress=True)(texts)
     record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
               "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
-    return Fitted(encoder, tokenizer, vectors, record)
+    return Encoded(encoder, tokenizer, vectors, record)
 
 
-def save_encoder(folder: str, source: Fitted, part: nn.Module) -> None:
-    """Save the encoder with `part`, (N, D) -> (N, K), behind its pooling and head."""
+def save_encoder(folder: str, source: Encoded, part: nn.Module) -> None:
+    """Save the encoder with `part`, (N, D) -> (N, K), after its pooling and head."""
     kept = source.encoder.head if source.encoder.head is not None else []
     source.encoder.head = Head(*kept, part)
     source.encoder.cpu().save(folder, source.tokenizer)
     if not source.encoder.has_modules:
-        logger.info("no modules.json: sentence-transformers has no module for a part of this model; "
-                    "`python -m eval` and load_encoder read it")  # fmt: skip
+        logger.info("no modules.json: sentence-transformers has no module for a part of this model; load it with "
+                    "`python -m eval` or load_encoder")  # fmt: skip
 
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Fit the covariance, write the encoder with one more linear layer; returns the record of it."""
-    source = fitted(args)
-    found = moments(source.vectors)
-    matrix = kernel(found, args.dimensions, args.power)
+    """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
+    source = encode_text(args)
+    statistics = moments(source.vectors)
+    matrix = kernel(statistics, args.dimensions)
     logger.info("whitening: %d to %d dimensions", *matrix.shape)
-    save_encoder(folder, source, linear_map(matrix, found.mean))
-    return source.record | {"command": "whitening", "dimensions": matrix.shape[1], "power": args.power}
+    save_encoder(folder, source, linear_map(matrix, statistics.mean))
+    return source.record | {"command": "whitening", "dimensions": matrix.shape[1]}
 
 
 def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Train the flow, write the encoder with it; returns the record of it."""
-    source = fitted(args)
+    """Train the flow, save the encoder with it, and return the record."""
+    source = encode_text(args)
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
     flow, before, after = fit(vectors, settings, progress=sys.stderr.isatty())
     save_encoder(folder, source, flow)
-    show(f"mean negative log likelihood: {before:.3f} at the start, {after:.3f} nats a sentence now", folder)
+    show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training", folder)
     return source.record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}
 
 
 def run_word_vectors(args: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Turn a text file of word vectors into a folder; returns the record of it."""
+    """Convert a text file of word vectors to a folder, and return the record."""
     words = read_word_vectors(args.file, args.header, len(SPECIAL), progress=sys.stderr.isatty())
     logger.info("%s: %d words, %d dimensions", args.file, len(words.words), words.table.shape[1])
     save_words(folder, words, args.lower_case, STOP_WORDS[args.stop_words]())
-    logger.info("no modules.json: sentence-transformers cannot read word vectors; load_encoder can")
+    logger.info("no modules.json: sentence-transformers cannot load word vectors; use load_encoder")
     return {"command": "word_vectors", "file": str(args.file), "sha256": content_hash([args.file]),
             "words": len(words.words), "lower_case": args.lower_case, "stop_words": args.stop_words}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one command; its folder is whole or not there."""
+    """Run one command; its folder is written atomically."""
     args = parser().parse_args(argv)
     with new_folder(Path(args.output)) as folder:
         write_json(Path(folder) / "baseline.json", args.run(args, str(folder)), remedy=None)

@@ -1,7 +1,7 @@
 """BERT-flow (Li et al. 2020): fit a flow to the vectors of a frozen encoder by maximum likelihood.
 
-Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-last-2` adds up layers 1 and last: it is
-`avg_first_last` here. Its levels are left out, and the learning rate stays constant here.
+Defaults are those of the released code (bohanli/BERT-flow), whose pooling `avg-last-2` adds layers 1 and last: here
+`avg_first_last`. Differences: no levels, and a constant learning rate.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from common.errors import BadInput, NonFinite
 from models.flow import COUPLINGS, Flow
 
-SAMPLE = 8192  # vectors on which act-norm is initialised, and those that are scored at once
+SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
 
 
 def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any:
@@ -26,17 +26,17 @@ def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any
 class Settings:
     """How a flow is built and trained, with the released code's defaults."""
 
-    steps: int = _flag(9, "act-norm, permutation, coupling blocks; BERT-flow's 3 levels of depth 3, without the levels")
-    hidden: int = _flag(32, "width of the couplings' networks")
-    coupling: str = _flag("additive", "additive as BERT-flow, affine as Glow", COUPLINGS)
-    learning_rate: float = _flag(1e-3, "of Adam")
+    steps: int = _flag(9, "blocks of act-norm, permutation and coupling; BERT-flow has 3 levels of depth 3")
+    hidden: int = _flag(32, "width of the coupling networks")
+    coupling: str = _flag("additive", "additive as in BERT-flow, affine as in Glow", COUPLINGS)
+    learning_rate: float = _flag(1e-3, "for Adam")
     epochs: int = _flag(1, "passes over the text")
-    batch_size: int = _flag(64, "sentences in a step; BERT-flow's 32 pairs")
-    seed: int = _flag(42, "of permutations, first weights and order")
+    batch_size: int = _flag(64, "sentences per step; BERT-flow has 32 pairs")
+    seed: int = _flag(42, "for permutations, initial weights and order")
 
 
 class Trained(NamedTuple):
-    """A flow, and the mean negative log likelihood in nats a sentence: after act-norm's start, and at the end."""
+    """A flow, and its mean negative log likelihood in nats per sentence after initialisation and after training."""
 
     flow: Flow
     before: float
@@ -47,11 +47,11 @@ def fit(vectors: Tensor, settings: Settings, progress: bool = False) -> Trained:
     """Train a flow on (N, D) vectors, on their device; the global random state does not change.
 
     Raises:
-        BadInput: a setting that trains nothing, or an entry of the vectors that never varies.
+        BadInput: a setting is out of range, or a dimension of the vectors is constant.
         NonFinite: the likelihood is not finite.
     """
     if settings.epochs < 1 or settings.batch_size < 1 or not settings.learning_rate > 0:
-        raise BadInput("--epochs and --batch_size must be 1 or more and --learning_rate above 0")
+        raise BadInput("--epochs and --batch_size must be at least 1, --learning_rate above 0")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         flow = Flow(vectors.shape[1], settings.steps, settings.hidden, settings.coupling).to(vectors.device)
@@ -76,9 +76,9 @@ def _train(flow: Flow, vectors: Tensor, settings: Settings, progress: bool) -> N
 
 @torch.no_grad()
 def mean_nll(flow: Flow, vectors: Tensor) -> float:
-    """Mean negative log likelihood of (N, D) vectors in nats; NonFinite when it is not a finite number."""
+    """Mean negative log likelihood of (N, D) vectors in nats; NonFinite if it is not finite."""
     total = sum(float(flow.log_likelihood(block).double().sum()) for block in vectors.split(SAMPLE))
     mean = -total / len(vectors)
     if not torch.isfinite(torch.tensor(mean)):
-        raise NonFinite("the flow's likelihood is not a finite number; lower --learning_rate")
+        raise NonFinite("the flow's likelihood is not finite; lower --learning_rate")
     return mean

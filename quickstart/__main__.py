@@ -1,6 +1,6 @@
 """Train both stages of InfoCSE on generated text with the real scripts, and compare: `make quickstart`.
 
-The text goes to corpora/toy, the runs to runs/quickstart. The table shows how well the cosines of four systems order
+Text is written to corpora/toy, runs to runs/quickstart. The table shows how well the cosines of four systems rank
 held-out sentence pairs: word overlap, the untrained model, stage 1 and stage 2.
 """
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def untrained(folder: str, seed: int) -> tuple[SentenceEncoder, object]:
-    """The model of a folder with the weights it had before its first step."""
+    """The model of a run with the weights before its first step."""
     set_seed(seed)
     backbone = AutoModel.from_config(load_config(folder), add_pooling_layer=False)
     return SentenceEncoder(backbone, POOLING, None, 64), load_tokenizer(folder)
@@ -68,9 +68,9 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     parser = Parser(
         prog="python -m quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the corpus and of both stages")
-    parser.add_argument("--corpus", default="corpora/toy", help="where the generated text goes")
-    parser.add_argument("--runs", default="runs/quickstart", help="where both runs go")
+    parser.add_argument("--seed", type=int, default=0, help="for the corpus and both stages")
+    parser.add_argument("--corpus", default="corpora/toy", help="folder for the generated text")
+    parser.add_argument("--runs", default="runs/quickstart", help="folder for both runs")
     args = parser.parse_args(argv)
     corpus, runs = Path(args.corpus), Path(args.runs)
     generate.write(generate.generate(args.seed, 20_000, 1_000), corpus)
@@ -86,8 +86,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
          f"--output_dir={runs / 'stage-2'}", *files]
     )  # fmt: skip
     rows = scores(corpus, runs, args.seed)
-    sourced = [{**row, "model": name, "run": str(args.seed)} for name in rows for row in rows[name]]
-    write_rows(runs / "scores.json", sourced)
+    write_rows(runs / "scores.json", [{**r, "model": name, "run": str(args.seed)} for name in rows for r in rows[name]])
     show(f"\nSpearman x 100, seed {args.seed}, n = 1\n{table(rows)}", runs / "scores.json")
     logger.info("curves: %s and %s", runs / "stage-1/curves.png", runs / "stage-2/curves.png")
     return rows

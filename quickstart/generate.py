@@ -3,8 +3,8 @@
 `python -m quickstart.generate --output DIR` writes `sentences.txt` (distinct training sentences), `running.txt` (lines
 of coherent training sentences), `dev.tsv` and `test.tsv` (graded pairs).
 
-A hash of its key puts every frame in exactly one of train, dev and test (`split_of`). So no wording of a dev or test
-frame is in the training text, however many sentences and pairs are drawn.
+A hash assigns every frame to exactly one of train, dev and test (`split_of`), so no wording of a dev or test frame
+is in the training text, however many sentences and pairs are drawn.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from quickstart.grammar import (
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 CHANGES = (0, 1, 1, 2)
-STORY = 5  # sentences on a line of running text
-PATIENCE = 2000  # draws in a row that bring nothing new: the grammar is exhausted
+STORY = 5  # sentences per line of running text
+PATIENCE = 2000  # consecutive draws without anything new, after which the grammar counts as exhausted
 
 
 class Pair(NamedTuple):
@@ -49,9 +49,9 @@ class Pair(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of pair: how many slots differ, out of which, and how the second sentence is worded.
+    """A kind of pair: how many of which slots differ, and how the second sentence is worded.
 
-    `far` and `close` are the shares of second wordings that avoid, or repeat, the first's words.
+    `far` and `close` are the shares of second wordings that avoid and repeat the words of the first.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Kind(NamedTuple):
     close: float
 
 
-# Drawn in turn. Close meanings often avoid each other's words, and distant ones sometimes share their wording, so word
-# overlap is a poor guide. Almost half of the pairs are unrelated, like most pairs of random sentences.
+# Drawn in turn. Similar sentences often avoid each other's words and dissimilar ones sometimes share their wording, so
+# word overlap is a poor guide. Almost half of the pairs are unrelated, like most pairs of random sentences.
 UNRELATED = Kind("another topic", 0, (), 0.0, 0.2)
 KINDS = (
     Kind("same", 0, (), 0.5, 0.0),
@@ -86,10 +86,10 @@ class Generated(NamedTuple):
 def generate(seed: int, sentences: int, pairs: int) -> Generated:
     """Generate all text; each part depends only on the seed and its own size.
 
-    The running text has about as many sentences as are asked for; dev and test have `pairs` each.
+    The running text has about `sentences` sentences; dev and test have `pairs` pairs each.
 
     Raises:
-        BadInput: a number is too small, or larger than the grammar allows.
+        BadInput: a number is too small, or too large for the grammar.
     """
     if sentences < STORY or pairs < len(KINDS):
         raise BadInput(f"--sentences must be at least {STORY} and --pairs at least {len(KINDS)}")
@@ -103,22 +103,22 @@ def generate(seed: int, sentences: int, pairs: int) -> Generated:
 
 
 def word_overlap(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-    """A baseline without meaning: the cosine of the binary bags of words of N pairs, (N,)."""
+    """A baseline: the cosine of the binary bags of words of N pairs, (N,)."""
     bags = [(set(a.split()), set(b.split())) for a, b in zip(left, right, strict=True)]
     return np.array([len(a & b) / np.sqrt(len(a) * len(b)) for a, b in bags])
 
 
 def _distinct(draw: Callable[[], T | None], count: int) -> list[T]:
-    """Draw until `count` different things have come; BadInput if the grammar has fewer."""
+    """Draw until `count` different items are found; BadInput if the grammar has fewer."""
     found: dict[T, None] = {}  # keeps the order, unlike a set
     misses = 0
     while len(found) < count:
-        thing = draw()
-        misses = misses + 1 if thing is None or thing in found else 0
+        item = draw()
+        misses = misses + 1 if item is None or item in found else 0
         if misses > PATIENCE:
-            raise BadInput(f"the toy grammar yields no more than {len(found)} of the {count} asked for: ask for fewer")
-        if thing is not None:
-            found[thing] = None
+            raise BadInput(f"the toy grammar yields only {len(found)} of {count} items; lower --sentences or --pairs")
+        if item is not None:
+            found[item] = None
     return list(found)
 
 
@@ -129,9 +129,9 @@ def _draw_sentence(rng: Random, seed: int) -> str | None:
 
 
 def _draw_story(rng: Random, seed: int) -> str | None:
-    """Draw a line of training sentences; each rewords the one before and changes at most two slots.
+    """Draw a line of training sentences; each rewords the previous one and changes at most two slots.
 
-    A story names the same things in different words, which lets a masked language model learn synonyms.
+    A story repeats the same concepts in different words, so that a masked language model can learn synonyms.
     """
     frame = draw_frame(rng)
     if split_of(frame, seed) != "train":
@@ -146,7 +146,7 @@ def _draw_story(rng: Random, seed: int) -> str | None:
 
 
 def _pairs(part: str, seed: int, count: int) -> list[Pair]:
-    """The pairs of one part: equally many of each kind, shuffled."""
+    """The pairs of one part: the same number of each kind, shuffled."""
     rng = Random(f"{seed}/{part}")
     pairs = []
     for number, kind in enumerate(KINDS):
@@ -157,7 +157,7 @@ def _pairs(part: str, seed: int, count: int) -> list[Pair]:
 
 
 def _draw_pair(rng: Random, kind: Kind, part: str, seed: int) -> Pair | None:
-    """Draw a pair of this kind; None if a frame is not in this part, or both sentences are equal."""
+    """Draw a pair of this kind; None if a frame is not in this part or both sentences are equal."""
     first = draw_frame(rng)
     if split_of(first, seed) != part:
         return None
@@ -171,7 +171,7 @@ def _draw_pair(rng: Random, kind: Kind, part: str, seed: int) -> Pair | None:
 
 
 def _second_frame(first: Frame, kind: Kind, rng: Random) -> Frame | None:
-    """Draw the other frame of a pair; None if it is not of this kind (without a minor slot to change, say)."""
+    """Draw the second frame of a pair; None if it is not of this kind, for example without a minor slot to change."""
     if kind.name == "another topic":
         second = draw_frame(rng)
         return second if second.topic != first.topic else None
@@ -180,7 +180,7 @@ def _second_frame(first: Frame, kind: Kind, rng: Random) -> Frame | None:
 
 
 def _reword(first: Wording, kind: Kind, rng: Random) -> Wording:
-    """The wording of a pair's second sentence: the first's, one that avoids it, or an independent one."""
+    """The wording of a pair's second sentence: the same as the first, avoiding the first, or independent."""
     style = rng.random()
     if style < kind.close:
         return first
@@ -195,7 +195,7 @@ def write(text: Generated, folder: Path) -> None:
     """Write the four files into `folder`, which is created if missing.
 
     Raises:
-        BadInput, StorageError: the folder, or the disk, cannot be written.
+        BadInput, StorageError: the folder or the disk cannot be written.
     """
     files = {"sentences.txt": text.sentences, "running.txt": text.running_text}
     for name, pairs in (("dev.tsv", text.dev), ("test.tsv", text.test)):
@@ -210,16 +210,16 @@ def write(text: Generated, folder: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command: generate and write."""
+    """Run the command."""
     parser = Parser(description="Write a toy corpus with graded sentence pairs.")
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=20000, help="number of training sentences")
-    parser.add_argument("--pairs", type=int, default=1000, help="number of pairs of dev, and of test")
+    parser.add_argument("--pairs", type=int, default=1000, help="number of pairs in dev and in test, each")
     args = parser.parse_args(argv)
-    made = generate(args.seed, args.sentences, args.pairs)
-    write(made, args.output)
-    logger.info("%s: %d sentences, %d pairs each of dev and test", args.output, len(made.sentences), len(made.dev))
+    text = generate(args.seed, args.sentences, args.pairs)
+    write(text, args.output)
+    logger.info("%s: %d sentences, %d pairs each in dev and test", args.output, len(text.sentences), len(text.dev))
 
 
 if __name__ == "__main__":

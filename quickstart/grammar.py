@@ -1,8 +1,8 @@
 """The grammar of the generated text: frames, their wordings, and the similarity of two frames.
 
 A frame says who does what to what and where, and optionally with what, when, how, and what the object is like. A
-sentence is one wording of a frame: a template, and a synonym for each concept. Both are drawn freely and carry no
-meaning, so the gold score of two sentences depends on their frames alone (`gold`). The words are in lexicon.yaml.
+sentence is one wording of a frame: a template, and a synonym for each concept. Both are drawn at random and carry no
+meaning, so the gold score of two sentences depends only on their frames (`gold`). The words are in lexicon.yaml.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WEIGHTS = {"agent": 3, "action": 3, "object": 3, "place": 2, "tool": 1, "time": 
 CORE = ("agent", "action", "object", "place")
 OPTIONAL = ("tool", "time", "manner", "quality")
 MIN_WORDS, MAX_WORDS = 6, 16
-HABIT = 0.5  # how often a slot takes its script's concept rather than any of the topic's
-PICKS = 12  # a multiple of every number of synonyms, so that `pick % number` stays uniform
+HABIT = 0.5  # probability that a slot has its script's concept rather than any of the topic's
+PICKS = 12  # a multiple of all numbers of synonyms, so that `pick % number` is uniform
 
 
 class Frame(NamedTuple):
-    """The meaning of a sentence: the first word of a concept in each slot, None in an empty one."""
+    """The meaning of a sentence: each slot has the first word of a concept, or None if empty."""
 
     topic: str
     agent: str
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """How a frame is put into words; none of it changes the meaning."""
+    """How a frame is worded; does not change the meaning."""
 
     template: str
     opener: str
@@ -68,12 +68,12 @@ MEANINGS = {
 
 
 def frame_key(frame: Frame) -> str:
-    """One string a frame, whatever its wording."""
+    """A string that identifies a frame."""
     return "|".join(value or "-" for value in frame)
 
 
 def parse(sentence: str) -> Frame:
-    """Read a sentence back into its frame."""
+    """Parse a sentence back to its frame."""
     values = {}
     for topic, slot, name in (MEANINGS[word] for word in sentence.split() if word in MEANINGS):
         values[slot] = name
@@ -83,7 +83,7 @@ def parse(sentence: str) -> Frame:
 
 
 def split_of(frame: Frame, seed: int) -> str:
-    """The part a frame belongs to, by its hash: a tenth each for dev and test, the rest for train."""
+    """The split of a frame, by its hash: a tenth each for dev and test, the rest for train."""
     digest = hashlib.sha256(f"{seed}|{frame_key(frame)}".encode()).digest()
     return {0: "dev", 1: "test"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
 
@@ -91,8 +91,8 @@ def split_of(frame: Frame, seed: int) -> str:
 def gold(a: Frame, b: Frame) -> float:
     """The similarity of two frames: 5 * (0.2 * same topic + 0.8 * share ** 2), to one decimal.
 
-    `share` is the weight of the equal slots over the weight of the slots filled in either frame (`WEIGHTS`).
-    It is squared because one wrong part already makes it another event.
+    `share` is the weight of the equal slots over the weight of the slots filled in either frame (`WEIGHTS`). It is
+    squared because one different slot already makes another event.
     """
     filled = [slot for slot in WEIGHTS if getattr(a, slot) or getattr(b, slot)]
     equal = [slot for slot in filled if getattr(a, slot) == getattr(b, slot)]
@@ -101,7 +101,7 @@ def gold(a: Frame, b: Frame) -> float:
 
 
 def draw_frame(rng: Random) -> Frame:
-    """Draw a topic and a script of it, then each slot: the script's habit or any concept of the slot."""
+    """Draw a topic and one of its scripts, then each slot: the script's habit or any concept of the slot."""
     number = rng.randrange(len(TOPICS))
     topic = TOPICS[number]
     script = rng.randrange(4)
@@ -109,13 +109,13 @@ def draw_frame(rng: Random) -> Frame:
     values = {}
     for slot in (*CORE, *extra):
         names = list(CONCEPTS[topic, slot])
-        habit = names[(4 * number + script) % len(names)]  # with four concepts this is the script's own
+        habit = names[(4 * number + script) % len(names)]  # with four concepts, each script has its own
         values[slot] = habit if rng.random() < HABIT else rng.choice(names)
     return Frame(topic, **values)
 
 
 def change(frame: Frame, slots: Sequence[str], number: int, rng: Random) -> Frame:
-    """Give up to `number` of the filled ones among `slots` another concept of the same topic."""
+    """Change the concept of up to `number` filled slots among `slots`, within the topic."""
     filled = [slot for slot in slots if getattr(frame, slot)]
     chosen = rng.sample(filled, min(number, len(filled)))
     others = {s: [n for n in CONCEPTS[frame.topic, s] if n != getattr(frame, s)] for s in chosen}
@@ -134,7 +134,7 @@ def draw_wording(rng: Random) -> Wording:
 
 
 def say(frame: Frame, wording: Wording) -> str:
-    """Put a frame into words; the opener is left out where the sentence would grow too long."""
+    """Put a frame into words; the opener is dropped if the sentence would be too long."""
     words = dict.fromkeys(WEIGHTS, "")
     for slot, pick in zip(WEIGHTS, wording.picks, strict=True):
         if name := getattr(frame, slot):

@@ -1,4 +1,4 @@
-"""A real checkpoint against published scores, a plain computation and one classifier at a time."""
+"""Compare a real checkpoint with published scores, a plain computation and classifiers trained one at a time."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from eval.transfer.validation import MODES, Judge
 from models.encoder import load_encoder
 
 # sentence-transformers' published scores of all-MiniLM-L6-v2 on the STS test sets (MTEB, the same concatenated
-# protocol). SICK-R is ours on SentEval's 4,927 test pairs: MTEB's 9,927 pairs are another set.
+# protocol). SICK-R is our score on SentEval's 4,927 test pairs: MTEB uses another set of 9,927 pairs.
 PUBLISHED = {
     "STS12": 72.37,
     "STS13": 80.60,
