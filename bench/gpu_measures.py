@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ import torch.nn.functional as F
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertModel, BertTokenizer
+from transformers import BertModel
 
 from bench import pair
 from common.files import sha256
@@ -36,8 +35,6 @@ LIMIT = 480  # seconds for all parts together; the compiled steps come last
 ROOT = Path(__file__).parents[1]
 BATCHES, WARM, TIMED = 8, 6, 24  # different batches; warm-up steps and timed steps
 STSB_DEV = 3000  # sentences in STS-B dev, 16 tokens on average
-_WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
-_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 class PlainSimCSE(nn.Module):
@@ -164,7 +161,7 @@ def build(kind: str, path: str, model: str) -> nn.Module:
     """The model of a path, with the same random weights in every call."""
     lm, packed = pair.masked_lm(model), path.startswith("packed")
     if kind == "infocse":
-        return pair.plain(lm) if path == "plain" else pair.ours(lm, "bf16", packed=packed)
+        return pair.PlainInfoCSE(lm) if path == "plain" else pair.ours(lm, "bf16", packed=packed)
     projection = pair.projection(lm)
     if path == "plain":
         return PlainSimCSE(lm.bert, projection).train()
@@ -179,20 +176,20 @@ def batches(kind: str, path: str, model: nn.Module, args) -> list[dict]:
     return [first, *same][:BATCHES]
 
 
-def _sizes(made: dict) -> list[list[torch.Size]]:
-    return [[part.shape for part in layout.parts.values()] for layout in made["layouts"].values()]
+def _sizes(inputs: dict) -> list[list[torch.Size]]:
+    return [[part.shape for part in layout.parts.values()] for layout in inputs["layouts"].values()]
 
 
 def batch(kind: str, path: str, model: nn.Module, args, seed: int) -> dict:
     """A batch with realistic lengths, and for our model its layouts."""
-    made = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
+    inputs = pair.batch(pair.config_of(args.model), args.batch, args.length, seed)
     if kind == "simcse":
-        made = {name: made[name] for name in ("input_ids", "attention_mask")}
+        inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     if path == "plain":
-        return made
-    marked = {"masked": ((0, 1), made["masked_labels"].numpy())} if kind == "infocse" else {}
+        return inputs
+    marked = {"masked": ((0, 1), inputs["masked_labels"].numpy())} if kind == "infocse" else {}
     packing = model.packing(2, static="compiled" in path)
-    return made | {"layouts": packing.layouts(made["attention_mask"].numpy() != 0, marked)}
+    return inputs | {"layouts": packing.layouts(inputs["attention_mask"].numpy() != 0, marked)}
 
 
 def evaluation(model: str, device: torch.device) -> dict:
@@ -200,21 +197,16 @@ def evaluation(model: str, device: torch.device) -> dict:
     config = pair.config_of(model)
     encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, 512, packed=True)
     count = STSB_DEV if device.type == "cuda" else 20
-    encode = Encode(encoder.to(device), tokenizer(config.vocab_size), 512, bf16=True)
+    encode = Encode(encoder.to(device), pair.tokenizer_of(pair.WORDS, config.vocab_size), 512, bf16=True)
     texts = sentences(count, 24)
     encode(texts)
     seconds = _seconds(device, lambda _: encode(texts), 0, 3)
     return {"sentences": count, "path": "packed", "ms": round(1000 * seconds, 1)}
 
 
-def tokenizer(vocabulary: int) -> BertTokenizer:
-    """A tokenizer for the words of `sentences`."""
-    return BertTokenizer(vocab={word: i for i, word in enumerate((_SPECIAL + _WORDS)[:vocabulary])})
-
-
 def sentences(count: int, longest: int) -> list[str]:
     generator = np.random.default_rng(0)
-    return [" ".join(generator.choice(_WORDS, generator.integers(4, longest))) for _ in range(count)]
+    return [" ".join(generator.choice(pair.WORDS, generator.integers(4, longest))) for _ in range(count)]
 
 
 class Runs:
@@ -225,7 +217,7 @@ class Runs:
         config = pair.config_of(args.model)
         torch.manual_seed(0)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder / "start")
-        tokenizer(config.vocab_size).save_pretrained(folder / "start")
+        pair.tokenizer_of(pair.WORDS, config.vocab_size).save_pretrained(folder / "start")
         text = sentences((args.steps + 1) * args.batch, args.length)
         (folder / "text.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
 

@@ -19,7 +19,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import BertTokenizer, DataCollatorForLanguageModeling, IntervalStrategy, PrinterCallback, Trainer
 
-from bench.pair import CLS, LENGTHS, MASK, SEP
+from bench.pair import CLS, MASK, SEP, draw_lengths
 from bench.timing import Timed, bench_row
 from common.files import write_json
 from common.flags import positive
@@ -72,7 +72,7 @@ def generated(count: int) -> tuple[BertTokenizer, list[list[int]]]:
     special = {0: "[PAD]", 100: "[UNK]", CLS: "[CLS]", SEP: "[SEP]", MASK: "[MASK]"}
     tokenizer = BertTokenizer({special.get(i, f"w{i}"): i for i in range(VOCABULARY)})
     random = np.random.default_rng(0)
-    lengths = random.choice(len(LENGTHS), count, p=np.array(LENGTHS) / sum(LENGTHS)) - 2
+    lengths = draw_lengths(random, count) - 2
     return tokenizer, [random.integers(FIRST_WORD, VOCABULARY, n).tolist() for n in lengths]
 
 
@@ -110,9 +110,9 @@ def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     spent = []
     for steps in lengths:
         start = time.process_time()
-        made = trainer(steps)
-        made.remove_callback(PrinterCallback)  # its log lines would be meaningless
-        made.train()
+        one = trainer(steps)
+        one.remove_callback(PrinterCallback)  # its log lines would be meaningless
+        one.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
 

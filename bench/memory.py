@@ -1,5 +1,7 @@
 """Peak memory of a training step, measured by the kernel in one process per side."""
 
+from functools import partial
+
 from bench import pair
 from bench.pair import add_arguments, batch
 from bench.timing import apart
@@ -17,12 +19,8 @@ def rows(args) -> list[dict]:
 
 def _measure(side: str, args) -> float:
     lm = pair.masked_lm(args.model)
-    if side == "plain":
-        model = loss = pair.plain(lm)
-    else:
-        model = pair.ours(lm, args.precision)
-        loss = lambda **made: model(**made).loss  # noqa: E731
+    model = pair.PlainInfoCSE(lm) if side == "plain" else pair.ours(lm, args.precision)
     for seed in (1, 2):
-        made = batch(lm.config, args.batch, args.length, seed)
-        pair.take_step(model, lambda made=made: loss(**made), args.precision)
+        inputs = batch(lm.config, args.batch, args.length, seed)
+        pair.take_step(model, partial(model, **inputs), args.precision)
     return peak_mib()

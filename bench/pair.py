@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from transformers.masking_utils import create_bidirectional_mask
 
 from common.flags import positive
@@ -38,6 +39,8 @@ MODELS = {
 }  # fmt: skip
 CLS, SEP, MASK = 101, 102, 103
 _FIRST_WORD = 200
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,9 +116,6 @@ class PlainInfoCSE(nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
-plain = PlainInfoCSE  # its step, beside `ours`
-
-
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
     runner = Packed if packed else Runner
@@ -138,11 +138,21 @@ def projection(lm: BertForMaskedLM) -> nn.Module:
     return projection_named("batch_norm", lm.config.hidden_size, lm.config.initializer_range)
 
 
-def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str, optimizer=None) -> None:
+def tokenizer_of(words: list[str], size: int | None = None) -> BertTokenizer:
+    """A tokenizer whose vocabulary is `SPECIAL` and these words, cut to `size`."""
+    return BertTokenizer(vocab={word: i for i, word in enumerate((SPECIAL + words)[:size])})
+
+
+def draw_lengths(generator: np.random.Generator, count: int) -> np.ndarray:
+    """Token counts of `count` sentences, distributed like `LENGTHS`."""
+    return generator.choice(len(LENGTHS), count, p=np.array(LENGTHS) / sum(LENGTHS))
+
+
+def take_step(model: nn.Module, call: Callable[[], object], precision: str, optimizer=None) -> None:
     """Forward, backward and an optional optimizer step; gradients are freed at once to fit two models in memory."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        value = loss()
-    value.backward()
+        output = call()  # a loss or an output with one
+    (output if isinstance(output, Tensor) else output.loss).backward()
     if optimizer is not None:
         optimizer.step()
     model.zero_grad(set_to_none=True)
@@ -151,7 +161,7 @@ def take_step(model: nn.Module, loss: Callable[[], torch.Tensor], precision: str
 def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, Tensor]:
     """A batch like the collator's: two equal views and their masked twins, (2, rows, L)."""
     generator = np.random.default_rng(seed)
-    lengths = generator.choice(len(LENGTHS), rows, p=np.array(LENGTHS) / sum(LENGTHS)).clip(max=longest)
+    lengths = draw_lengths(generator, rows).clip(max=longest)
     position = np.arange(lengths.max())
     mask = np.tile(position < lengths[:, None], (2, 1, 1))
     ids = generator.integers(_FIRST_WORD, config.vocab_size, (rows, len(position)))
@@ -161,5 +171,5 @@ def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, T
     words = mask & (ids >= _FIRST_WORD)
     chosen = choose_tokens(words, 0.4, generator.random(ids.shape))
     masked, labels = corrupt(ids, chosen, "bert", MASK, config.vocab_size, generator.random(ids.shape))
-    made = {"input_ids": ids, "attention_mask": mask, "masked_input_ids": masked, "masked_labels": labels}
-    return {name: torch.from_numpy(value.astype(np.int64)) for name, value in made.items()}
+    arrays = {"input_ids": ids, "attention_mask": mask, "masked_input_ids": masked, "masked_labels": labels}
+    return {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}

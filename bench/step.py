@@ -13,10 +13,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertModel, BertTokenizer
+from transformers import BertModel
 
 from bench import pair
-from bench.pair import LENGTHS, add_arguments, batch, config_of
+from bench.pair import LENGTHS, SPECIAL, add_arguments, batch, config_of
 from bench.timing import Timed, alternate, apart, bench_row
 from common.progress import peak_mib
 from models.encoder import SentenceEncoder
@@ -24,7 +24,6 @@ from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
 
 __all__ = ["add_arguments", "rows"]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 RANK = 8  # of LoRA's adapters
 logger = logging.getLogger(__name__)
 
@@ -39,16 +38,16 @@ def rows(args) -> list[dict]:
 def infocse(args) -> dict:
     """InfoCSE's step; both sides get the same batches, a new one in each repetition."""
     lm = pair.masked_lm(args.model)
-    plain, ours = pair.plain(pair.masked_lm(args.model)), pair.ours(lm, args.precision)
+    plain, ours = pair.PlainInfoCSE(pair.masked_lm(args.model)), pair.ours(lm, args.precision)
 
-    def step(model, loss):
+    def step(model):
         def run(number: int) -> None:
-            made = batch(lm.config, args.batch, args.length, number + 1)
-            pair.take_step(model, lambda: loss(**made), args.precision)
+            inputs = batch(lm.config, args.batch, args.length, number + 1)
+            pair.take_step(model, lambda: model(**inputs), args.precision)
 
         return run
 
-    sides = {"plain": step(plain, plain), "ours": step(ours, lambda **made: ours(**made).loss)}
+    sides = {"plain": step(plain), "ours": step(ours)}
     tflop = {name: _tflop(side) for name, side in sides.items()}
     logger.info("TFLOP a step: plain %.2f, ours %.2f", tflop["plain"], tflop["ours"])
     timed = alternate(sides["plain"], sides["ours"], args.runs, warm_up=True)
@@ -73,7 +72,7 @@ def simcse(args) -> dict:
     backbone = BertModel(config, add_pooling_layer=False)
     with tempfile.TemporaryDirectory() as folder:
         backbone.save_pretrained(folder)
-        BertTokenizer(vocab={word: i for i, word in enumerate(SPECIAL + words)}).save_pretrained(folder)
+        pair.tokenizer_of(words).save_pretrained(folder)
         transformer = Transformer(folder, max_seq_length=args.length)
     peer = SentenceTransformer(modules=[transformer, Pooling(config.hidden_size, "cls")], device="cpu").train()
     peer_loss = MultipleNegativesRankingLoss(peer, scale=1 / pair.TEMPERATURE)
@@ -87,9 +86,9 @@ def simcse(args) -> dict:
 
     def ours(number: int) -> None:
         text = _sentences(words, args, number + 1)
-        made = tokenizer(text, padding=True, truncation=True, max_length=args.length, return_tensors="pt")
-        views = {name: torch.stack([made[name]] * 2) for name in ("input_ids", "attention_mask")}
-        pair.take_step(model, lambda: model(**views).loss, args.precision)
+        tokens = tokenizer(text, padding=True, truncation=True, max_length=args.length, return_tensors="pt")
+        views = {name: torch.stack([tokens[name]] * 2) for name in ("input_ids", "attention_mask")}
+        pair.take_step(model, lambda: model(**views), args.precision)
 
     timed = alternate(plain, ours, args.runs, warm_up=True)
     return bench_row("simcse step against sentence-transformers", args.precision, args.model, timed, args.runs)
@@ -130,9 +129,9 @@ def _trainer(rank: int | None, args) -> Callable[[int], int]:
     optimizer = torch.optim.AdamW(trained, lr=1e-5)
 
     def step(number: int) -> int:
-        made = batch(config, args.batch, args.length, number + 1)
-        views = {name: made[name] for name in ("input_ids", "attention_mask")}
-        pair.take_step(model, lambda: model(**views).loss, args.precision, optimizer)
+        inputs = batch(config, args.batch, args.length, number + 1)
+        views = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        pair.take_step(model, lambda: model(**views), args.precision, optimizer)
         return sum(parameter.numel() for parameter in trained)
 
     return step
@@ -147,6 +146,6 @@ def _words(count: int) -> list[str]:
 def _sentences(words: list[str], args, seed: int) -> list[str]:
     """Sentences with realistic lengths; those that were truncated at 32 tokens are longer, to be truncated again."""
     generator = np.random.default_rng(seed)
-    lengths = generator.choice(len(LENGTHS), args.batch, p=np.array(LENGTHS) / sum(LENGTHS))
+    lengths = pair.draw_lengths(generator, args.batch)
     lengths[lengths == len(LENGTHS) - 1] += 8
     return [" ".join(generator.choice(words, length - 2)) for length in lengths]

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
-from transformers import BertConfig, BertForMaskedLM, BertTokenizer, RobertaConfig, RobertaForMaskedLM, set_seed
+from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, set_seed
 
-from bench.pair import LENGTHS
+from bench.pair import SPECIAL, WORDS, draw_lengths, tokenizer_of
 from bench.pretend.device import LOG, move, pretending
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
@@ -30,8 +30,6 @@ from training.run_arguments import RunArguments
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
 STEPS = 2  # the second is counted: the first creates the optimizer's state
-_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-_WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 _CONFIGS = Path(__file__).parents[2] / "configs"
 _NAMED = {"nli": "consert-joint-mini"}  # other configurations have the method's name
 
@@ -76,15 +74,15 @@ class Materials:
     def __init__(self, folder: Path, layers: int, batch: int, length: int) -> None:
         self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
         torch.manual_seed(0)
-        words = BertTokenizer(vocab={word: i for i, word in enumerate(_SPECIAL + _WORDS)})
+        tokenizer = tokenizer_of(WORDS)
         size = {"hidden_size": 24, "num_hidden_layers": layers, "num_attention_heads": 12, "intermediate_size": 48,
-                "vocab_size": len(_SPECIAL) + len(_WORDS), "pad_token_id": 0}  # fmt: skip
+                "vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0}  # fmt: skip
         for name, (config, kind) in FAMILIES.items():
             kind(config(**size)).save_pretrained(folder / name)
-            words.save_pretrained(folder / name)
+            tokenizer.save_pretrained(folder / name)
         generator = np.random.default_rng(0)
-        drawn = generator.choice(len(LENGTHS), 4 * max(batch, 100), p=np.array(LENGTHS) / sum(LENGTHS))
-        lines = [" ".join(generator.choice(_WORDS, count - 2)) for count in drawn]
+        lengths = draw_lengths(generator, 4 * max(batch, 100))
+        lines = [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
         (folder / "text").write_text("\n".join(lines) + "\n")
         pairs = [f"{one}\t{two}\tneutral" for one, two in itertools.pairwise(lines)]
         (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")

@@ -101,7 +101,7 @@ def test_the_slope_leaves_out_what_a_run_costs_once(monkeypatch):
 @pytest.mark.parametrize("weight", [pair.WEIGHT, 1.0])
 @pytest.mark.parametrize("packed", [True, False])
 def test_the_plain_step_has_our_loss_and_gradients(weight, packed):
-    plain = pair.plain(pair.masked_lm("tiny", dropout=0.0), weight)
+    plain = pair.PlainInfoCSE(pair.masked_lm("tiny", dropout=0.0), weight)
     ours = pair.ours(pair.masked_lm("tiny", dropout=0.0), weight=weight, packed=packed)
     made = batch(ours.config, 16, 32, 1)
     made["input_ids"][1] = made["input_ids"][1].roll(1, 0)  # different views: the contrastive term is not trivial
