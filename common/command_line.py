@@ -80,7 +80,7 @@ def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_
         BadInput: a flag or key that is unknown or given twice, or a file that is not a flat YAML mapping.
     """
     _refuse_repeated(argv)
-    config, flags = split_config(argv)
+    config, flags = split_flag(argv, "config")
     defaults = config_flags(config, known, hint) if config else []
     refuse_tokens([*defaults, *flags])
     switches = {f"no_{name}" for name, kind in known.items() if kind in ("bool", "<class 'bool'>")}
@@ -118,15 +118,10 @@ def _refuse_repeated(argv: Sequence[str]) -> None:
 
 def peek(argv: Sequence[str], name: str) -> str | None:
     """Read one flag before all flags are known: from the command line, else from the configuration file."""
-    config, flags = split_config(argv)
+    config, flags = split_flag(argv, "config")
     finder = Parser(add_help=False)
     finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
     return vars(finder.parse_known_args(flags)[0])[name]
-
-
-def split_config(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the value of `--config` and the other arguments; the file may name the method and so decide the flags."""
-    return split_flag(argv, "config")
 
 
 def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:

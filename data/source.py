@@ -116,7 +116,7 @@ def _from_hub(args) -> list[Path]:
     try:
         dataset = datasets.load_dataset(name, config, split=split, cache_dir=str(Path(args.cache_dir) / "hub"))
     except Exception as error:  # whatever the library raises, the names or the connection are at fault
-        cause = first_cause(error)
+        cause = root_cause(error)
         if isinstance(cause, OSError) and cause.errno in DISK:
             raise cause from error
         reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -125,7 +125,7 @@ def _from_hub(args) -> list[Path]:
     return [Path(file["filename"]) for file in dataset.cache_files]
 
 
-def first_cause(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """Return the first error of a chain."""
     while error.__cause__ is not None:
         error = error.__cause__

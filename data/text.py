@@ -22,7 +22,7 @@ from common.errors import DISK, BadInput
 from common.files import open_regular, read_json
 from data.cache import cached
 from data.lines import LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
-from data.source import LABEL, Source, first_cause
+from data.source import LABEL, Source, root_cause
 
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
@@ -294,7 +294,7 @@ def _check_object(line: str, names: Sequence[str]) -> None:
 
 def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -> Exception:
     """Return a one-line error for a file that the library could not read."""
-    cause = first_cause(error)
+    cause = root_cause(error)
     if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK):
         return cause
     _search(source, parse)
@@ -304,7 +304,7 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
             try:
                 _loaded(source, [path], Path(raw))
             except Exception as alone:
-                cause, place = first_cause(alone), path
+                cause, place = root_cause(alone), path
                 break
     return BadInput(f"{place}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
 

@@ -27,7 +27,7 @@ class _Embed(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         output = self.encoder(input_ids, attention_mask, with_tokens=True)
-        return self.encoder.behind_head(output.pooled), output.tokens
+        return self.encoder.apply_head(output.pooled), output.tokens
 
 
 def require_onnx() -> None:

@@ -69,18 +69,14 @@ class GradientCache:
         encoded = Encoded(pooled, cls, None, self.model.encoder, self.model.head, **own)
         with self.precision():
             self.model.project(encoded, batch)
-            loss, terms = self._whole(encoded, batch)
+            whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
+            loss, terms = add_up([term for each in whole for term in each(encoded, batch).items()], pooled.device)
         # The head's output, as the token losses read it, is a leaf too: the head's backward runs once, at the end.
         projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()
         token_loss = self._per_chunk(replace(encoded, own_projected=projected), batch, chunks, scale, terms)
         gradient = None if projected is None else projected.grad
         _back([loss * scale, encoded.own_projected], [torch.ones_like(loss), gradient])
         return TrainingOutput(loss=loss.detach() + token_loss, terms=terms)
-
-    def _whole(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return loss and terms of the objectives that need the whole batch."""
-        whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
-        return add_up([term for each in whole for term in each(encoded, batch).items()], encoded.pooled.device)
 
     def _per_chunk(
         self, encoded: Encoded, batch: Batch, chunks: list[Batch], scale: float, terms: dict[str, Tensor]

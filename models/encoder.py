@@ -168,9 +168,9 @@ class SentenceEncoder(PreTrainedModel):
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        return self.behind_head(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
+        return self.apply_head(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
 
-    def behind_head(self, pooled: Tensor) -> Tensor:
+    def apply_head(self, pooled: Tensor) -> Tensor:
         """Apply the kept head, if any, to pooled vectors, (B, H) -> (B, D)."""
         pooled = at_least_float32(pooled)
         return pooled if self.head is None else self.head(pooled)

@@ -27,7 +27,7 @@ class Family:
         embeddings: modules from ids to the input of the first layer, in order; a model may lack all but the first.
         keys_values: the key and value projections, in the module that calls the attention function.
         like_bert: a layer has BERT's parts, from which TSDAE builds its decoder.
-        behind_padding: positions are counted from the padding index + 1, not from 0.
+        offset_positions: positions are counted from the padding index + 1, not from 0.
         transform: modules from the last states to the vocabulary matrix, in order, in a `*ForMaskedLM`.
         masks: the mask arguments of a model called as a whole, each with the configuration key of its window, or "".
     """
@@ -37,12 +37,12 @@ class Family:
     embeddings: tuple[str, ...] = ("embeddings",)
     keys_values: tuple[str, str] = ("key", "value")
     like_bert: bool = True
-    behind_padding: bool = False
+    offset_positions: bool = False
     transform: tuple[str | nn.Module, ...] = ()
     masks: tuple[tuple[str, str], ...] = ()
 
 
-_ROBERTA = Family(behind_padding=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
+_ROBERTA = Family(offset_positions=True, transform=("lm_head.dense", nn.GELU(), "lm_head.layer_norm"))
 _UNKNOWN = Family("its module names are unknown here")
 FAMILIES = {
     "bert": Family(transform=("cls.predictions.transform",)),
@@ -66,7 +66,7 @@ FAMILIES = {
     "deberta-v2": Family("its layers read relative positions, which the encoder owns"),
 }
 _COUNT_BEHIND_PADDING = "data2vec-text ibert longformer luke roberta-prelayernorm xlm-roberta-xl xmod".split()
-FAMILIES |= dict.fromkeys(_COUNT_BEHIND_PADDING, replace(_UNKNOWN, behind_padding=True))
+FAMILIES |= dict.fromkeys(_COUNT_BEHIND_PADDING, replace(_UNKNOWN, offset_positions=True))
 APART, PACKED, WITH_HEAD = (
     ", ".join(name for name, family in FAMILIES.items() if holds(family))
     for holds in (lambda f: not f.whole, lambda f: not f.whole or f.masks, lambda f: f.transform)

@@ -158,6 +158,6 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
 def usable_length(config, tokenizer) -> int:
     """Return how many tokens a sentence may have, by the position table and the tokenizer."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
-    if family_of(config).behind_padding:
+    if family_of(config).offset_positions:
         positions -= config.pad_token_id + 1
     return int(min(positions, tokenizer.model_max_length, NO_LIMIT))

@@ -165,7 +165,7 @@ class Packed(Runner):
         """Ids (B, L), and positions if not the default ones -> embeddings of the N tokens, (1, N, H)."""
         if position_ids is not None:
             positions = self.pack(position_ids)
-        elif family_of(model.config).behind_padding:
+        elif family_of(model.config).offset_positions:
             count = model.embeddings.create_position_ids_from_input_ids
             positions = self.pack(count(input_ids, model.config.pad_token_id))
         else:
@@ -181,7 +181,9 @@ class Packed(Runner):
 
     def run_at(self, layers: Sequence[nn.Module], states: Tensor, tokens: Tensor) -> Tensor:
         """Run layers, the last one at some tokens only: (1, N, H) -> (1, number of tokens, H)."""
-        return self._run_at(layers[-1], self.run(layers[:-1], states), tokens)
+        states = self.run(layers[:-1], states)
+        some = replace(self, queries=self.slots[tokens], seen=states)  # keys and values come from all tokens
+        return layers[-1](self.at(states, tokens), some, **self.sampled(tokens))
 
     def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
         return self.run_at(layers, states, self.first)[0]
@@ -218,11 +220,6 @@ class Packed(Runner):
         if self.rates is None:
             return {}
         return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}
-
-    def _run_at(self, layer: nn.Module, states: Tensor, tokens: Tensor) -> Tensor:
-        """One layer's output at some tokens: only keys and values are computed for all tokens."""
-        some = replace(self, queries=self.slots[tokens], seen=states)
-        return layer(self.at(states, tokens), some, **self.sampled(tokens))
 
 
 def packed_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):

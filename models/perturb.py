@@ -32,7 +32,7 @@ class Perturbation:
 
     def position_ids(self, config) -> Tensor | None:
         """The positions as the model counts them, (B, L)."""
-        if self.positions is None or not family_of(config).behind_padding:
+        if self.positions is None or not family_of(config).offset_positions:
             return self.positions
         return self.positions + config.pad_token_id + 1
 

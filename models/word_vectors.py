@@ -87,7 +87,7 @@ class WordTokenizer(PreTrainedTokenizer):
             raise BadInput(f"{vocab_file}: cannot be read as one word per line ({error})") from error
         self._words = [*SPECIAL, *words]
         self._rows = {word: row for row, word in enumerate(self._words)}
-        self._stop_words = frozenset(stop_words)
+        self._stop_words, self._lower_case = frozenset(stop_words), lower_case
         kwargs |= {"pad_token": NO_WORD, "unk_token": UNKNOWN, "special_tokens_pattern": "none"}
         super().__init__(lower_case=lower_case, stop_words=sorted(stop_words), **kwargs)
 
@@ -99,10 +99,6 @@ class WordTokenizer(PreTrainedTokenizer):
     def rules(self) -> dict:
         """Everything that determines the ids of a sentence."""
         return {"words": self._words, "stop_words": sorted(self._stop_words), "lower_case": self._lower_case}
-
-    @property
-    def _lower_case(self) -> bool:
-        return self.init_kwargs["lower_case"]
 
     def get_vocab(self) -> dict[str, int]:
         return dict(self._rows)

@@ -202,7 +202,7 @@ def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_fa
     def folder(name: str) -> Path:
         if name in ("bert", "roberta"):
             return {"bert": tiny_bert, "roberta": tiny_roberta}[name]
-        behind = family_of(AutoConfig.for_model(name)).behind_padding
+        behind = family_of(AutoConfig.for_model(name)).offset_positions
         tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
         tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
