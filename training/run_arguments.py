@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -13,6 +13,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK,
 from transformers.training_args import OptimizerNames
 
 from common.errors import BadInput
+from common.ranges import flag
 
 
 @dataclass
@@ -25,35 +26,33 @@ class RunArguments(TrainingArguments):
 
     _argument_group_name = "training (transformers.TrainingArguments)"
 
-    per_device_train_batch_size: int = field(default=64, metadata={"help": "sentences per step and process"})
-    learning_rate: float = field(default=3e-5, metadata={"help": "peak learning rate"})
-    bf16: bool = field(default=False, metadata={"help": "bfloat16 autocast; auto: if the machine supports it"})
-    use_cpu: bool = field(default=False, metadata={"help": "train on the CPU; auto: if there is no CUDA GPU"})
-    max_steps: int = field(default=-1, metadata={"help": "optimizer steps; -1: use num_train_epochs"})
-    change_steps: bool = field(
-        default=False,
-        metadata={"help": "resume a run with a different --max_steps or --num_train_epochs; the remaining steps get "
-                  "the learning rates of a run with the new value"},
-    )  # fmt: skip
-    num_train_epochs: float = field(default=1.0, metadata={"help": "passes over the text"})
-    eval_strategy: str = field(default="steps", metadata={"help": "always steps"})
-    eval_steps: float = field(default=125, metadata={"help": "steps between evaluations; the last step is evaluated"})
-    save_steps: float = field(default=1000, metadata={"help": "steps between resumable checkpoints"})
-    save_total_limit: int | None = field(default=2, metadata={"help": "how many checkpoints to keep"})
-    logging_steps: float = field(default=25, metadata={"help": "steps between logged means of the loss terms"})
-    remove_unused_columns: bool = field(default=False, metadata={"help": "the collator creates the columns"})
-    dataloader_drop_last: bool = field(
-        default=True, metadata={"help": "a smaller last batch would have fewer negatives, or repeated sentences"}
+    per_device_train_batch_size: int = flag(64, "sentences per step and process")
+    learning_rate: float = flag(3e-5, "peak learning rate")
+    bf16: bool = flag(False, "bfloat16 autocast; auto: if the machine supports it")
+    use_cpu: bool = flag(False, "train on the CPU; auto: if there is no CUDA GPU")
+    max_steps: int = flag(-1, "optimizer steps; -1: use num_train_epochs")
+    change_steps: bool = flag(
+        False,
+        "resume a run with a different --max_steps or --num_train_epochs; the remaining steps get the learning "
+        "rates of a run with the new value",
     )
-    ddp_broadcast_buffers: bool | None = field(default=False, metadata={"help": "buffers agree by construction"})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "every parameter is used"})
-    adamw: Literal["torch", "transformers", "uncorrected"] = field(
-        default="torch",
-        metadata={"help": "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE "
-                  "and InfoCSE), or transformers 4 without bias correction (ConSERT, IS-BERT)"},
-    )  # fmt: skip
-    include_num_input_tokens_seen: bool = field(default=False, metadata={"help": "every logged line has the tokens"})
-    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "a non-finite loss stops the run"})
+    num_train_epochs: float = flag(1.0, "passes over the text")
+    eval_strategy: str = flag("steps", "always steps")
+    eval_steps: float = flag(125, "steps between evaluations; the last step is evaluated")
+    save_steps: float = flag(1000, "steps between resumable checkpoints")
+    save_total_limit: int | None = flag(2, "how many checkpoints to keep")
+    logging_steps: float = flag(25, "steps between logged means of the loss terms")
+    remove_unused_columns: bool = flag(False, "the collator creates the columns")
+    dataloader_drop_last: bool = flag(True, "a smaller last batch would have fewer negatives, or repeated sentences")
+    ddp_broadcast_buffers: bool | None = flag(False, "buffers agree by construction")
+    ddp_find_unused_parameters: bool | None = flag(False, "every parameter is used")
+    adamw: Literal["torch", "transformers", "uncorrected"] = flag(
+        "torch",
+        "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE and InfoCSE), "
+        "or transformers 4 without bias correction (ConSERT, IS-BERT)",
+    )
+    include_num_input_tokens_seen: bool = flag(False, "every logged line has the tokens")
+    logging_nan_inf_filter: bool = flag(False, "a non-finite loss stops the run")
 
     def __post_init__(self) -> None:
         """Refuse values that would fail later, or silently train something else.
