@@ -29,7 +29,8 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
     that is not escaped by mistake can do no harm.
     """
     labels = [run.label for run in runs]
-    by_name = facts_of(runs)
+    columns = [facts(run.record) for run in runs]
+    by_name = {name: [column[name] for column in columns] for name in columns[0]}
     style, script = _asset("style.css"), _asset("script.js")
     return _PAGES.get_template("page.html.j2").render(
         labels=labels,
@@ -62,11 +63,6 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
-
-
-def facts_of(runs: Sequence[RunFolder]) -> dict[str, list[str]]:
-    columns = [facts(run.record) for run in runs]
-    return {name: [column[name] for column in columns] for name in columns[0]}
 
 
 def _findings(run: RunFolder) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -140,10 +141,11 @@ def make_collator(
         check_apart(model.config, "a view with changed embeddings")
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
         logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
-    masking, width, operations = method.masking(method_args), model.config.hidden_size, count_operations(model.encoder)
     words = any(objective.reads_words for objective in model.objectives)
-    size = data_args.max_length, seed, masking, width, operations, longest, words
-    return Collator(corpus, tokenizer, views, *size, model.packing(len(views), chunk_size, static))
+    return Collator(
+        corpus, tokenizer, views, data_args.max_length, seed, method.masking(method_args), model.config.hidden_size,
+        count_operations(model.encoder), longest, words, model.packing(len(views), chunk_size, static),
+    )  # fmt: skip
 
 
 def _has_dropout(encoder: SentenceEncoder) -> bool:
@@ -172,7 +174,7 @@ def make_trainer(
     score = None
     if dev is not None:
         encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
-        score = lambda: dev.scores(encode, widths)  # noqa: E731
+        score = partial(dev.scores, encode, widths)
     args.metric_for_best_model = dev.metric if dev else None
     args.greater_is_better = True if dev else None
     keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731

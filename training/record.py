@@ -137,9 +137,9 @@ def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
     evaluated there and might have selected another model, so it is a different run.
     """
     constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
-    steps = old.get("max_steps")  # read from a file
-    every = new.get("eval_steps", 1)
-    selects = new.get("dev", "none") != "none"
-    if selects and type(steps) is int and (every < 1 or steps % every):
+    steps, every = old.get("max_steps"), new.get("eval_steps", 1)
+    if not constant or type(steps) is not int:  # `old` was read from a file
         return False
-    return constant and type(steps) is int and 0 < steps < new.get("max_steps", 0)
+    if new.get("dev", "none") != "none" and (every < 1 or steps % every):
+        return False
+    return 0 < steps < new.get("max_steps", 0)

@@ -93,8 +93,8 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    shapes = model_args.chunk_size, args.torch_compile
-    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed, *shapes)
+    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed,
+                             model_args.chunk_size, args.torch_compile)  # fmt: skip
     trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out,
                            data_args.patience, model_args.matryoshka_dims or ())  # fmt: skip
     first = np.arange(min(len(corpus), _SAMPLED))

@@ -188,9 +188,9 @@ def test_a_method_without_a_projection_refuses_one(unsup, method):
 
 
 def test_a_method_of_the_other_script_is_refused_with_its_script(unsup):
-    with pytest.raises(BadInput, match="--method nli: run_sup\\.py trains it; here choose one of consert, "):
+    with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it; here choose one of consert, "):
         run_unsup.main(unsup(method="nli"))
-    with pytest.raises(BadInput, match="--method simcse: run_unsup\\.py trains it; here choose one of nli"):
+    with pytest.raises(BadInput, match="--method simcse: use run_unsup\\.py for it; here choose one of nli"):
         run_sup.main(unsup(method="simcse"))
 
 

@@ -359,7 +359,7 @@ def test_a_run_out_of_patience_ends_and_so_does_it_when_it_is_resumed(unsup, tmp
     run_unsup.main(unsup(**flags))
     run, found = tmp_path / "run", record(tmp_path / "run")
     assert (found["steps"], found["best"]["step"], found["status"]) == (3, 1, "finished")
-    assert "did not rise in 2 evaluations (--patience), so training ended after step 3 of 6" in found["findings"][0]
+    assert "did not improve in 2 evaluations (--patience), so training ended after step 3 of 6" in found["findings"][0]
     whole = shutil.copytree(run, tmp_path / "whole")
     rewind(run, step)
     run_unsup.main(unsup(**flags))
@@ -383,7 +383,7 @@ def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, capl
     caplog.clear()
     other = {"model_name_or_path": start, "max_steps": 1, "projection": "none", "pooling": "avg_top2"}
     run_unsup.main(unsup("other", **FINISHED | other))
-    assert "its prompts are not kept; sentence-transformers cannot pool by avg_top2" in caplog.text
+    assert "its prompts are dropped; sentence-transformers has no pooling avg_top2" in caplog.text
 
 
 def test_vectors_cut_as_sentence_transformers_cuts_them_score_what_the_record_says(unsup, tmp_path, dev_file):
