@@ -271,7 +271,7 @@ def test_a_finished_run_whose_result_is_gone_is_refused(unsup, finished, harm, s
     before = times(finished)
     with pytest.raises(CheckpointRefused, match=said):
         run_unsup.main(unsup(**FINISHED))
-    with pytest.raises((CheckpointRefused, BadInput), match=f"{said}|has no model.safetensors"):
+    with pytest.raises((CheckpointRefused, BadInput), match=f"{said}|contains no model.safetensors"):
         reproduce.main([str(finished)])
     assert times(finished) == before
 
