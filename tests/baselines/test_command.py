@@ -72,7 +72,7 @@ def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(tiny_bert, 
 
 
 def test_a_place_that_cannot_be_a_folder_is_known_before_the_work(tiny_bert, text_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "fitted", lambda args: pytest.fail("encoded"))
+    monkeypatch.setattr(command, "encode_text", lambda args: pytest.fail("encoded"))
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"--output .*file/x: cannot be written"):
         command.main(["whitening", str(tiny_bert), f"--train_file={text_file}", f"--output={tmp_path / 'file' / 'x'}"])
@@ -91,4 +91,4 @@ def test_help_shows_the_commands(capsys):
             command.main(argv)
         assert ended.value.code == 0
     printed = capsys.readouterr().out
-    assert "python -m baselines whitening" in printed and "BERT-flow's 32 pairs" in " ".join(printed.split())
+    assert "python -m baselines whitening" in printed and "BERT-flow has 32 pairs" in " ".join(printed.split())
