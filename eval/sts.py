@@ -270,5 +270,5 @@ def crosslingual(name: str, split: str) -> tuple[StsTask, ...]:
 
 def own_pairs(path: str) -> StsTask:
     """A user's own file: tab-separated, header `sentence1 sentence2 score`, scores from 0 to 5."""
-    read = lambda _: {WHOLE: read_columns(Path(path), "score", "sentence1", "sentence2")}  # noqa: E731
-    return StsTask(Path(path).stem, "file", read, None)
+    columns = "score", "sentence1", "sentence2"
+    return StsTask(Path(path).stem, "file", lambda _: {WHOLE: read_columns(Path(path), *columns)}, None)

@@ -61,7 +61,6 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
     "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
 }
-NEEDS = {"beir": "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"}  # the others need --split test
 
 
 def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
@@ -72,7 +71,8 @@ def tasks_named(names: Iterable[str], options: Options) -> list[Task]:
         if name.lower() in GROUPS:
             group = GROUPS[name.lower()](options)
             if not group:
-                raise BadInput(f"--tasks {name} needs {NEEDS.get(name.lower(), '--split test')}")
+                beir_flag = "--beir NAME ... (folders in DATA_DIR/beir, paper14 or nano)"
+                raise BadInput(f"--tasks {name} needs {beir_flag if name.lower() == 'beir' else '--split test'}")
             chosen += group
         elif name.lower() in known:
             chosen.append(known[name.lower()])

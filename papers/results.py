@@ -120,15 +120,15 @@ def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
     printed = replace(theirs, scores={key: theirs.scores[key] for key in keys}, headline=keys)
     result: dict[Key, str] = {}
     for line in compare(mine, printed, record=published):
-        if line.key not in result or isinstance(line.found, Interval):
+        if line.key not in result or isinstance(line.outcome, Interval):
             result[line.key] = _verdict(line, theirs.note)
     return result
 
 
 def _verdict(line: Line, note: str | None) -> str:
     """The verdict, and its reference if that is not the figure on the page."""
-    if isinstance(line.found, str):
-        return line.found
+    if isinstance(line.outcome, str):
+        return line.outcome
     if line.against:
         return f"{_WORDS[line.verdict]} {line.b} of {line.against}"
     return _WORDS[line.verdict] + (f" ({note})" if note else "")

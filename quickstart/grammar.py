@@ -22,7 +22,7 @@ TEMPLATES = LEXICON["templates"].splitlines()
 WEIGHTS = {"agent": 3, "action": 3, "object": 3, "place": 2, "tool": 1, "time": 1, "manner": 1, "quality": 1}
 CORE = ("agent", "action", "object", "place")
 OPTIONAL = ("tool", "time", "manner", "quality")
-MIN_WORDS, MAX_WORDS = 6, 16
+MAX_WORDS = 16
 HABIT = 0.5  # probability that a slot has its script's concept rather than any of the topic's
 PICKS = 12  # a multiple of all numbers of synonyms, so that `pick % number` is uniform
 

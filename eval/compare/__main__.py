@@ -80,12 +80,12 @@ def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> st
     """The printed report: both sides, the table, what its intervals mean, missing figures."""
     body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
-    methods = {line.found.method for line in lines if isinstance(line.found, Interval)}
+    methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
     for reason in ("missing in A", "missing in B"):
-        names = [str(line.key) for line in lines if line.found == reason]
+        names = [str(line.key) for line in lines if line.outcome == reason]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         parts += [f"{reason}: {', '.join(names[:_NAMED])}{more}"] if names else []
     return "\n".join(parts)

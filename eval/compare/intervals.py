@@ -39,14 +39,14 @@ class Line:
     Attributes:
         key: which figure.
         a, b: the scores; None if a side lacks the figure.
-        found: the interval, or why there is none.
+        outcome: the interval, or why there is none.
         against: the published record used instead of a published single run, because it shows the method's spread.
     """
 
     key: Key
     a: Score | None
     b: Score | None
-    found: Interval | str
+    outcome: Interval | str
     against: str | None = None
 
     @property
@@ -56,18 +56,18 @@ class Line:
     @property
     def verdict(self) -> str:
         """The conclusion, or why none is possible."""
-        if isinstance(self.found, str):
-            return self.found
-        return ABOVE if self.found.low > 0 else BELOW if self.found.high < 0 else INSIDE
+        if isinstance(self.outcome, str):
+            return self.outcome
+        return ABOVE if self.outcome.low > 0 else BELOW if self.outcome.high < 0 else INSIDE
 
     def cells(self) -> list[str]:
         """A table line with the columns `COLUMNS`; both sides must have the figure."""
         task = f"{self.key} against {self.against}" if self.against else str(self.key)
-        interval = "-" if isinstance(self.found, str) else f"{self.found.low:+.2f} to {self.found.high:+.2f}"
+        interval = "-" if isinstance(self.outcome, str) else f"{self.outcome.low:+.2f} to {self.outcome.high:+.2f}"
         return [task, str(self.a), str(self.b), f"{self.difference:+.2f}", interval, self.verdict]
 
     def row(self) -> dict:
-        interval = {"low": None, "high": None, "method": None} if isinstance(self.found, str) else asdict(self.found)
+        interval = dict.fromkeys(("low", "high", "method")) if isinstance(self.outcome, str) else asdict(self.outcome)
         sides = {}
         for name, score in (("a", self.a), ("b", self.b)):
             sides |= {name: score.mean, f"{name}_std": score.std, f"{name}_runs": score.runs} if score else {name: None}
@@ -145,23 +145,23 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
         BadInput: the two files have different examples, or an items file is damaged.
     """
     items = read_items(a.file), read_items(b.file)
-    found: dict[Key, np.ndarray | str] = {}
+    differences: dict[Key, np.ndarray | str] = {}
     for key in sorted(keys, key=lambda key: key.task == AVERAGE):
         if key.task != AVERAGE:
             _refuse_other_examples(a, b, key, items)
             sides = zip("AB", (a, b), items, strict=True)
             one, other = (resampled(side, own, key, resamples, seed, name) for name, side, own in sides)
             reasons = [side for side in (one, other) if isinstance(side, str)]
-            found[key] = reasons[0] if reasons else one - other
+            differences[key] = reasons[0] if reasons else one - other
         elif a.averaged[key[1:]] == b.averaged[key[1:]]:
-            found[key] = mean_of_tasks(found, a, key)
-    return found
+            differences[key] = mean_of_tasks(differences, a, key)
+    return differences
 
 
 def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict]) -> None:
     one, other = (own.get(key[:3]) if key in side.headline else None for side, own in zip((a, b), items, strict=True))
-    alike = same_examples(one, other) if one and other else True
-    if not alike or a.scores[key].examples != b.scores[key].examples:
+    same = same_examples(one, other) if one and other else True
+    if not same or a.scores[key].examples != b.scores[key].examples:
         raise BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
 
 
@@ -179,9 +179,9 @@ def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name
     return resampled_figures(own, resamples, draws_of(key, seed))
 
 
-def mean_of_tasks(found: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
+def mean_of_tasks(resampled: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
     """The average over tasks in every resample, or the first task's reason; tasks are drawn independently."""
-    parts = [found[Key(task, *key[1:])] for task in sorted(side.averaged[key[1:]])]
+    parts = [resampled[Key(task, *key[1:])] for task in sorted(side.averaged[key[1:]])]
     reasons = [part for part in parts if isinstance(part, str)]
     return reasons[0] if reasons else np.mean(parts, axis=0)
 

@@ -81,32 +81,32 @@ class BeirTask:
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then nDCG@10 of every part."""
-        values = {part: self.per_query(encode, part, one) for part, one in self.load(data_dir).items()}
-        total = sum(len(one[METRICS[0]]) for one in values.values())
-        how = "mean of queries" if len(values) == 1 else "mean of forums"
-        means = {metric: np.mean([one[metric].mean() for one in values.values()]) for metric in METRICS}
-        rows = [row(self.name, self.split, metric, how, total, mean) for metric, mean in means.items()]
-        for part, one in values.items():
+        metrics = {part: self.per_query(encode, part, data) for part, data in self.load(data_dir).items()}
+        ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
+        total = sum(map(len, ndcg.values()))
+        how = "mean of queries" if len(metrics) == 1 else "mean of forums"
+        means = {name: np.mean([values[name].mean() for values in metrics.values()]) for name in METRICS}
+        rows = [row(self.name, self.split, name, how, total, mean) for name, mean in means.items()]
+        for part, values in ndcg.items():
             if part != WHOLE:
-                ndcg = one[METRICS[0]]
-                rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(ndcg), ndcg.mean()))
+                rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(values), values.mean()))
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
-        weighted = [one[METRICS[0]] * total / (len(values) * len(one[METRICS[0]])) for one in values.values()]
+        weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
         return Result(rows, {"value": np.concatenate(weighted) / 100})
 
-    def per_query(self, encode: Encoder, part: str, one: BeirSet) -> dict[str, np.ndarray]:
+    def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        queries = encode(list(one.queries.values()))
+        queries = encode(list(data.queries.values()))
         folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-        with embedded(encode, one.corpus, queries.shape[1], folder) as shards:
-            _, found = top_k(queries, shards.blocks(), RETRIEVED + self.without_own_id, self.device)
-        grades = ({str(place): grade for place, grade in one.grades[query].items()} for query in one.queries)
-        return per_query(self._rankings(found, one), grades)
+        with embedded(encode, data.corpus, queries.shape[1], folder) as shards:
+            _, indices = top_k(queries, shards.blocks(), RETRIEVED + self.without_own_id, self.device)
+        grades = ({str(index): grade for index, grade in data.grades[query].items()} for query in data.queries)
+        return per_query(self._rankings(indices, data), grades)
 
-    def _rankings(self, found: np.ndarray, one: BeirSet) -> Iterator[list[str]]:
+    def _rankings(self, retrieved: np.ndarray, data: BeirSet) -> Iterator[list[str]]:
         """Indices (Q, k) as strings, which need less memory than ids, without the document with the query's id."""
-        excluded = one.corpus.index_of(list(one.queries)) if self.without_own_id else [None] * len(found)
-        for indices, own in zip(found.tolist(), excluded, strict=True):
+        excluded = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(retrieved)
+        for indices, own in zip(retrieved.tolist(), excluded, strict=True):
             yield [str(index) for index in indices if index != own][:RETRIEVED]
 
 

@@ -112,7 +112,7 @@ def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp
         draws.append([100 * (spearmanr(good[task][i], gold[i]).statistic - spearmanr(other[task][i], gold[i]).statistic)
                       for i in rng.integers(len(gold), size=(100, len(gold)))])  # fmt: skip
     assert line.key == AVERAGE
-    assert (line.found.low, line.found.high) == pytest.approx(tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5])))
+    assert (line.outcome.low, line.outcome.high) == pytest.approx(tuple(np.percentile(np.mean(draws, 0), [2.5, 97.5])))
     assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
 
 
@@ -128,7 +128,7 @@ def test_identical_files_show_no_difference_at_all(pairs, tmp_path):
     golds, good, *_ = pairs
     a, b = (scored(tmp_path, name, good, golds) for name in "ab")
     for line in compare(side(a), side(b), 100):
-        assert (line.difference, line.found.low, line.found.high, line.verdict) == (0.0, 0.0, 0.0, INSIDE)
+        assert (line.difference, line.outcome.low, line.outcome.high, line.verdict) == (0.0, 0.0, 0.0, INSIDE)
 
 
 def test_without_examples_nothing_is_said(pairs, tmp_path):
@@ -179,10 +179,10 @@ def test_several_seeds_a_side_get_welchs_interval(tmp_path):
 
     (line,) = compare(runs(70.0, 71.0, 72.0), runs(60.0, 62.0, 61.0))
     assert line.a == Score(71.0, 3, 1.0, examples=100, protocol="all")
-    assert (line.found.method, line.verdict) == ("welch", ABOVE)
+    assert (line.outcome.method, line.verdict) == ("welch", ABOVE)
     assert verdicts(compare(runs(65.0, 73.0), runs(66.0, 71.0))) == {"STS-B": INSIDE}
     (line,) = compare(runs(60.5), runs(70.5, 71.5, 72.5))
-    assert (line.found.method, line.verdict) == ("prediction", BELOW)
+    assert (line.outcome.method, line.verdict) == ("prediction", BELOW)
 
 
 def test_figures_of_two_protocols_are_not_compared(tmp_path):
@@ -211,7 +211,7 @@ def test_several_runs_of_ours_share_the_published_spread(tmp_path):
     ours = side(*(of_values(tmp_path, f"run{i}", dict.fromkeys(SEVEN, 76.0 + i)) for i in range(3)))
     (line,) = [line for line in compare(ours, published("simcse-bert-base-50-seeds")) if line.key == AVERAGE]
     half = t.ppf(0.975, 49) * 0.84 * math.sqrt(1 / 50 + 1 / 3)
-    assert (line.found.low, line.found.high) == pytest.approx((77 - 75.11 - half, 77 - 75.11 + half))
+    assert (line.outcome.low, line.outcome.high) == pytest.approx((77 - 75.11 - half, 77 - 75.11 + half))
     said = {line.verdict for line in compare(ours, published("infocse-bert-base")) if line.b and line.a}
     assert said == {"cannot say from one run"}
     said = verdicts(compare(published("mirror-bert-base"), ours))
@@ -222,7 +222,7 @@ def test_published_numbers_can_stand_on_both_sides():
     lines = compare(published("simcse-bert-base"), published("simcse-bert-base-50-seeds"))
     assert verdicts(lines)["Avg."] == INSIDE
     lines = compare(published("s-simcse-sentence-bert-base"), published("simcse-bert-base-50-seeds"))
-    assert verdicts(lines)["Avg."] == ABOVE and lines[0].found.method == "welch"
+    assert verdicts(lines)["Avg."] == ABOVE and lines[0].outcome.method == "welch"
 
 
 def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compared(tmp_path):
