@@ -108,11 +108,11 @@ def table(rows: list[dict]) -> str:
     scored = [name for name in FIGURES if any(name in row for row in rows)]
     body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
-        own = [row for row in rows if (row["start"], row["head"], row["lambda"]) == combination]
-        averages = [[row[name]["Avg."] for row in own if name in row] for name in scored]
-        gaps = [row["gap"] for row in own if row["gap"] is not None]
-        figures = [mean_and_std(values, "-") for values in ([row["dev"] for row in own], *averages, gaps)]
-        body.append([*combination, *figures, str(len(own))])
+        group = [row for row in rows if (row["start"], row["head"], row["lambda"]) == combination]
+        averages = [[row[name]["Avg."] for row in group if name in row] for name in scored]
+        gaps = [row["gap"] for row in group if row["gap"] is not None]
+        figures = [mean_and_std(values, "-") for values in ([row["dev"] for row in group], *averages, gaps)]
+        body.append([*combination, *figures, str(len(group))])
     return "\n\n".join([markdown(body), *(markdown(effects(rows, name)) for name in scored)])
 
 

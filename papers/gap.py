@@ -72,9 +72,9 @@ def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **fl
         CheckpointRefused: the folder contains a finished run from another model.
     """
     if (record := finished(folder)) is None:
-        own = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "output_dir": str(folder),
-               "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
-        runs.launch("run_pretrain_aux.py", as_argv(runs.run_flags(args, seed, steps, **own, **flags)))
+        base = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "output_dir": str(folder),
+                "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
+        runs.launch("run_pretrain_aux.py", as_argv(runs.run_flags(args, seed, steps, **base, **flags)))
         return finished(folder)
     if (start := record["settings"]["model_name_or_path"]) != args.model:
         raise CheckpointRefused(f"{folder} is a finished stage 1 from {start}, not from {args.model}; move it away")
@@ -94,9 +94,9 @@ def table(rows: list[dict]) -> str:
         ["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {curves.CLEAR} after"]
     ]
     for name in dict.fromkeys(row["name"] for row in rows):
-        own = [row for row in rows if row["name"] == name]
-        clear = next((f"{row['tokens']:,} tokens" for row in own if row["gap"] >= curves.CLEAR), "not reached")
-        last = own[-1]
+        group = [row for row in rows if row["name"] == name]
+        clear = next((f"{row['tokens']:,} tokens" for row in group if row["gap"] >= curves.CLEAR), "not reached")
+        last = group[-1]
         losses = [f"{last[key]:.3f}" for key in ("own", "other", "gap", "mlm")]
         body.append([name, *losses, f"{last['tokens']:,}", clear])
     return markdown(body)
@@ -107,9 +107,9 @@ def draw(rows: list[dict], path: Path) -> None:
     figure = Figure(figsize=(10, 5), layout="constrained")
     axis = figure.subplots()
     lines = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
-    for number, (name, own) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
-        axis.plot([row["tokens"] for row in own], [row["gap"] for row in own], marker="o", markersize=3,
-                  linestyle="-" if number < 10 else "--", label=f"{name}: {own[-1]['gap']:.3f}")  # fmt: skip
+    for number, (name, points) in enumerate(sorted(lines.items(), key=lambda item: -item[1][-1]["gap"])):
+        axis.plot([row["tokens"] for row in points], [row["gap"] for row in points], marker="o", markersize=3,
+                  linestyle="-" if number < 10 else "--", label=f"{name}: {points[-1]['gap']:.3f}")  # fmt: skip
     axis.axhline(curves.CLEAR, color="gray", linewidth=0.8, linestyle=":")
     axis.set_xlabel("tokens seen in stage 1")
     axis.set_ylabel("auxiliary loss, a neighbour's [CLS] minus own [CLS] (nats)")

@@ -100,11 +100,11 @@ def table(rows: list[dict]) -> str:
     sets = list(dict.fromkeys(row["set"] for row in rows))
     body = [["start", "method", *sets, "mean gain", "n"]]
     for start in dict.fromkeys(row["start"] for row in rows):
-        own = [row for row in rows if row["start"] == start]
-        before = {row["set"]: row["real"]["start"] for row in own}
+        start_rows = [row for row in rows if row["start"] == start]
+        before = {row["set"]: row["real"]["start"] for row in start_rows}
         body.append([start, "as it is", *(f"{before[name]:.2f}" if name in before else "-" for name in sets), "", ""])
-        for method in dict.fromkeys(row["method"] for row in own):
-            body.append(_line([row for row in own if row["method"] == method], start, method, sets))
+        for method in dict.fromkeys(row["method"] for row in start_rows):
+            body.append(_line([row for row in start_rows if row["method"] == method], start, method, sets))
     return "\n\n".join([markdown(body), markdown(verdicts(rows)), markdown(orders(rows)), shipped(rows)])
 
 
@@ -136,9 +136,9 @@ def orders(rows: list[dict]) -> list[list[str]]:
     body = [["set", "seed", "candidates", "rank correlation of pseudo-queries and judged ones"]]
     correlations = []
     for corpus, seed in dict.fromkeys((row["set"], row["seed"]) for row in rows):
-        own = [row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]
-        pairs = list({row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in own}.values())
-        pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in own]
+        group = [row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]
+        pairs = list({row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in group}.values())
+        pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in group]
         if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2:
             correlations.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
             body.append([corpus, str(seed), str(len(pairs)), f"{correlations[-1]:.2f}"])

@@ -79,9 +79,9 @@ class RunPlan:
 
     def arguments(self, choice: Choice, seed: int) -> dict[str, str]:
         """All flags of the run, except those that `runs.all_flags` adds."""
-        own = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower()}
+        common = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower()}
         start = {"model_name_or_path": str(self.starts_from.folder(choice, seed))} if self.starts_from else {}
-        return {**self.flags, **own, **start}
+        return {**self.flags, **common, **start}
 
     def train(self, choice: Choice, seed: int) -> None:
         """Train the run, after the one it starts from; for an untrained model, write its record."""
@@ -143,18 +143,18 @@ def _trained(row: TableRow, backbone: str, choice: Choice, first: RunPlan | None
     config = config_path(row.config, backbone)
     if not config.is_file():
         return f"no config: configs/{config.name}"
-    own = read_once(str(config))
-    flags = {name: value for name, value in row.overrides.items() if own.get(name) != value}
+    settings = read_once(str(config))
+    flags = {name: value for name, value in row.overrides.items() if settings.get(name) != value}
     if first is None:
         flags |= runs.start_flags(config, flags, choice.model or _plain_model(backbone), choice.stage_one)
-    if choice.train_file and script_of(own["method"]) == "run_unsup.py":
+    if choice.train_file and script_of(settings["method"]) == "run_unsup.py":
         flags["train_file"] = choice.train_file
     flags |= {"max_steps": str(choice.steps)} if choice.steps else {}
-    if first is None and "model_name_or_path" not in own | flags:
+    if first is None and "model_name_or_path" not in settings | flags:
         return _no_model(backbone)
-    if "train_file" not in own | flags:
+    if "train_file" not in settings | flags:
         return f"no text: configs/{config.name} names none; give --train_file"
-    own_differences = run_differences(own | flags, config_path(row.config, row.backbone), backbone, row.backbone)
+    own_differences = run_differences(settings | flags, config_path(row.config, row.backbone), backbone, row.backbone)
     differences = dict.fromkeys((*(first.differences if first else ()), *own_differences))
     return RunPlan(config.stem, flags | {"config": str(config)}, first, None, None, tuple(differences))
 
@@ -196,13 +196,13 @@ def run_differences(settings: Mapping[str, Any], paper: Path, backbone: str, pap
     return tuple(filter(None, differences))
 
 
-def start_difference(start: str | None, own: str | None, backbone: str, papers: str) -> str | None:
+def start_difference(start: str | None, usual: str | None, backbone: str, papers: str) -> str | None:
     """How a starting model differs from the paper's: by size if it is a local folder, otherwise by name.
 
-    `own` is the start in the configuration, if any; for the rest see `run_differences`.
+    `usual` is the start in the configuration, if any; for the rest see `run_differences`.
     """
     if backbone != papers:
         return BACKBONE
     if start and (Path(start) / "config.json").is_file():
         return None if (backbone_of(load_config(start)) or "").startswith(papers) else START
-    return None if start == own else UNKNOWN_START
+    return None if start == usual else UNKNOWN_START

@@ -71,11 +71,11 @@ def table(rows: list[dict]) -> str:
     """The search of each method, and mean and standard deviation over its chosen runs."""
     lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", "STS avg.", "nDCG@10", "n"]]
     for method in ALL:
-        own = [row for row in rows if row["method"] == method]
-        first = min((row["seed"] for row in own), default=None)
-        tried = sorted((row for row in own if row["seed"] == first), key=lambda row: float(row["learning_rate"]))
+        group = [row for row in rows if row["method"] == method]
+        first = min((row["seed"] for row in group), default=None)
+        tried = sorted((row for row in group if row["seed"] == first), key=lambda row: float(row["learning_rate"]))
         best = max(tried, key=lambda row: row["dev"])["learning_rate"] if tried else None
-        chosen = [row for row in own if row["learning_rate"] == best and row["sts_average"] is not None]
+        chosen = [row for row in group if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
         rate = best if chosen else "-"
         searched = all(row.get("search") for row in chosen)

@@ -150,7 +150,7 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
         if key.task != AVERAGE:
             _refuse_other_examples(a, b, key, items)
             sides = zip("AB", (a, b), items, strict=True)
-            one, other = (resampled(side, own, key, resamples, seed, name) for name, side, own in sides)
+            one, other = (resampled(side, examples, key, resamples, seed, name) for name, side, examples in sides)
             reasons = [side for side in (one, other) if isinstance(side, str)]
             differences[key] = reasons[0] if reasons else one - other
         elif a.averaged[key[1:]] == b.averaged[key[1:]]:
@@ -159,7 +159,7 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
 
 
 def _refuse_other_examples(a: Side, b: Side, key: Key, items: tuple[dict, dict]) -> None:
-    one, other = (own.get(key[:3]) if key in side.headline else None for side, own in zip((a, b), items, strict=True))
+    one, other = (part.get(key[:3]) if key in side.headline else None for side, part in zip((a, b), items, strict=True))
     same = same_examples(one, other) if one and other else True
     if not same or a.scores[key].examples != b.scores[key].examples:
         raise BadInput(f"{key}: {a.file} and {b.file} were scored on different examples; score both on the same data")
@@ -170,13 +170,13 @@ def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name
 
     The draws depend on `seed` and `key` alone; `items` belong to the side's file, `name` is for the reason.
     """
-    own = items.get(key[:3])
-    if key not in side.headline or own is None:
+    examples = items.get(key[:3])
+    if key not in side.headline or examples is None:
         return f"{NO_EXAMPLES} {name}"
-    recomputed = float(figure(own, np.arange(len(next(iter(own.values()))))[None])[0])
+    recomputed = float(figure(examples, np.arange(len(next(iter(examples.values()))))[None])[0])
     if abs(recomputed - side.scores[key].mean) > TOLERANCE:  # the examples are from another evaluation
         return f"cannot say: the examples of {name} give {recomputed:.2f}, its row {side.scores[key].mean:.2f}"
-    return resampled_figures(own, resamples, draws_of(key, seed))
+    return resampled_figures(examples, resamples, draws_of(key, seed))
 
 
 def mean_of_tasks(resampled: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
