@@ -44,7 +44,8 @@ The papers' tables fit whitening and flow on NLI sentences or on the texts of th
 Report the text yours was fitted on; it is in the folder's baseline.json."""
 _WHITENING = """Whitening (Su et al. 2021): the vectors of the text get mean 0 and identity covariance; --dimensions K
 keeps the K directions with the largest variance. The result is one linear layer after the pooling, in float32, computed
-in float64. The paper averages the first and the last layer: --pooling avg_first_last. With avg and cls_before_pooler,
+in float64. --power below 1 whitens in part (ours): for a trained encoder start from 0.5 and choose it on dev pairs.
+The paper averages the first and the last layer: --pooling avg_first_last. With avg and cls_before_pooler,
 give --dimensions: the encoder ends in a layer norm, so the vectors do not vary in one direction."""
 _FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, trained by
 maximum likelihood with a frozen encoder. Prints the mean negative log likelihood in nats per sentence. Defaults are
@@ -71,6 +72,8 @@ def parser() -> Parser:
     whitening = command("whitening", run_whitening, _WHITENING)
     _add_encoder(whitening)
     whitening.add_argument("--dimensions", type=int, metavar="K", help="dimensions of the result (default: all)")
+    whitening.add_argument("--power", type=float, default=1.0, metavar="P",
+                           help="0 centres, 1 whitens, in between large directions shrink (default: 1)")  # fmt: skip
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
@@ -144,10 +147,10 @@ def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
     source = encode_text(args)
     statistics = moments(source.vectors)
-    matrix = kernel(statistics, args.dimensions)
+    matrix = kernel(statistics, args.dimensions, args.power)
     logger.info("whitening: %d to %d dimensions", *matrix.shape)
     save_encoder(folder, source, linear_map(matrix, statistics.mean))
-    return source.record | {"command": "whitening", "dimensions": matrix.shape[1]}
+    return source.record | {"command": "whitening", "dimensions": matrix.shape[1], "power": args.power}
 
 
 def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:

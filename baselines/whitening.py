@@ -44,12 +44,14 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
-def kernel(statistics: Moments, dimensions: int | None = None) -> np.ndarray:
+def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
     """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default D.
 
     Raises:
-        BadInput: `dimensions` is outside 1..D, or above the rank of the covariance.
+        BadInput: `power` is outside 0..1; `dimensions` is outside 1..D, or above the rank of the covariance.
     """
+    if not 0 <= power <= 1:
+        raise BadInput(f"--power {power}: must be from 0 (centre only) to 1 (whiten)")
     count, width = statistics.count, len(statistics.mean)
     wanted = width if dimensions is None else dimensions
     if not 1 <= wanted <= width:

@@ -89,10 +89,10 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: tokens are logged"),
         ({"fp16": "true"}, "--fp16: not supported on a CPU"),
         ({"eval_on_start": "true"}, "--eval_on_start: "),
-        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: the same command"),
+        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: not needed"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be used as a folder"),
-        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: no folder can be there"),
-        ({"output_dir": "n" * 300}, "--output_dir n+: no folder can be there .File name too long"),
+        ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: cannot create this folder"),
+        ({"output_dir": "n" * 300}, "--output_dir n+: cannot create this folder .File name too long"),
     ],
 )  # fmt: skip
 def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, flags, message):

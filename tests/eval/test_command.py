@@ -69,7 +69,7 @@ def test_a_model_without_a_pooling_is_said_before_the_first_is_scored(tiny_bert,
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save(str(tmp_path / "good"), tokenizer)
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
-    with pytest.raises(BadInput, match=f"'{tiny_bert}' does not say how"):
+    with pytest.raises(BadInput, match=f"'{tiny_bert}' does not state its pooling"):
         command.main([str(tmp_path / "good"), str(tiny_bert), f"--dev_file={dev_file}"])
 
 

@@ -96,7 +96,7 @@ def test_a_pooling_is_only_for_models_that_do_not_say_theirs(tiny_bert, dev_file
         (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read"),
         (["--neighbours", "BLANK", "--dev_file", "DEV"], "BLANK: 0 distinct sentences; give at least 1, one per line"),
         (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
-        (["--dev_file", "DEV"], "does not say how its token vectors become a sentence vector; give --pooling"),
+        (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
         (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot create the folder"),
     ],
 )

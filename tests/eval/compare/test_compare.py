@@ -257,7 +257,7 @@ GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
     [
         ("{", "cannot be read as a scores file"),
         (b"\xff", "cannot be read as a scores file"),
-        ("{}", "a list is needed"),
+        ("{}", "expected a list"),
         ("[]", "contains no scores"),
         ("[1]", "row 1: not an object"),
         ([{k: v for k, v in GOOD.items() if k != "metric"}], "row 1: 'metric' must be a string"),

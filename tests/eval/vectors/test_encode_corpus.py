@@ -283,7 +283,7 @@ def test_a_lost_output_is_made_again_and_a_damaged_record_refused(shards, tmp_pa
     assert [one["new"] for one in encode_corpus(job(out), given, 1)] == [True, False, False, False]
     assert (out / "a.parquet").read_bytes() == whole
     (out / "a.done.json").write_text("[]")
-    assert "is not the record of a shard" in refused(encode_corpus, job(out), given, 1)
+    assert "not the record of a shard" in refused(encode_corpus, job(out), given, 1)
 
 
 def table_of(column, name="body"):
@@ -300,7 +300,7 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
     [
         ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: byte 2 is not UTF-8"),
-        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or cut off"),
+        ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or truncated"),
         ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; set --column to one of: content"),
         ("x.parquet", table_of([1, 2]), "column 'body' is int64, not string"),
         ("x.parquet", table_of(["a", None]), "x.parquet: row 2: 'body' is null"),
