@@ -177,7 +177,7 @@ def read_json(
     wrong = [name for name, t in fields.items() if type(content) is dict and type(content.get(name)) is not t]
     if type(content) is not kind or wrong:
         expected = f"an object with {', '.join(wrong)}" if wrong else {dict: "an object", list: "a list"}[kind]
-        raise error(f"{path}: not {what} (expected {expected}); {remedy}")
+        raise error(f"{path}: is not {what} (expected {expected}); {remedy}")
     return content
 
 

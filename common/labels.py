@@ -34,7 +34,7 @@ def _split(model: str) -> tuple[str | None, str]:
     if not equals or Path(model).exists() or "/" in name:
         return None, model
     if not name or not path:
-        raise BadInput(f"model '{model}': NAME=PATH needs both a name and a path")
+        raise BadInput(f"model '{model}': NAME=PATH needs a name and a path")
     return name, path
 
 
