@@ -40,5 +40,5 @@ def test_two_models_of_one_name_are_refused(models):
 
 @pytest.mark.parametrize("model", ["=/a", "a="])
 def test_half_a_name_is_refused(model):
-    with pytest.raises(BadInput, match="NAME=PATH needs both a name and a path"):
+    with pytest.raises(BadInput, match="NAME=PATH needs a name and a path"):
         labelled([model])
