@@ -83,7 +83,7 @@ def _check_new(folder: Path) -> None:
     record, now = read_run(folder), provenance()
     changed = [name for name in ("commit", "versions") if record.get(name) != now[name]]
     if record["status"] == "finished" or changed:
-        reason = f"was started with different {changed[0]}" if changed else "has finished"
+        reason = f"was started with a different {changed[0].removesuffix('s')}" if changed else "has finished"
         raise BadInput(f"{folder}: the run there {reason} and would prove nothing; remove it or give another --output")
 
 

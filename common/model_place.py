@@ -92,5 +92,5 @@ def _answer(name: str, seconds: float) -> str:
     except RepositoryNotFoundError:
         return "no such model on the hub (a private one needs HF_TOKEN)"
     except (HTTPError, OSError, ValueError) as error:
-        return f"the hub could not be reached ({first_line(error)})"
+        return f"the hub could not be queried ({first_line(error)})"
     return ""

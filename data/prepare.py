@@ -25,6 +25,7 @@ DEFAULT_NAMES = ("sts", "wiki1m")
 LOCK = "prepare.lock.json"
 DOWNLOAD = ".download"
 _HEADER = ("set", "files", "lines", "bytes", "digest", "terms of use")
+_AGAIN = "run again, after removing it if it is still there"
 _REPO = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = Source(_REPO, "senteval.tar", "senteval/downstream")
 WIKI = Source(_REPO, "wiki1m_for_simcse.txt", "text/wiki1m_for_simcse.txt", min_lines=1_000_000)
@@ -204,7 +205,7 @@ def _prepare_file(source: Source, data_dir: Path) -> bool:
 
 def _check_file(source: Source, path: Path, lock: Path, commit: str | None) -> None:
     if (lines := _lines(path)) < source.min_lines:
-        raise BadInput(f"{path}: {lines} lines, but the published file has {source.min_lines}; remove it and run again")
+        raise BadInput(f"{path}: {lines} lines, but the published file has {source.min_lines}; {_AGAIN}")
     record(lock, source, path, commit)
 
 
@@ -214,7 +215,7 @@ def _lines(path: Path) -> int:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
             return sum(1 for _ in stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: incomplete or no .gz file ({error}); remove it and run again") from error
+        raise BadInput(f"{path}: incomplete or no .gz file ({error}); {_AGAIN}") from error
 
 
 def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:

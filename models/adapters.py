@@ -40,7 +40,7 @@ def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: fl
     suffixes = () if chosen == EVERY else targets
     absent = [name for name in suffixes if not any(f".{path}".endswith(f".{name}") for path in layers)]
     if absent:
-        raise BadInput(f"--lora_target {absent[0]}: no layer with this suffix, unlike {next(iter(layers))}")
+        raise BadInput(f"--lora_target {absent[0]}: no layer's name ends in this; one of them is {next(iter(layers))}")
     for name, layer in layers.items():
         if not isinstance(layer.get_base_layer(), nn.Linear):
             raise BadInput(f"--lora_target: {name} is not a linear layer")

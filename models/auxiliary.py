@@ -140,7 +140,7 @@ def _read_condenser(path: Path) -> dict[str, Tensor]:
         raise BadInput(f"{path}: damaged, or contains more than weights; refused") from error
     valid = isinstance(tensors, dict) and all(type(name) is str for name in tensors)
     if not valid or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise BadInput(f"{path}: not a mapping of names to tensors, like Condenser's `{CONDENSER_FILE}`")
+        raise BadInput(f"{path}: not a mapping of names to tensors, as Condenser's `{CONDENSER_FILE}` is")
     check_finite(path, tensors)
     tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
     return tensors

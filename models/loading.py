@@ -134,7 +134,7 @@ def load_tokenizer(path: str):
 def _check_fit(path: str, tokenizer, config) -> None:
     """Raise BadInput if a batch would fail with an index error or inside the library."""
     if len(tokenizer.get_vocab()) <= len(set(tokenizer.all_special_ids)):
-        raise BadInput(f"'{path}': the vocabulary of its tokenizer is empty; tokenizer files (tokenizer.json) missing?")
+        raise BadInput(f"'{path}': its tokenizer has only special tokens; tokenizer files (tokenizer.json) missing?")
     if tokenizer.pad_token_id is None:
         raise BadInput(f"'{path}': its tokenizer has no padding token, so sentences cannot share a batch")
     limit, least = tokenizer.model_max_length, tokenizer.num_special_tokens_to_add() + 1

@@ -138,7 +138,7 @@ def make_collator(
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
     views = method.views_of_rows(method_args, corpus.columns)
     if any(view.perturb for view in views):
-        check_apart(model.config, "a view with changed embeddings")
+        check_apart(model.config, "a view with perturbed embeddings")
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
         logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
     words = any(objective.reads_words for objective in model.objectives)

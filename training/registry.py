@@ -16,7 +16,7 @@ def load_method(name: str | None, labels: bool | None = None) -> Method:
 
 
 def script_of(name: str | None) -> str:
-    """The script that trains a method; run_unsup.py, which lists all methods, if unknown."""
+    """The script that trains a method; run_unsup.py, which lists its methods, if unknown."""
     return SCRIPTS[name in method_names(labels=True)]
 
 

@@ -71,7 +71,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
         "contents": contents(vars(model_args) | vars(groups[1])),
     }
     run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
-    tokenizer = method.tokenizer(groups[1], tokenizer)  # may add special tokens, which the stored ids lack
+    tokenizer = method.tokenizer(groups[1], tokenizer)  # may add a template, which the stored ids lack
     with run.open(data_args.dry_run) as start:
         if not start.finished:
             trainer, description = build(method, groups, tokenizer, corpus, dev)

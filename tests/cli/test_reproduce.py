@@ -59,7 +59,7 @@ def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(finished, tmp_pa
     begun = record(finished) | {"status": "running"}
     for name in ("commit", "versions"):
         (again / "run.json").write_text(json.dumps(begun | {name: "another"}))
-        with pytest.raises(BadInput, match=f"was started with different {name}"):
+        with pytest.raises(BadInput, match=f"was started with a different {name.removesuffix('s')}"):
             reproduce.main([str(finished)])
     (again / "run.json").write_text(json.dumps(begun))
     reproduce.main([str(finished)])

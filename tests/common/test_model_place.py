@@ -19,7 +19,7 @@ from tests.sources import ROOT
 SAID = {  # name on the hub: its answer, and ours
     "a/missing": ((404, "RepoNotFound"), "folder, and no such model on the hub .*HF_TOKEN.; name a"),
     "a/private": ((401, "RepoNotFound"), "folder, and no such model on the hub"),
-    "a/broken": ((503, None), "folder, and the hub could not be reached .*503.*; name a"),
+    "a/broken": ((503, None), "folder, and the hub could not be queried .*503.*; name a"),
     "a/bare": ((404, "EntryNotFound"), None),
     "a/gated": ((403, "GatedRepo"), None),
     "a/there": ((200, None), None),
