@@ -26,7 +26,7 @@ def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any
 class Settings:
     """How a flow is built and trained, with the released code's defaults."""
 
-    steps: int = _flag(9, "blocks of act-norm, permutation and coupling; BERT-flow has 3 levels of depth 3")
+    steps: int = _flag(9, "blocks of act-norm, permutation and coupling: BERT-flow's 3 x 3, without its levels")
     hidden: int = _flag(32, "width of the coupling networks")
     coupling: str = _flag("additive", "additive as in BERT-flow, affine as in Glow", COUPLINGS)
     learning_rate: float = _flag(1e-3, "for Adam")

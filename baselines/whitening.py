@@ -1,7 +1,7 @@
 """BERT-whitening (Su et al. 2021, arXiv 2103.15316): a linear map after which the covariance is the identity.
 
 With the eigenvectors u and eigenvalues s of the covariance, a vector x becomes (x - mean) u diag(1 / sqrt(s)); the
-first K columns, those of the largest eigenvalues, are the K-dimensional version. Ours beside it: a power p from 0 to 1
+first K columns, those of the largest eigenvalues, are the K-dimensional version. Our extension: a power p from 0 to 1
 divides by s^(p / 2) instead, so that large directions shrink without becoming equal; 1 is the paper's, 0 centres only.
 """
 

@@ -12,7 +12,7 @@ from eval.scores import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
-    "encode_corpus": "encode a large generated corpus with a stub, with kills: completeness, peak memory",
+    "encode_corpus": "encode a large generated corpus with a stub, with kills: completeness, equality, peak memory",
     "factorial": "effects of start, head and lambda in InfoCSE, over seeds (hours; resumes)",
     "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; resumes)",
     "gpu": "a training step on a GPU or, with --pretend, a count of its kernels and synchronisations",

@@ -51,8 +51,8 @@ class Model:
     def custom_part(self) -> str | None:
         """The part that only this repository implements, as text; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
-            return "its tokenization into words"
-        return "the flow after its pooling (`flow.safetensors`)" if self.has_flow else None
+            return "this model's tokenization into words"
+        return "the flow after this model's pooling (`flow.safetensors`)" if self.has_flow else None
 
     @property
     def has_flow(self) -> bool:

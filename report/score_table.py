@@ -106,7 +106,7 @@ def _sentence(label: str, baseline: str, key: Key, cell: Cell) -> str:
     if cell.gain_interval:
         interval = "95 % interval {:+.2f} to {:+.2f}".format(*cell.gain_interval)
     figures = f"{cell.value - cell.gain:.2f} -> {cell.value:.2f} ({cell.gain:+.2f}, {interval})"
-    return f"{label} {IS.get(cell.verdict, 'beside')} {baseline}: {key} {figures}"
+    return f"{label} {IS.get(cell.verdict, 'compared with')} {baseline}: {key} {figures}"
 
 
 def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:

@@ -62,7 +62,7 @@ def test_what_no_other_library_computes_is_shown_in_the_repository_s_terms_alone
     baseline([kind, *(flow if kind == "flow" else [str(tmp_path / "words.txt")]), f"--output={tmp_path / 'made'}"])
     main([str(tmp_path / "made"), "--output", str(tmp_path / "a-model")])
     card = (tmp_path / "a-model" / "README.md").read_text()
-    part = "the flow" if kind == "flow" else "its tokenization"
+    part = "the flow" if kind == "flow" else "this model's tokenization"
     assert f"Neither sentence-transformers nor transformers implements {part}" in card
     assert "library_name" not in card and "- transformers" not in card.split("---")[1]
     [snippet] = SNIPPET.findall(card)
