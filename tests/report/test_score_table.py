@@ -101,7 +101,9 @@ def test_missing_scores_and_missing_examples_are_seen(tmp_path, make, write_run)
     assert [cell.gain for cell in rows[0].cells[1:]] == [None, None], "the baseline has no score"
     assert headline(["none", "a", "b"], rows) == []
     rows = score_rows([make(tmp_path / "a", 2.0, items=False), make(tmp_path / "b", 0.5)], resamples=100)
-    assert "b compared with a: Avg. " in headline(["a", "b"], rows)[0] and "no interval" in headline(["a", "b"], rows)[0]
+    assert (
+        "b compared with a: Avg. " in headline(["a", "b"], rows)[0] and "no interval" in headline(["a", "b"], rows)[0]
+    )
 
 
 def test_items_of_another_scoring_give_no_interval(tmp_path, make):
