@@ -45,8 +45,8 @@ Report the text yours was fitted on; it is in the folder's baseline.json."""
 _WHITENING = """Whitening (Su et al. 2021): the vectors of the text get mean 0 and identity covariance; --dimensions K
 keeps the K directions with the largest variance. The result is one linear layer after the pooling, in float32, computed
 in float64. --power below 1 whitens in part (ours): for a trained encoder start from 0.5 and choose it on dev pairs.
-The paper averages the first and the last layer: --pooling avg_first_last. With avg and cls_before_pooler,
-give --dimensions: the encoder ends in a layer norm, so the vectors do not vary in one direction."""
+The paper averages the first and the last layer: --pooling avg_first_last. With avg and cls_before_pooler the result has
+one dimension less: the encoder ends in a layer norm, so the vectors do not vary in one direction."""
 _FLOW = """BERT-flow (Li et al. 2020): an invertible network that makes the vectors of the text Gaussian, trained by
 maximum likelihood with a frozen encoder. Prints the mean negative log likelihood in nats per sentence. Defaults are
 those of the released code, whose pooling avg-last-2 actually means layers 1 and last: --pooling avg_first_last."""
@@ -71,7 +71,9 @@ def parser() -> Parser:
 
     whitening = command("whitening", run_whitening, _WHITENING)
     _add_encoder(whitening)
-    whitening.add_argument("--dimensions", type=int, metavar="K", help="dimensions of the result (default: all)")
+    whitening.add_argument(
+        "--dimensions", type=int, metavar="K", help="dimensions of the result (default: all that vary)"
+    )
     whitening.add_argument("--power", type=float, default=1.0, metavar="P",
                            help="0 centres, 1 whitens, in between large directions shrink (default: 1)")  # fmt: skip
     flow = command("flow", run_flow, _FLOW)

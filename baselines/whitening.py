@@ -45,33 +45,29 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
 
 
 def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
-    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default D.
+    """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default the rank.
+
+    The rank is D - 1 after a layer norm (pooling avg and cls_before_pooler).
 
     Raises:
-        BadInput: `power` is outside 0..1; `dimensions` is outside 1..D, or above the rank of the covariance.
+        BadInput: `power` is outside 0..1; `dimensions` is outside 1..D, or above the rank of the covariance; without
+            `dimensions`, fewer vectors than D + 1.
     """
     if not 0 <= power <= 1:
         raise BadInput(f"--power {power}: must be from 0 (centre only) to 1 (whiten)")
     count, width = statistics.count, len(statistics.mean)
-    wanted = width if dimensions is None else dimensions
-    if not 1 <= wanted <= width:
-        raise BadInput(f"--dimensions {wanted}: must be from 1 to {width}, the width of the vectors")
+    if dimensions is None and count <= width:
+        raise BadInput(f"{count} texts are too few for {width} dimensions: give more than {width}, or --dimensions")
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise BadInput(f"--dimensions {dimensions}: must be from 1 to {width}, the width of the vectors")
     u, eigenvalues, _ = np.linalg.svd(statistics.covariance, hermitian=True)
     available = rank(eigenvalues, statistics.length)
     if available == 0:
         raise BadInput(f"the vectors of the {count} texts are all equal (covariance of rank 0); give other text")
+    wanted = available if dimensions is None else dimensions
     if available < wanted:
-        raise BadInput(
-            f"the covariance of {count} vectors of {width} entries has rank {available}, so {wanted} dimensions cannot "
-            f"be whitened; give --dimensions {available} or fewer{_reason(count, width)}"
-        )
+        raise BadInput(f"--dimensions {wanted}: the vectors of the {count} texts vary in {available} directions only")
     return u[:, :wanted] / eigenvalues[:wanted] ** (power / 2)
-
-
-def _reason(count: int, width: int) -> str:
-    if count <= width:
-        return f", or more than {width} different texts"
-    return " (with pooling avg and cls_before_pooler, the last layer norm removes one direction)"
 
 
 def linear_map(matrix: np.ndarray, mean: np.ndarray) -> Dense:
