@@ -109,10 +109,12 @@ def table(rows: list[dict]) -> str:
 
 
 def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[str]:
-    results = {name: [row["real"]["result"] for row in rows if row["set"] == name] for name in sets}
-    gains = [row["real"]["result"] - row["real"]["start"] for row in rows]
-    cells = [mean_and_std(values, "-") for values in results.values()]
-    return [start, method, *cells, f"{fmean(gains):+.2f}", str(len({row["seed"] for row in rows}))]
+    """Mean and standard deviation over the seeds of each set, the mean gain over sets, and the number of seeds."""
+    by_set = {name: [row["real"] for row in rows if row["set"] == name] for name in sets}
+    cells = [mean_and_std([real["result"] for real in runs], "-") for runs in by_set.values()]
+    gains = [fmean(real["result"] - real["start"] for real in runs) for runs in by_set.values() if runs]
+    seeds = sorted({len(runs) for runs in by_set.values() if runs})
+    return [start, method, *cells, f"{fmean(gains):+.2f}", " to ".join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))]
 
 
 def verdicts(rows: list[dict]) -> list[list[str]]:

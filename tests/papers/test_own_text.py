@@ -38,6 +38,12 @@ def test_gains_verdicts_and_agreement():
     assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
 
 
+def test_a_set_with_more_seeds_weighs_no_more_in_the_mean_gain():
+    later = made("spans", "med", (30, 45), (41, 60), "better", seed=1)
+    line = next(line for line in own_text.table([*ROWS, later]).splitlines() if "| spans " in line)
+    assert [cell.strip() for cell in line.split("|")][3:7] == ["59.00 ± 1.41", "21.00", "+8.50", "1 to 2"]
+
+
 @pytest.mark.parametrize("names", [["one"], ["one", "one"], None])
 def test_every_start_has_a_name_of_its_own(names):
     with pytest.raises(BadInput, match="give each of --models its own name"):
