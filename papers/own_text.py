@@ -33,7 +33,7 @@ METHODS: dict[str, dict[str, str]] = {
     "spans, words": {"bow_weight": "0.1"},
     "tsdae": {"method": "tsdae"},
     "simcse": {"method": "simcse"},
-    # Half the steps of the others: one step costs as much as three of spans. As in configs/infocse-read-mini.yaml.
+    # Half the steps of the others: one step costs as much as three of spans.
     "infocse": {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1", "steps": "30"},
 }
 
