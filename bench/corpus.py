@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from common.flags import positive
-from common.progress import peak_mib
+from common.memory import peak_mib
 from eval.retrieval.beir import BeirTask
 
 NAME = "generated"

@@ -15,7 +15,7 @@ import numpy as np
 from bench.corpus import HashedTexts, text_of
 from common.errors import ProjectError
 from common.flags import positive
-from common.progress import peak_mib
+from common.memory import peak_mib
 from data.lines import numbered_lines
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore, read_vectors

@@ -5,7 +5,7 @@ from functools import partial
 from bench import pair
 from bench.pair import add_arguments, batch
 from bench.timing import apart
-from common.progress import peak_mib
+from common.memory import peak_mib
 
 __all__ = ["add_arguments", "rows"]
 

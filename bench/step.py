@@ -18,7 +18,7 @@ from transformers import BertModel
 from bench import pair
 from bench.pair import LENGTHS, SPECIAL, add_arguments, batch, config_of
 from bench.timing import Timed, alternate, apart, bench_row
-from common.progress import peak_mib
+from common.memory import peak_mib
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining

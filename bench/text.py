@@ -17,7 +17,7 @@ from bench.loop import FIRST_WORD, VOCABULARY, generated
 from common.errors import ProjectError
 from common.files import find_files
 from common.flags import positive
-from common.progress import peak_mib
+from common.memory import peak_mib
 from common.views import Masking, View
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys

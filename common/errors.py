@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
+from common.memory import keep_freed_memory
 from common.streams import lasting
 
 _TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
@@ -123,6 +124,7 @@ def _leave() -> None:
 
 
 def _run(main: Callable[[], object]) -> None:
+    keep_freed_memory()
     with lasting():
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
         try:

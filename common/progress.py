@@ -1,8 +1,7 @@
-"""Progress of long work, as a bar in a terminal or as occasional lines in a file, and its peak memory."""
+"""Progress of long work, as a bar in a terminal or as occasional lines in a file."""
 
 from __future__ import annotations
 
-import resource
 import sys
 
 from tqdm.auto import tqdm
@@ -29,9 +28,3 @@ def progress(total: int, name: str, unit: str, shown: bool = True, done: int = 0
     line = "{desc}: {n_fmt} of {total_fmt} {unit}s, {elapsed} so far, about {remaining} left"
     every = {"mininterval": _EVERY, "maxinterval": _EVERY, "delay": _EVERY}
     return tqdm(**common, **every, file=_Lines(), bar_format=line)
-
-
-def peak_mib() -> float:
-    """Return the peak resident memory of this process so far; Linux counts KiB, macOS bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)

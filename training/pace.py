@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from common.progress import peak_mib
+from common.memory import peak_mib
 
 logger = logging.getLogger(__name__)
 _TIMED = 3  # steps, after one warm-up step

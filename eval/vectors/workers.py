@@ -16,6 +16,7 @@ import torch
 from common import errors
 from common.errors import BadInput, ProjectError
 from common.files import files_of
+from common.memory import keep_freed_memory
 from eval.encode import Encoder, device_here
 from eval.vectors.job import Job
 
@@ -94,6 +95,7 @@ def _begin(job: Job, counter, threads: int) -> None:
         number = counter.value
         counter.value += 1
     torch.set_num_threads(threads)
+    keep_freed_memory()
     count = torch.cuda.device_count()
     _worker = Worker(job, f"cuda:{number % count}" if count else "cpu")
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,0 +1,29 @@
+"""The memory of this process."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_LARGEST = 2**30  # bytes; larger blocks still go back at once
+
+
+def peak_mib() -> float:
+    """Return the peak resident memory of this process so far; Linux counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def keep_freed_memory() -> None:
+    """Reuse freed memory instead of returning it to the kernel, which must zero every page before it is used again.
+
+    A training step allocates the same large tensors again and again, such as the gradient of the vocabulary matrix.
+    Without glibc, as on macOS, this does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGEST)
+    mallopt(_TRIM_THRESHOLD, -1)  # never

@@ -1,0 +1,35 @@
+"""Freed memory is reused without returning to the kernel."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.sources import ROOT
+
+FAULTS = """
+import resource
+from common.memory import keep_freed_memory
+{}
+for number in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    bytearray(b"x") * 2**27  # 128 MiB: 32,768 pages
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(call: str) -> int:
+    run = [sys.executable, "-c", FAULTS.format(call)]
+    return int(subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's")
+def test_a_large_array_reuses_the_pages_of_the_last_one():
+    assert page_faults("keep_freed_memory()") < 100
+
+
+def test_it_does_nothing_without_mallopt(monkeypatch):
+    from common import memory
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
+    memory.keep_freed_memory()
