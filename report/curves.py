@@ -3,6 +3,7 @@
 The gap measures the latter: the auxiliary loss with a neighbouring sentence's [CLS] minus the loss with its own.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
 _NOT_TERMS = {"epoch", "step", "grad_norm", "learning_rate", "loss", "train_loss", "train_runtime", "total_flos",
               "tokens", "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
+_DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
+_UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
 
 History = Sequence[dict[str, Any]]
 
@@ -71,14 +74,20 @@ def logged(history: History) -> dict[str, tuple[list[int], list[float]]]:
     return curves
 
 
+def dev_unit(name: str) -> str | None:
+    """The unit of a curve that is a dev score, of pairs or of search; None for any other curve."""
+    found = _DEV_SCORE.fullmatch(name)
+    return _UNITS[found[1]] if found else None
+
+
 def draw(history: History, path: str | Path) -> None:
     """Plot one panel for each kind of curve; writes nothing if there are no curves."""
     curves = logged(history)
-    scores = [name for name in curves if name.endswith("_spearman")]
+    scores = {f"dev, {unit}": [name for name in curves if dev_unit(name) == unit] for unit in _UNITS.values()}
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
-    terms = [name for name in curves if name not in (*scores, *spread, *gap)]
-    panels = {"loss term (raw)": terms, "dev, Spearman x 100": scores, "neighbour's minus own [CLS], nats": gap,
+    terms = [name for name in curves if name not in (*spread, *gap) and not dev_unit(name)]
+    panels = {"loss term (raw)": terms, **scores, "neighbour's minus own [CLS], nats": gap,
               "spread of the vectors": spread}  # fmt: skip
     panels = {label: names for label, names in panels.items() if names}
     if not panels:

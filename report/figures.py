@@ -19,7 +19,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from eval.analyse.analysis import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
-from report.curves import OTHER, OWN, History, logged
+from report.curves import OTHER, OWN, History, dev_unit, logged
 from report.measures import ANALYSES
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
@@ -46,19 +46,15 @@ def curves(labels: Sequence[str], histories: Sequence[History]) -> list[tuple[Ch
     by_run = dict(zip(labels, map(logged, histories), strict=True))
     charts = []
     names = {OWN if name == OTHER else name for one in by_run.values() for name in one}
-    for name in sorted(names, key=lambda name: (not _is_score(name), name)):
+    for name in sorted(names, key=lambda name: (not dev_unit(name), name)):
         lines = [Series(label, finite(zip(*one[part], strict=True)), note=_PARTS.get(part, ""), dashed=part == OTHER)
                  for part in ((OWN, OTHER) if name == OWN else (name,))
                  for label, one in by_run.items() if part in one]  # fmt: skip
         values = [value for line in lines for _, value in line.points]
-        log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not _is_score(name)
-        about, y = ("(dev score)", "Spearman x 100") if _is_score(name) else (_ABOUT.get(name, ""), "value")
+        log = bool(values) and min(values) > 0 and max(values) > WIDE_RANGE * min(values) and not dev_unit(name)
+        about, y = ("(dev score)", unit) if (unit := dev_unit(name)) else (_ABOUT.get(name, ""), "value")
         charts.append(Chart(name, about, "optimizer step", y, lines, log=log))
     return [(one, svg(one, labels)) for one in charts]
-
-
-def _is_score(name: str) -> bool:
-    return name.endswith("_spearman")
 
 
 def finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -55,6 +55,18 @@ def test_a_picture_is_written(tmp_path, drawn):
     assert spread == {"eval_uniformity": [[50, -1.5]], "eval_mean_cosine": [[50, 0.3]]}
 
 
+def test_search_as_dev_score_is_no_loss_term(tmp_path, drawn):
+    """Nor is the score of a prefix of the vectors."""
+    draw([{"step": 5, "contrastive": 1.0}, {"step": 5, "eval_search_ndcg": 40.0}], tmp_path / "search.png")
+    draw([{"step": 5, "eval_dev_spearman": 70.0, "eval_dev_spearman_16": 60.0}], tmp_path / "prefix.png")
+    search, prefix = drawn
+    assert search == {
+        "loss term (raw)": {"contrastive": [[5, 1]]},
+        "dev, nDCG@10 x 100": {"eval_search_ndcg": [[5, 40]]},
+    }
+    assert prefix == {"dev, Spearman x 100": {"eval_dev_spearman": [[5, 70]], "eval_dev_spearman_16": [[5, 60]]}}
+
+
 def test_axes_have_whole_steps(tmp_path, monkeypatch):
     ticks = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: ticks.extend(self.axes[-1].get_xticks()))

@@ -124,6 +124,15 @@ def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     assert [tip for *_, tip in gap[0][0]] == ["a: 0.5 at 10", "a: 1 at 20"] and "value" in texts
 
 
+def test_search_as_dev_score_comes_first_and_in_its_own_unit():
+    charts = curves(
+        ["a"], [[{"step": 5, "contrastive": 1.0, "eval_search_ndcg": 1.0}, {"step": 9, "eval_search_ndcg": 40.0}]]
+    )
+    (score, svg), (term, _) = charts
+    assert [score.title, term.title] == ["eval_search_ndcg", "contrastive"] and score.about == "(dev score)"
+    assert "nDCG@10 x 100" in parsed(svg)[1]
+
+
 def test_own_and_shuffled_auxiliary_losses_share_a_chart():
     [found] = [svg for one, svg in curves(["a", "b"], [HISTORY, HISTORY[:1]]) if one.title == "eval_aux_mlm"]
     groups = [group for group in ElementTree.fromstring(found).iter("g") if group.get("class") == "points"]
