@@ -24,6 +24,11 @@ _KINDS = {
     "seen_test_texts": dict,
 }
 _TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
+_DEV_SCORES = {
+    "stsb_spearman": "Spearman's correlation on STS-B dev",
+    "dev_spearman": "Spearman's correlation on dev pairs",
+    "search_ndcg": "nDCG@10 on dev queries",
+}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -44,10 +49,20 @@ class Facts:
         return self.record.get("trajectory", {})
 
     @property
+    def verdict(self) -> dict[str, Any]:
+        """The comparison of the result with its start; empty without one."""
+        verdict = self.record.get("verdict")
+        return verdict if isinstance(verdict, dict) else {}
+
+    @property
+    def dev_score(self) -> str:
+        """The dev score of a run that selected its best model, in words."""
+        return _DEV_SCORES.get(str(self.verdict.get("metric")), "the dev score")
+
+    @property
     def is_start(self) -> bool:
         """Whether the run kept the weights it started from, because training did not improve them."""
-        verdict = self.record.get("verdict")
-        return isinstance(verdict, dict) and verdict.get("shipped") == "start"
+        return self.verdict.get("shipped") == "start"
 
     @property
     def method(self) -> str | None:

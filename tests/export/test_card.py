@@ -1,5 +1,6 @@
 """The card: all that is known is in it, and nothing of what must not be."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of):
     assert "mixed with the start's weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
 
 
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ({"metric": "stsb_spearman"}, "Spearman's correlation on STS-B dev (x 100): 80.92"),
+        ({"metric": "search_ndcg"}, "nDCG@10 on dev queries (x 100): 80.92"),
+        ({"metric": ["x"]}, "the dev score"),
+        ([1], "the dev score"),
+        (None, "the dev score"),
+    ],
+)
+def test_the_card_names_the_dev_score_that_selected_the_model(card_of, verdict, said):
+    assert f"the best by {said}" in html.unescape(card_of(record() | {"verdict": verdict}))
+
+
 @pytest.mark.parametrize(("dims", "said"), [([16, 8], True), (None, False), ("8", False)])
 def test_the_card_names_the_widths_that_can_be_used_alone(card_of, dims, said):
     run = record()
@@ -169,13 +184,14 @@ def test_hostile_names_and_paths_leave_a_clean_card(card_of, tmp_path, sentences
     run = record()
     secret, path = "hf_" + "s" * 30, "/home/someone/secret"
     run["settings"] |= {"method": HOSTILE, "model_name_or_path": path, "hub_token": secret, "output_dir": path,
-                        "metric_for_best_model": HOSTILE, "seed": HOSTILE}  # fmt: skip
+                        "seed": HOSTILE}  # fmt: skip
     run["trajectory"] |= {"method": HOSTILE, "start": path, "skip_from": HOSTILE, "config_name": path, HOSTILE: HOSTILE}
     run["trajectory"]["text"] |= {"files": [f"{path}/{HOSTILE}", f"{path}"], "sha256": HOSTILE, "columns": HOSTILE}
     run["command"] += ["--output_dir", path, f"--train_file={path}", "--hub_token", secret, HOSTILE, "a\n```\n# Title"]
     run |= {"commit": HOSTILE, "versions": {HOSTILE: HOSTILE}, "hardware": {"device": f"x\n---\n{HOSTILE}"}}
     run |= {
         "best": {"step": HOSTILE, "value": HOSTILE},
+        "verdict": {"metric": HOSTILE, "start_share": HOSTILE},
         "steps": HOSTILE,
         "seen_test_texts": {HOSTILE: {"seen": HOSTILE, "sentences": HOSTILE}},
     }
