@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
                "threads": args.threads}  # fmt: skip
     subject = _module(args.subject)
-    rows = [{**row, **machine} for row in subject.rows(args)]
+    rows = [{**machine, **row} for row in subject.rows(args)]  # imported rows keep the machine that measured them
     if args.output:
         write_rows(args.output, rows)
     show(getattr(subject, "table", table)(rows), args.output)
