@@ -57,8 +57,11 @@ def rows(args: argparse.Namespace) -> list[dict]:
 def name_of(args: argparse.Namespace, start: str, head: str, weight: str, seed: int) -> str:
     """The name of a run and its folder, from everything that distinguishes it."""
     budget = f"steps-{args.stage_one_steps}-{args.steps}_lr-{args.learning_rate}"
-    precision = "_float32" if args.float32 else ""
-    return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{precision}".replace(" ", "-")
+    return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{_precision(args)}".replace(" ", "-")
+
+
+def _precision(args: argparse.Namespace) -> str:
+    return "_float32" if args.float32 else ""
 
 
 def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str, seed: int) -> dict | None:
@@ -96,7 +99,8 @@ def _start(args: argparse.Namespace, start: str) -> str:
     """The checkpoint of a start; a missing stage 1 is trained unless `--collect` is given."""
     if start not in STAGE_ONE:
         return args.model
-    folder = Path(args.folder) / f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}"
+    name = f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}{_precision(args)}"
+    folder = Path(args.folder) / name
     if args.collect and runs.finished(folder) is None:
         return str(folder)
     gap.pretrain(args, folder, "0", args.stage_one_steps, eval_steps="50", save_steps="100", **STAGE_ONE[start])

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from common.errors import CheckpointRefused
 from common.files import writing
 from eval.scores import markdown
 from papers import runs
-from papers.runs import CONFIGS, as_argv, finished
+from papers.runs import CONFIGS
 from report import curves
 
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
@@ -66,19 +65,9 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **flags: str) -> dict:
-    """Train stage 1 from `--model` with these flags if the run is missing, and return its record.
-
-    Raises:
-        CheckpointRefused: the folder contains a finished run from another model.
-    """
-    if (record := finished(folder)) is None:
-        base = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model, "output_dir": str(folder),
-                "use_cpu": "true", "disable_tqdm": "true"}  # fmt: skip
-        runs.launch("run_pretrain_aux.py", as_argv(runs.run_flags(args, seed, steps, **base, **flags)))
-        return finished(folder)
-    if (start := record["settings"]["model_name_or_path"]) != args.model:
-        raise CheckpointRefused(f"{folder} is a finished stage 1 from {start}, not from {args.model}; move it away")
-    return record
+    """Train stage 1 from `--model` with these flags if the run is missing, and return its record; errors as `train`."""
+    start = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model}
+    return runs.train(folder, runs.run_flags(args, seed, steps, **start, **flags))
 
 
 def evaluations(folder: Path) -> list[dict]:

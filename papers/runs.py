@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse, peek, read_config
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
@@ -54,7 +55,7 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
 
 
 def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
-    """Train or resume the run with these flags unless it has finished, and return its record.
+    """Train or resume the run with these flags unless it has finished, and return its record; stage 1 has no method.
 
     Raises:
         CheckpointRefused: the folder contains a finished run with other settings or changed input files.
@@ -63,7 +64,7 @@ def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
     argv = as_argv(all_flags(folder, flags))
     record = finished(folder)
     if record is None:
-        launch(script_of(peek(argv, "method")), argv)
+        launch(_script(peek(argv, "method")), argv)
         record = finished(folder)
         discard(folder, record.get("run_id"))
     check_run(folder, record, argv)
@@ -72,13 +73,19 @@ def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
 
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
     """The flags of a run's script, including those of all runs."""
+    # Runs of a method are scored afterwards, so that tasks can be added to a finished run.
+    tests = {"test_tasks": "none"} if peek(as_argv(flags), "method") else {}
     return {
         **flags,
+        **tests,
         "output_dir": str(folder),
-        "test_tasks": "none",  # scored afterwards, so that tasks can be added to a finished run
         "use_cpu": str(device_here() == "cpu").lower(),
         "disable_tqdm": "true",
     }
+
+
+def _script(method: str | None) -> str:
+    return script_of(method) if method else "run_pretrain_aux.py"
 
 
 def as_argv(flags: Mapping[str, str]) -> list[str]:
@@ -203,12 +210,13 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
         CheckpointRefused: the run has other settings, or its input files have changed.
     """
     name = peek(argv, "method")
-    groups = parse(argv, argument_groups(load_method(name)), "")
-    groups[0].packed = settle_packing(groups[0].packed, groups[-1])
-    old, new = dict(record["trajectory"]), Run(script_of(name), argv, groups, {}).trajectory
+    kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
+    groups = *models, data, args = parse(argv, kinds, "")
+    models[0].packed = settle_packing(models[0].packed, args)
+    old, new = dict(record["trajectory"]), Run(_script(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]
-    changed += _changed_text(old.get("text", {}), *groups[2:]) + _changed_models(old, vars(groups[0]) | vars(groups[1]))
+    changed += _changed_text(old.get("text", {}), data, args) + _changed_models(old, vars(models[0]) | vars(models[-1]))
     _refuse(folder, changed)
 
 

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from argparse import Namespace
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+import run_pretrain_aux
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
@@ -14,7 +16,7 @@ from data.lines import content_hash
 from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
-from papers import runs
+from papers import gap, runs
 from papers.__main__ import main
 from papers.plans import Choice, RunPlan
 from papers.tasks import WITHOUT_TOKENS, FrequentTokens, count_of
@@ -48,6 +50,26 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
     with pytest.raises(CheckpointRefused, match=r"learning_rate: was 3e-05, now 0\.5"):
         runs.train(folder, flags | {"learning_rate": "0.5"})
+
+
+def test_a_finished_stage_one_with_other_flags_is_refused(tmp_path, tiny_bert, text_file, monkeypatch):
+    launched = []
+    monkeypatch.setattr(runs, "launch", lambda *command: launched.append(command) or run_pretrain_aux.main(command[1]))
+    args = Namespace(model=str(tiny_bert), data_dir=str(tmp_path), float32=True)
+    flags = {"skip_from": "1", "train_file": str(text_file), "eval_steps": "1"}
+
+    def pretrain(model=args.model, **others):
+        return gap.pretrain(Namespace(**vars(args) | {"model": model}), tmp_path / "run", "0", "1", **flags | others)
+
+    assert pretrain() == pretrain() and [script for script, _ in launched] == ["run_pretrain_aux.py"]
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+    with pytest.raises(CheckpointRefused, match="skip_from: was 1, now 0"):
+        pretrain(skip_from="0")
+    with pytest.raises(CheckpointRefused, match=r"model_name_or_path: was .*, now other"):
+        pretrain(model="other")
+    args.float32 = False
+    with pytest.raises(CheckpointRefused, match="bf16: was False, now True"):
+        pretrain()
 
 
 def test_a_finished_run_of_a_text_or_model_that_has_changed_is_refused(tmp_path, tiny_bert, text_file, data_dir,

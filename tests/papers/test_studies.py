@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
-from common.errors import BadInput, CheckpointRefused
+from common.errors import BadInput
 from papers import factorial, gap, runs
 
 
@@ -102,13 +102,15 @@ def test_test_data_that_is_not_there_stops_the_command_before_the_training(tmp_p
         main(["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", f"--data_dir={tmp_path}", *flags])
 
 
-def test_stage_one_is_of_the_model_and_collect_trains_none(asked, tmp_path):
-    argv = ["factorial", f"--folder={tmp_path}", "--starts=read", "--heads=tanh", "--weights=0.1", "--seeds=0"]
-    rows = main([*argv, "--model=m"])
-    with pytest.raises(CheckpointRefused, match="finished stage 1 from m, not from other"):
-        main([*argv, "--model=other"])
+def test_each_precision_has_its_own_stage_one_and_collect_trains_none(asked, tmp_path):
+    argv = ["factorial", f"--folder={tmp_path}", "--starts=read", "--heads=tanh", "--weights=0.1", "--seeds=0",
+            "--model=m"]  # fmt: skip
+    rows = main(argv)
     shutil.rmtree(tmp_path / "stage-1_read_steps-300")
-    assert main([*argv, "--model=m", "--collect"]) == rows and len(asked) == 2
+    assert main([*argv, "--collect"]) == rows and len(asked) == 2
+    main([*argv, "--float32"])
+    assert [flags["bf16"] for flags in asked] == ["true", "true", "false", "false"]
+    assert asked[3]["model_name_or_path"] == asked[2]["output_dir"] != asked[0]["output_dir"]
 
 
 def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
