@@ -7,6 +7,7 @@ from pathlib import Path
 from common.errors import BadInput
 from common.files import find_files
 from data.lines import numbered_lines
+from data.source import Source
 from eval.scores import markdown
 from papers import runs
 from papers.plans import Choice, RunPlan, plan_of
@@ -69,7 +70,7 @@ def expected_hours(plan: RunPlan, choice: Choice) -> tuple[float | None, str]:
         return 0.0, "nothing is trained"
     steps = _steps(plan, choice)
     if steps is None:
-        return None, "text not found"
+        return None, "text not found, or a table"
     records = (runs.finished(path.parent) for path in Path(choice.runs).glob(f"{plan.name}_*/run.json"))
     measured = [one["seconds_of_last_start"] / one["steps"] for one in records if one and one.get("steps")]
     backbone = next((name for name in GUESSES if plan.name.endswith(f"-{name}")), None)
@@ -82,14 +83,21 @@ def _steps(plan: RunPlan, choice: Choice) -> int | None:
     settings = plan.settings()
     if int(settings.get("max_steps", -1)) > 0:
         return int(settings["max_steps"])
-    names = settings["train_file"]
+    count = int(settings.get("max_rows", 0)) or _count_lines(settings["train_file"], choice.data_dir)
+    if count is None:
+        return None
+    return int(count // int(settings["per_device_train_batch_size"]) * float(settings.get("num_train_epochs", 1)))
+
+
+def _count_lines(names: str | list[str], data_dir: str) -> int | None:
+    """The lines of a text that are not empty; None if a file is missing, damaged or a table."""
     try:
-        files = find_files(names if isinstance(names, list) else [names], choice.data_dir)
+        files = find_files(names if isinstance(names, list) else [names], data_dir)
+        if Source(tuple(files)).kind != "text":
+            return None
+        return sum(1 for path in files for _, line in numbered_lines(path) if line.strip())
     except BadInput:
         return None
-    lines = (line for path in files for _, line in numbered_lines(path))
-    count = int(settings.get("max_rows", 0)) or sum(1 for line in lines if line.strip())
-    return int(count // int(settings["per_device_train_batch_size"]) * float(settings.get("num_train_epochs", 1)))
 
 
 def _missing(plan: RunPlan, choice: Choice, columns: Sequence[Column]) -> dict[int, Path]:

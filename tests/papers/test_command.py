@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas
 import pytest
 
 from common.errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
@@ -113,6 +114,17 @@ def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, 
     main(["--list"])
     said = capsys.readouterr().out
     assert all(f"| {name} " in said for name in ("infocse-12", "s-simcse-1", "consert-figure-7"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("text.txt", "(3 steps, 6.0 s"), ("text.parquet", "unknown (text not found, or a table)")]
+)
+def test_a_list_counts_the_steps_of_lines_and_not_of_a_table(tmp_path, capsys, name, said):
+    text = ["A sentence."] * 200
+    (tmp_path / "text.txt").write_text("\n".join(text))
+    pandas.DataFrame({"text": text}).to_parquet(tmp_path / "text.parquet")
+    main(["infocse-2", "--rows=SimCSE-BERT-base", "--list", "--model=m", f"--train_file={tmp_path / name}"])
+    assert said in capsys.readouterr().out
 
 
 def test_a_dry_run_prints_the_commands(runner, filled, capsys):
