@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from eval.encode import device_here
 from eval.scores import markdown
 from eval.sts import STS_TEST
 from eval.tasks import Options, Task, tasks_named
@@ -92,7 +93,7 @@ def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float
 
 
 def _transfer(args: argparse.Namespace) -> Sequence[Task]:
-    return tasks_named(["transfer"], Options(mode="fasttest")) if args.transfer else ()
+    return tasks_named(["transfer"], Options(mode="fasttest", device=device_here())) if args.transfer else ()
 
 
 def _start(args: argparse.Namespace, start: str) -> str:

@@ -72,7 +72,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus: str, seed: int) -> dict | None:
     if not args.collect:
         beir = Path(args.data_dir) / "beir" / corpus
-        flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "use_cpu": "true",
+        flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed,
                  "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
                  "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
         flags |= {"steps": args.steps} if args.steps else {}

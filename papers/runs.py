@@ -181,7 +181,7 @@ def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
 
 def search_tasks(names: Sequence[str]) -> list[Task]:
     """The sets of --search; none without it."""
-    return tasks_named(["beir"], Options(beir=tuple(names))) if names else []
+    return tasks_named(["beir"], Options(beir=tuple(names), device=device_here())) if names else []
 
 
 def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) -> None:

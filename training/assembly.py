@@ -182,9 +182,9 @@ def make_trainer(
     return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
 
-def load_tests(data_args: ScoredArguments) -> list:
-    """The test tasks; loads each once, so that a missing file fails before training."""
-    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options())
+def load_tests(data_args: ScoredArguments, device: str) -> list:
+    """The test tasks, computed on this device; loads each once, so that a missing file fails before training."""
+    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options(device=device))
     for task in tests:
         task.load(data_args.data_dir)
     return tests

@@ -63,7 +63,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
-    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args)
+    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
     identity = {
         "text": corpus.facts,
         "start": weights_hash(model_args.model_name_or_path),

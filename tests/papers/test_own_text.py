@@ -63,12 +63,14 @@ def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
 
 @pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")])
 def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypatch, tmp_path, code, error):
-    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: code)
+    commands = []
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or code)
     args = Namespace(models=["mini"], names=None, methods=["spans, words"], sets=["med"], seeds=[0], known=None,
                      folder=str(tmp_path), collect=False, figure=None, steps=4, float32=False,
                      data_dir="d")  # fmt: skip
     with pytest.raises(ProjectError, match=error):
         own_text.rows(args)
+    assert not [word for word in commands[0] if "use_cpu" in word], "configs/adapt.yaml uses a GPU if there is one"
 
 
 def test_runs_are_gathered_from_their_folders(tmp_path):

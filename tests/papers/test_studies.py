@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,13 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
     (tmp_path / "rows.json").write_text('[{"name": "x"}]')
     with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
         main([*argv, f"--known={tmp_path / 'rows.json'}"])
+
+
+def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
+    for module in (runs, factorial):
+        monkeypatch.setattr(module, "device_here", lambda: "cuda")
+    tasks = [*runs.search_tasks(["med"]), *factorial._transfer(Namespace(transfer=True))]
+    assert len(tasks) == 8 and {task.device for task in tasks} == {"cuda"}
 
 
 @pytest.mark.parametrize(("flags", "missing"), [(["--search", "med"], r"med/corpus\.jsonl"), ([], "STS12-en-test")])
