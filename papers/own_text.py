@@ -63,7 +63,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         if run not in known and (row := _row(args, Path(args.folder) / run, model, method, corpus, seed)):
             known[run] = {"name": run, "start": name, "method": method, "set": corpus, "seed": seed, **row}
     if not known:
-        raise BadInput(f"{args.folder}: no finished run; remove --collect to train")
+        remedy = "remove --collect to train" if args.collect else "every one was refused, for the reasons above"
+        raise BadInput(f"{args.folder}: no finished run; {remedy}")
     if args.figure:
         draw(list(known.values()), Path(args.figure))
     return list(known.values())

@@ -61,7 +61,9 @@ def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
     assert own_text.orders([later])[-1][-1].startswith("not measured")
 
 
-@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")])
+@pytest.mark.parametrize(
+    ("code", "error"), [(2, "no finished run; every one was refused"), (4, "failed with exit code 4")]
+)
 def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypatch, tmp_path, code, error):
     commands = []
     monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or code)
@@ -87,7 +89,7 @@ def test_runs_are_gathered_from_their_folders(tmp_path):
     assert row["curve"] == [[0, 1.0], [30, 2.0]] and row["facts"]["start"] == "s" and row["real"] == score
     assert (tmp_path / "gain.png").read_bytes()[:4] == b"\x89PNG"
     args.sets = ["npl"]
-    with pytest.raises(BadInput, match="no finished run"):
+    with pytest.raises(BadInput, match="no finished run; remove --collect"):
         own_text.rows(args)
 
 
