@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from common.command_line import read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, read_json
 from common.flags import Parser, positive
@@ -84,7 +85,10 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
         raise BadInput(f"--seed {args.seed}: must be 0 or more")
     if reserved := _OWN & {word[2:].split("=")[0] for word in training_flags if word.startswith("--")}:
         raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
-    config = [] if any(word.split("=")[0] == "--config" for word in training_flags) else [f"--config={CONFIG}"]
+    file, _ = split_flag(training_flags, "config")
+    if excluded := {"dev_file", "dataset_name"} & (read_config(file).keys() if file else set()):
+        raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
+    config = [] if file else [f"--config={CONFIG}"]
     training_inputs = check_sentence_command([*config, *training_flags], DESCRIPTION, labels=False).inputs
     check_place(args.model)
     settings = vars(args) | {"output": None, "output_dir": args.output}  # the name that marks it as an output

@@ -105,6 +105,8 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
     added: dict[str, Any] = {
         "model_name_or_path": args.model,
         "train_file": folder / "documents.txt",
+        "columns": 1,
+        "dev": "stsb",  # overrides `dev: none` of a configuration; `dev_beir` takes its place
         "dev_beir": folder / "task",
         "output_dir": args.output,
         "cache_dir": args.cache_dir,

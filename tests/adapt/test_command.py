@@ -147,6 +147,15 @@ def test_what_adapt_decides_itself_is_refused(arguments, flag):
         command.main([*words, flag])
 
 
+def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("method: spans\nprojection: none\ndev: none\ncolumns: 2\ntrain_file: x\n")
+    assert command.main(arguments("run", f"--config={config}", "--dry_run")) == {}
+    config.write_text("method: spans\ndev_file: pairs.tsv\n")
+    with pytest.raises(BadInput, match=r"config\.yaml: 'dev_file' excludes what adapt sets itself"):
+        command.main(arguments("run", f"--config={config}"))
+
+
 def test_flags_of_the_training_are_checked_by_it(arguments):
     with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
         command.main(arguments("run", "--learning_rat", "1"))
