@@ -19,6 +19,8 @@ from models.folder import check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
+_DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
+            "embedding_dropout", "mlp_dropout")  # fmt: skip
 _UNKNOWN = "a \U00010600"  # with a sign of Linear A, which no vocabulary has
 
 
@@ -161,3 +163,14 @@ def usable_length(config, tokenizer) -> int:
     if family_of(config).offset_positions:
         positions -= config.pad_token_id + 1
     return int(min(positions, tokenizer.model_max_length, NO_LIMIT))
+
+
+def dropout_rates(config) -> dict[str, float]:
+    """Return the dropout rates that a configuration names."""
+    return {name: getattr(config, name) for name in _DROPOUT if hasattr(config, name)}
+
+
+def set_dropout(config, rate: float | None) -> None:
+    """Set every dropout rate of a configuration; None keeps the checkpoint's."""
+    if rate is not None:
+        config.update(dict.fromkeys(dropout_rates(config), rate))

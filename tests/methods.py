@@ -16,11 +16,10 @@ from models.auxiliary import load_masked_lm, new_head
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
-from models.loading import load_backbone, load_config, load_tokenizer
+from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.masked_lm import AuxiliaryMaskedLM
 from models.training import EncoderForTraining
 from training.registry import load_method, method_names
-from training.run import set_dropout
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
 OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]

@@ -22,12 +22,11 @@ from models.encoder import SentenceEncoder
 from models.families import attend_both_ways, check_apart
 from models.heads import projection_named
 from models.kernels.dropout import count_operations
-from models.loading import NO_LIMIT, load_backbone, load_config, usable_length
+from models.loading import NO_LIMIT, dropout_rates, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Contrast, Method, Objective
 from models.pooling import pooling_named
 from models.saved_format import Described, read_modules
 from models.training import EncoderForTraining
-from training.run import DROPOUT, set_dropout
 from training.run_arguments import RunArguments
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
@@ -150,7 +149,7 @@ def make_collator(
 
 def _has_dropout(encoder: SentenceEncoder) -> bool:
     """Whether the encoder has dropout; assumed if its configuration names no rate."""
-    rates = [getattr(encoder.config, name) for name in DROPOUT if hasattr(encoder.config, name)]
+    rates = dropout_rates(encoder.config).values()
     return any(rates) or not rates or adapter_dropout(encoder.backbone) > 0
 
 

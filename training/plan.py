@@ -17,8 +17,8 @@ from common.streams import show
 from common.views import Masking
 from data.draws import KeyedSampler
 from eval.encode import warn_of_slow_bf16
+from models.loading import dropout_rates
 from training.pace import peak_memory
-from training.run import DROPOUT
 from training.run_arguments import steps_of
 from training.trainer import EmbeddingTrainer
 
@@ -32,7 +32,7 @@ def plan(model: nn.Module, args: TrainingArguments, sampler: KeyedSampler, facts
     size = {True: 0, False: 0}
     for parameter in model.parameters():
         size[parameter.requires_grad] += parameter.numel()
-    rates = {name: getattr(model.config, name) for name in DROPOUT if hasattr(model.config, name)}
+    rates = dropout_rates(model.config)
     held_out = f", {len(sampler.held)} held out" if sampler.held else ""
     precision = ("bf16" if args.bf16 else "fp16" if args.fp16 else "float32") + ", TF32 products" * bool(args.tf32)
     if args.bf16:

@@ -21,13 +21,13 @@ from data.tokenised import TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import check_apart
-from models.loading import load_config, load_tokenizer, usable_length
+from models.loading import load_config, load_tokenizer, set_dropout, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
 from training.faults import storage_errors
 from training.plan import describe_masking, dry_run, plan
 from training.provenance import contents, weights_hash
-from training.run import Run, set_dropout
+from training.run import Run
 from training.run_arguments import RunArguments, describe_packing, settle_packing
 from training.trainer import EmbeddingTrainer
 

@@ -44,8 +44,6 @@ from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
-DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
-            "embedding_dropout", "mlp_dropout")  # fmt: skip
 
 
 class Run:
@@ -261,10 +259,3 @@ def _early_end(trainer: EmbeddingTrainer) -> str | None:
 def _settings(group: Any) -> dict[str, Any]:
     values = group.to_dict() if isinstance(group, TrainingArguments) else vars(group)
     return {f.name: values[f.name] for f in fields(group) if f.init and f.name in values}
-
-
-def set_dropout(config, rate: float | None) -> None:
-    """Set every dropout rate of a configuration; None keeps the checkpoint's."""
-    for name in DROPOUT:
-        if rate is not None and hasattr(config, name):
-            setattr(config, name, rate)

@@ -7,10 +7,9 @@ from transformers import AutoModel
 from common.errors import BadInput
 from common.template import frame_of, framed, mask_place, templated
 from models.encoder import SentenceEncoder, load_encoder
-from models.loading import load_backbone, load_config, load_tokenizer
+from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.objectives.promptbert import METHOD, Arguments
 from tests.methods import build_model
-from training.run import set_dropout
 
 ARGS = {"template": 'The dog of "{text}" watches {mask}.', "template_2": "this {text} watches {mask}.",
         "temperature": 0.1}  # fmt: skip

@@ -12,11 +12,10 @@ from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.kernels import dropout as sampled
 from models.kernels.dropout import SampledDropout, count_operations, drop, exchange_dropout
-from models.loading import load_backbone, load_config
+from models.loading import load_backbone, load_config, set_dropout
 from models.objectives import s_simcse
 from models.packed import Packed
 from tests.methods import mask_of
-from training.run import set_dropout
 
 LENGTHS = [3, 9, 5, 12, 7, 9]
 OPERATIONS = 1 + 3 * 4  # embeddings; of each layer attention weights, attention output, feed-forward output
