@@ -26,8 +26,8 @@ from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
+from training.flags import load_method
 from training.record import read_run
-from training.registry import load_method
 
 logger = logging.getLogger(__name__)
 _VERSION = 3  # of the prepared text; increase it when the same documents would be split differently

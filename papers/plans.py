@@ -15,8 +15,8 @@ from papers import runs
 from papers.imported import ImportedRun
 from papers.runs import CONFIGS, read_once
 from papers.specification import Table, TableRow
+from training.flags import script_of
 from training.provenance import provenance
-from training.registry import script_of
 
 STAND_IN = "simcse-{}.yaml"  # names the start of a backbone's methods without a first stage
 BACKBONE, START = "other backbone", "other start"

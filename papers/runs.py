@@ -18,11 +18,11 @@ from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, headline, rows_of, write_scores
 from eval.tasks import Options, Task, score_all, tasks_named
 from models.encoder import load_encoder
+from training.flags import load_method, script_of
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
-from training.registry import argument_groups, load_method, script_of
 from training.run import Run
-from training.run_arguments import RunArguments, settle_packing
+from training.run_arguments import RunArguments, argument_groups, settle_packing
 from training.run_folder import discard
 from training.signals import run_to_its_end
 

@@ -7,8 +7,8 @@ from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse, peek, read_config
 from tests.sources import ROOT
 from training.automatic import Automatic
-from training.registry import argument_groups, load_method
-from training.run_arguments import RunArguments
+from training.flags import load_method
+from training.run_arguments import RunArguments, argument_groups
 
 CONFIGS = ROOT / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import pkgutil
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import models.objectives
 from common.command_line import check_words, peek
@@ -18,6 +19,9 @@ from common.flags import Parser
 from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
+
+if TYPE_CHECKING:
+    from models.objectives.base import Method
 
 SCRIPTS = {False: "run_unsup.py", True: "run_sup.py"}  # by whether the method needs labels
 OLD_NAMES = {  # flags of the methods' original repositories, see docs/from_the_old_repositories.md
@@ -87,6 +91,16 @@ def method_file(name: str | None, labels: bool | None = None) -> Path:
     if labels not in (None, needs_labels := _takes_labels(files[name])):
         raise BadInput(f"--method {name}: use {SCRIPTS[needs_labels]} for it; here choose one of {choices}")
     return files[name]
+
+
+def load_method(name: str | None, labels: bool | None = None) -> Method:
+    """The method of that name; raises like `method_file`. Its module imports torch."""
+    return importlib.import_module(f"models.objectives.{method_file(name, labels).stem}").METHOD
+
+
+def script_of(name: str | None) -> str:
+    """The script that trains a method; run_unsup.py, which lists its methods, if unknown."""
+    return SCRIPTS[name in method_names(labels=True)]
 
 
 def _takes_labels(file: Path) -> bool:

@@ -12,8 +12,10 @@ from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
+from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput
 from common.ranges import flag
+from models.objectives.base import Method
 
 
 @dataclass
@@ -75,6 +77,12 @@ class RunArguments(TrainingArguments):
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         _check_precision(self)
         _check_schedule(self)
+
+
+def argument_groups(method: Method) -> tuple[type, ...]:
+    """The dataclasses whose fields are the flags of a run: model, method, data and training."""
+    data = ScoredArguments if method.labels else SentenceArguments
+    return ModelArguments, method.arguments, data, RunArguments
 
 
 def _check_ranges(args: RunArguments) -> None:

@@ -22,13 +22,12 @@ from models.pooling import pooling_named
 from training.assembly import build_model, load_tests, make_collator, make_trainer
 from training.automatic import Automatic
 from training.faults import storage_errors
-from training.flags import SCRIPTS
+from training.flags import SCRIPTS, load_method
 from training.plan import describe_masking, describe_truncation, dry_run, plan
 from training.provenance import contents, weights_hash
-from training.registry import argument_groups, load_method
 from training.result import dev_set, finish
 from training.run import Run
-from training.run_arguments import RunArguments, describe_packing, settle_packing
+from training.run_arguments import RunArguments, argument_groups, describe_packing, settle_packing
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from models.loading import load_tokenizer
 from training import pretrain_run
 from training.assembly import build_model, make_collator
 from training.faults import FirstBad
-from training.registry import argument_groups, load_method, method_names
-from training.run_arguments import RunArguments
+from training.flags import load_method, method_names
+from training.run_arguments import RunArguments, argument_groups
 
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}

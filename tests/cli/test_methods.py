@@ -20,7 +20,8 @@ from models.objectives.moco import MomentumEncoder
 from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
 from training import assembly
-from training.registry import argument_groups, load_method, method_names
+from training.flags import load_method, method_names
+from training.run_arguments import argument_groups
 
 UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED

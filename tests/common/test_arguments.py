@@ -14,8 +14,8 @@ from common.errors import BadInput
 from common.files import _Strings, files_of, find_files
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
 from tests.refusals import refused
+from training.flags import load_method, method_names
 from training.record import is_longer
-from training.registry import load_method, method_names
 from training.run_arguments import RunArguments
 
 METHODS = [load_method(name).arguments for name in method_names()]

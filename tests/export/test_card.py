@@ -15,7 +15,7 @@ from eval.compare.sides import records as published_records
 from export.__main__ import main
 from export.facts import Facts, read_facts
 from export.published import backbone_of, citations, comparison
-from training.registry import method_names
+from training.flags import method_names
 
 from .conftest import SCORES, record
 

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from common.errors import BadInput, ProjectError
 from papers import own_text
-from training.registry import load_method
+from training.flags import load_method
 
 
 def made(method, corpus, pseudo, real, verdict, seed=0):

@@ -13,7 +13,8 @@ from papers.plans import config_path
 from papers.specification import names, read
 from papers.tasks import needed
 from tests.sources import check_entry
-from training.registry import argument_groups, load_method
+from training.flags import load_method
+from training.run_arguments import argument_groups
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]

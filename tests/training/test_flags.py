@@ -10,8 +10,8 @@ from common.arguments import DataArguments, PretrainArguments
 from common.errors import BadInput
 from tests.sources import ROOT
 from training import flags
-from training.registry import argument_groups, load_method
-from training.run_arguments import RunArguments
+from training.flags import load_method
+from training.run_arguments import RunArguments, argument_groups
 
 
 def real(kinds):
