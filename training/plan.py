@@ -18,7 +18,7 @@ from common.views import Masking
 from data.draws import KeyedSampler
 from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
-from training.pace import peak_memory
+from training.callbacks import peak_memory
 from training.run_arguments import steps_of
 from training.trainer import EmbeddingTrainer
 

@@ -1,4 +1,4 @@
-"""Stopping and resuming inside the Trainer: all processes stop after the same step, and damaged states are refused.
+"""Resuming inside the Trainer: damaged states are refused.
 
 A manifest proves that files are unchanged, not who wrote them. Pickles are read with `weights_only`, so they cannot run
 code. Any error while loading is reported as a fault of the checkpoint.
@@ -12,16 +12,11 @@ from pathlib import Path
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import ProgressCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer_pt_utils import safe_globals
 
 from common.errors import CheckpointRefused, ProjectError
-from common.progress import progress
-from data.draws import KeyedSampler
-from models.collectives import SharedFlag, world_size
-from training.best import forget_best_checkpoint
 from training.faults import is_memory_error
-from training.signals import STOPPING
 
 
 @contextmanager
@@ -108,72 +103,3 @@ def check_device_state(checkpoint: Path, args: TrainingArguments) -> None:
             f"{checkpoint}: the GPU's random state cannot be restored, so dropout would differ; resume on the same "
             "number and type of GPUs, or start a new run in another --output_dir"
         )
-
-
-class Steps(TrainerCallback):
-    """Hooks at the start of an epoch, after an optimizer step, and at the last step."""
-
-    def __init__(self, sampler: KeyedSampler, model) -> None:
-        self.sampler, self.model = sampler, model
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
-        state.compute_steps(args, state.max_steps)
-        forget_best_checkpoint(state)
-
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        # A resumed loader wraps the sampler several times and does not pass on the epoch.
-        self.sampler.set_epoch(int(state.epoch or 0))
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        self.model.after_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step >= state.max_steps:
-            control.should_evaluate = control.should_log = True
-        return control
-
-
-class ResumedProgress(ProgressCallback):
-    """The stock progress bar with readable logs; a resumed run's earlier steps do not distort its speed."""
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        self.current_step = state.global_step
-        if state.is_world_process_zero:
-            shown = not args.disable_tqdm
-            self.training_bar = progress(state.max_steps, "train", "step", shown, done=state.global_step)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if state.is_world_process_zero and self.training_bar is not None:
-            shown = {name: value for name, value in logs.items() if name != "total_flos"}
-            values = (f"{name} {value:{',' if isinstance(value, int) else '.4g'}}" for name, value in shown.items())
-            self.training_bar.write(f"step {state.global_step}: {', '.join(values)}")
-
-
-class StopWhenAsked(TrainerCallback):
-    """After a signal, finish the step, log, save and leave the loop; all processes after the same step.
-
-    With one process, a signal during an evaluation saves that step, and one during a save ends the loop after it. With
-    several, it takes effect at the next end of a step, or at the one after if only another process received it.
-    """
-
-    def __init__(self) -> None:
-        self._anyone = SharedFlag()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if self._anyone.raised(STOPPING.name is not None):
-            control.should_log = control.should_save = control.should_training_stop = True
-        return control
-
-    def on_evaluate(self, args, state, control, **kwargs):
-        if STOPPING.name is not None and world_size() == 1:
-            control.should_save = control.should_training_stop = True
-        return control
-
-    def on_save(self, args, state, control, **kwargs):
-        if STOPPING.name is not None and world_size() == 1:
-            control.should_training_stop = True
-        return control
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self._anyone.close()

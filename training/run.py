@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -22,9 +21,9 @@ from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import describe_gap, draw
 from training.best import BEST
+from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
-from training.pace import Pace
 from training.provenance import earlier_starts, provenance
 from training.record import (
     FORMAT,
@@ -207,22 +206,6 @@ class Run:
         }
         write_run(self.args.output_dir, self.record | facts)
         logger.info("%s: finished in %.0f s", self.args.output_dir, seconds)
-
-
-class RunLog(TrainerCallback):
-    """`log.jsonl`: one JSON object per logged line; a resumed run continues at its checkpoint."""
-
-    def __init__(self, folder: str) -> None:
-        self.path = Path(folder) / "log.jsonl"
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        if state.is_world_process_zero:
-            self.path.write_text("".join(json.dumps(line) + "\n" for line in state.log_history), encoding="utf-8")
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if state.is_world_process_zero:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(state.log_history[-1]) + "\n")
 
 
 def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | None) -> list[dict[str, Any]]:

@@ -20,9 +20,10 @@ from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
 from training.best import forget_best_checkpoint, keep_if_best, out_of_patience
+from training.callbacks import ResumedProgress, Steps, StopWhenAsked
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
-from training.resuming import ResumedProgress, ResumingTrainer, Steps, StopWhenAsked
+from training.resuming import ResumingTrainer
 from training.run_arguments import check_machine
 
 logger = logging.getLogger(__name__)

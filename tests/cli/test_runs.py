@@ -25,7 +25,7 @@ from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
 from tests.sources import ROOT
-from training.resuming import ResumedProgress
+from training.callbacks import ResumedProgress
 from training.trainer import EmbeddingTrainer
 
 FINISHED = {"method": "simcse", "max_steps": 2}

@@ -78,7 +78,7 @@ sys.path.insert(0, os.getcwd())
 import run_unsup
 from common.errors import run_command
 from training.signals import STOPPING
-from training.resuming import StopWhenAsked
+from training.callbacks import StopWhenAsked
 before = StopWhenAsked.on_step_end
 def on_step_end(self, args, state, control, **others):
     if os.environ["RANK"] == "0" and state.global_step == state.max_steps:

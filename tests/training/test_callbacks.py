@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from training import pace
-from training.pace import Pace, duration
+from training import callbacks
+from training.callbacks import Pace, duration
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from training.pace import Pace, duration
 )
 def test_a_start_says_once_how_long_it_takes(done, last, delay, said, monkeypatch, caplog):
     now = [0.0]
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: now[0])
     caplog.set_level("INFO")
     args = SimpleNamespace(device=torch.device("cpu"), eval_delay=delay)
     state = SimpleNamespace(global_step=done, max_steps=last, eval_steps=125, is_world_process_zero=True)
