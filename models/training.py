@@ -1,5 +1,6 @@
 """Encoder, projection head and objectives as one trainable model; composition only."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,16 +10,26 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
+from common.arguments import ModelArguments
+from common.errors import BadInput
 from common.packing import Grid, Layout, Packing
+from common.template import mask_place
+from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
-from models.heads import project
+from models.families import attend_both_ways
+from models.heads import project, projection_named
 from models.kernels.dropout import lighten_dropout
 from models.kernels.recompute import exchange_activations, recomputing
-from models.objectives.base import Batch, Encoded, Objective, add_up
+from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
+from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
+from models.pooling import pooling_named
 from models.precision import at_least_float32, cast_together
+from models.saved_format import Described, read_modules
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -125,3 +136,94 @@ class EncoderForTraining(PreTrainedModel):
         """Call the objectives' hooks after an optimizer step."""
         for objective in self.objectives:
             objective.after_step(self.encoder, self.head)
+
+
+def build_model(
+    method: Method, method_args, model_args: ModelArguments, tokenizer, bf16: bool = False
+) -> EncoderForTraining:
+    """Encoder, projection head and objectives from a checkpoint; `bf16` casts frozen parts."""
+    source = model_args.model_name_or_path
+    config = load_config(source)
+    set_dropout(config, model_args.dropout)
+    backbone = load_backbone(source, config)
+    if model_args.bidirectional:
+        attend_both_ways(backbone)
+    described = _describe(source, config, model_args.pooling)
+    length = min(usable_length(config, tokenizer), described.max_length or NO_LIMIT)
+    kept = pooling_named(model_args.pooling).keeps_head
+    if kept and model_args.train_pooling:
+        raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
+    encoder = SentenceEncoder(
+        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
+        mask_place(tokenizer), described.prompts,
+    )  # fmt: skip
+    _choose_trained(encoder, method, model_args)
+    projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
+    if kept and projection is None:
+        raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
+    if projection is not None and not method.takes_projection:
+        raise BadInput(f"--method {method.name} uses no projection head: give --projection none")
+    objectives = method.build(method_args, encoder, projection, source)
+    if model_args.bow_weight:
+        objectives.append(BagOfWords.of(source, model_args.bow_weight))
+    _nest(objectives, model_args, projection.dense_layers()[-1][0].out_features if kept else config.hidden_size)
+    for objective in objectives if bf16 else []:
+        objective.cast_frozen(torch.bfloat16)
+    if kept and not any(objective.reads_projection for objective in objectives):
+        raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
+    encoder.head = projection if kept else None
+    encoder.normalized = described.normalizes and not kept
+    return EncoderForTraining(encoder, None if kept else projection, objectives)
+
+
+def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:
+    """Train only the last layers, or adapters; called before the method copies the encoder."""
+    if args.train_last_layers is not None:
+        encoder.train_last(args.train_last_layers)
+    given = [name for name in ("lora_alpha", "lora_dropout", "lora_target", "lora_keep") if getattr(args, name)]
+    if args.lora_r is None:
+        if given:
+            raise BadInput(f"--{given[0]} has no effect without --lora_r, the rank of the adapters")
+        return
+    if method.not_adapted:
+        raise BadInput(f"--lora_r: not supported by --method {method.name}; {method.not_adapted}")
+    if args.train_last_layers is not None:
+        raise BadInput("--lora_r trains adapters only and excludes --train_last_layers; leave one of them out")
+    encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
+
+
+def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -> None:
+    """Apply the contrastive losses to prefixes of the vectors too; BadInput if the head they see is not kept."""
+    dims, nested = model_args.matryoshka_dims, [one for one in objectives if isinstance(one, Contrast)]
+    if not dims:
+        return
+    dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
+    if not nested:
+        raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no contrastive loss on vectors")
+    if dropped and any(one.reads_projection for one in nested):
+        raise BadInput(
+            f"--matryoshka_dims: the loss sees the output of --projection {model_args.projection}, which is dropped "
+            "after training; give --projection none, or --pooling cls, which keeps it"
+        )
+    if len({*dims}) < len(dims) or max(dims) >= width:
+        listed = " ".join(map(str, dims))
+        raise BadInput(f"--matryoshka_dims {listed}: give distinct numbers below {width}, the width of the vector")
+    for one in nested:
+        one.widths = sorted(dims, reverse=True)
+
+
+def _describe(source: str, config, pooling: str) -> Described:
+    """The model's own description; warns if its pooling, head or prompts are dropped."""
+    try:
+        described = read_modules(source, config)
+    except BadInput as error:
+        logger.warning("%s; training uses only its backbone, with --pooling %s", error, pooling)
+        described = None
+    dropped = len(described.head) - described.normalizes if described else 0
+    if described and (dropped or described.pooling != pooling):
+        head = f" and a head of {dropped} modules" if dropped else ""
+        logger.warning("'%s' has pooling %s%s; training uses only its backbone, with --pooling %s", source,
+                       described.pooling, head, pooling)  # fmt: skip
+    if described and described.prompts and pooling_named(pooling).module is None:
+        logger.warning("'%s': its prompts are dropped; sentence-transformers has no pooling %s", source, pooling)
+    return described or Described(pooling, [], None)

@@ -1,1 +1,1 @@
-"""Training runs: model assembly, Trainer, run folder, checkpoints and faults."""
+"""Training runs: commands, Trainer, run folder, checkpoints and faults."""

@@ -13,7 +13,8 @@ import torch
 from tqdm import tqdm
 from transformers import ProgressCallback, TrainerCallback
 
-from common.memory import peak_mib, progress
+from common.memory import peak_mib
+from common.progress import progress
 from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
 from training.best import forget_best_checkpoint

@@ -18,7 +18,7 @@ from eval.dev import BETTER, DevSet, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
-from eval.tasks import count_seen, describe_seen, score_all, with_share_seen
+from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_named, with_share_seen
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, load_encoder
 from models.families import attend_both_ways
@@ -64,6 +64,14 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     if data_args.dev_file:
         return pairs_set("dev_spearman", merged(own_pairs(data_args.dev_file).load(data_args.data_dir)))
     return pairs_set("stsb_spearman", merged(STS_DEV[0].load(data_args.data_dir)))
+
+
+def load_tests(data_args: ScoredArguments, device: str) -> list:
+    """The test tasks, computed on this device; loads each once, so that a missing file fails before training."""
+    tests = tasks_named([name for name in data_args.test_tasks if name != "none"], Options(device=device))
+    for task in tests:
+        task.load(data_args.data_dir)
+    return tests
 
 
 def finish(

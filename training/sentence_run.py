@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,30 @@ from common.arguments import ModelArguments, ScoredArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import digest
+from common.views import View
+from data.collator import Collator
 from data.source import source_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
-from models.loading import load_tokenizer, usable_length
+from eval.dev import DevSet
+from eval.encode import Encode
+from models.adapters import adapter_dropout
+from models.encoder import SentenceEncoder
+from models.families import check_apart
+from models.kernels.dropout import count_operations
+from models.loading import dropout_rates, load_tokenizer, usable_length
 from models.objectives.base import Method
 from models.pooling import pooling_named
-from training.assembly import build_model, load_tests, make_collator, make_trainer
+from models.training import build_model
 from training.automatic import Automatic
 from training.faults import storage_errors
 from training.flags import SCRIPTS, load_method
 from training.plan import describe_masking, describe_truncation, dry_run, plan
 from training.provenance import contents, weights_hash
-from training.result import dev_set, finish
+from training.result import dev_set, finish, load_tests
 from training.run import Run
 from training.run_arguments import RunArguments, argument_groups, describe_packing, settle_packing
-from training.trainer import EmbeddingTrainer
+from training.trainer import CachedTrainer, EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _MANY_UNKNOWN = 0.1  # share of tokens; below 0.001 for English Wikipedia and BERT
@@ -92,10 +101,8 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model_args, method_args, data_args, args = groups
     set_seed(args.seed)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    collator = make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed,
-                             model_args.chunk_size, args.torch_compile)  # fmt: skip
-    trainer = make_trainer(model, args, collator, tokenizer, dev, model_args.chunk_size, data_args.held_out,
-                           data_args.patience, model_args.matryoshka_dims or ())  # fmt: skip
+    collator = make_collator(method, groups, corpus, tokenizer, model)
+    trainer = make_trainer(groups, model, collator, tokenizer, dev)
     first = np.arange(min(len(corpus), _SAMPLED))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
@@ -112,6 +119,58 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
         logger.warning("%d of %d sentences have a duplicate in their batch of %d, which becomes a negative",
                        equal, examined, trainer.sampler.batch_size)  # fmt: skip
     return trainer, plan(model, args, trainer.sampler, facts)
+
+
+def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokenizer, model) -> Collator:
+    """The collator of the method's views; in rows of several sentences each view is one of them."""
+    model_args, method_args, data_args, args = groups
+    longest = usable_length(model.config, tokenizer)
+    if data_args.max_length > longest:
+        raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
+    views = method.views_of_rows(method_args, corpus.columns)
+    if any(view.perturb for view in views):
+        check_apart(model.config, "a view with perturbed embeddings")
+    if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
+        logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
+    words = any(objective.reads_words for objective in model.objectives)
+    packing = model.packing(len(views), model_args.chunk_size, args.torch_compile)
+    return Collator(
+        corpus, tokenizer, views, data_args.max_length, args.seed, method.masking(method_args),
+        model.config.hidden_size, count_operations(model.encoder), longest, words, packing,
+    )  # fmt: skip
+
+
+def _has_dropout(encoder: SentenceEncoder) -> bool:
+    """Whether the encoder has dropout; assumed if its configuration names no rate."""
+    rates = dropout_rates(encoder.config).values()
+    return any(rates) or not rates or adapter_dropout(encoder.backbone) > 0
+
+
+def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevSet | None) -> EmbeddingTrainer:
+    """The Trainer with its dev score; BadInput for a batch or flag that the objectives do not support."""
+    model_args, _, data_args, args = groups
+    for objective in model.objectives:
+        objective.check_batch(args.per_device_train_batch_size * args.world_size)
+        if args.torch_compile and objective.not_compiled:
+            raise BadInput(f"--torch_compile: not supported by this method; {objective.not_compiled}")
+    if args.activation_checkpointing and count_operations(model.encoder):
+        raise BadInput("--activation_checkpointing: not supported by this method, which draws dropout rates per pass")
+    if args.gradient_accumulation_steps > 1:
+        logger.warning(
+            "--gradient_accumulation_steps %d adds no negatives: a sentence is compared within its own batch of %d; "
+            "for more, raise --per_device_train_batch_size and give --chunk_size",
+            args.gradient_accumulation_steps, args.per_device_train_batch_size * args.world_size,
+        )  # fmt: skip
+    score = None
+    if dev is not None:
+        encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
+        score = partial(dev.scores, encode, model_args.matryoshka_dims or ())
+    args.metric_for_best_model = dev.metric if dev else None
+    args.greater_is_better = True if dev else None
+    keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
+    common = model, args, collator, len(collator.text), score, keep, data_args.held_out, data_args.patience
+    chunk_size = model_args.chunk_size
+    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
 
 
 def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:

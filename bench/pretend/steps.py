@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
-from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM, set_seed
+from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
 from bench.pair import SPECIAL, WORDS, draw_lengths, tokenizer_of
 from bench.pretend.device import LOG, move, pretending
@@ -21,8 +21,7 @@ from common.command_line import parse
 from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_tokenizer
-from training import pretrain_run
-from training.assembly import build_model, make_collator
+from training import pretrain_run, sentence_run
 from training.faults import FirstBad
 from training.flags import load_method, method_names
 from training.run_arguments import RunArguments, argument_groups
@@ -99,13 +98,11 @@ class Materials:
                  "queue_size": 4 * self.batch}  # fmt: skip
         known = {field.name for kind in groups for field in fields(kind)}
         argv = self._argv(case, file, {name: value for name, value in small.items() if name in known})
-        model_args, method_args, data_args, args = parse(["--config", str(config), *argv], groups, "")
+        parsed = model_args, method_args, data_args, _ = parse(["--config", str(config), *argv], groups, "")
         tokenizer = load_tokenizer(model_args.model_name_or_path)
         text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
-        set_seed(args.seed)
-        tokenizer = method.tokenizer(method_args, tokenizer)
-        model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-        return model, make_collator(method, method_args, data_args, text, tokenizer, model, args.seed)
+        trainer, _ = sentence_run.build(method, parsed, method.tokenizer(method_args, tokenizer), text, None)
+        return trainer.model, trainer.data_collator
 
     def _stage_one(self, case: Case):
         argv = self._argv(case, self.folder / "text", {"skip_from": self.layers // 2})

@@ -17,9 +17,10 @@ from data.source import source_of
 from data.tokenised import load_tokenised
 from models.loading import load_backbone, load_tokenizer, without_pooler
 from models.objectives.moco import MomentumEncoder
+from models.training import build_model
 from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
-from training import assembly
+from training import sentence_run
 from training.flags import load_method, method_names
 from training.run_arguments import argument_groups
 
@@ -43,12 +44,13 @@ def parsed(argv, method):
 
 def model_of(argv, method):
     """The model as the script builds it, and the first batch as the script makes it."""
-    method, (model_args, method_args, data_args, args) = parsed(argv, method)
+    method, groups = parsed(argv, method)
+    model_args, method_args, data_args, _ = groups
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
     tokenizer = method.tokenizer(method_args, tokenizer)
-    model = assembly.build_model(method, method_args, model_args, tokenizer)
-    collator = assembly.make_collator(method, method_args, data_args, corpus, tokenizer, model, args.seed)
+    model = build_model(method, method_args, model_args, tokenizer)
+    collator = sentence_run.make_collator(method, groups, corpus, tokenizer, model)
     return model, collator([(0, index, 0) for index in range(8)])
 
 

@@ -18,9 +18,9 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, usable_length
 from models.pooling import POOLINGS
+from models.training import _describe
 from tests.folders import change_json
 from tests.methods import OTHER_FAMILIES
-from training.assembly import _describe
 
 
 def make_encoder(folder, pooling, head=None):
