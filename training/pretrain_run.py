@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -25,7 +26,7 @@ from models.loading import load_config, load_tokenizer, set_dropout, usable_leng
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
 from training.faults import storage_errors
-from training.plan import describe_masking, dry_run, plan
+from training.plan import describe_masking, plan
 from training.provenance import contents, weights_hash
 from training.run import Run
 from training.run_arguments import RunArguments, describe_packing, settle_packing
@@ -102,24 +103,17 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | N
         "contents": contents(vars(model_args)),
     }
     run = Run("run_pretrain_aux.py", argv, groups, identity, source.file_names, inputs)
-    with run.open(data_args.dry_run) as start:
-        if not start.finished:
-            trainer, description = build(groups, tokenizer, blocks)
-            description += str(automatic)
-            if data_args.dry_run:
-                dry_run(trainer, description)
-                return args.output_dir
-            run.train(trainer, start, description, callbacks)
-            if trainer.is_world_process_zero():
-                run.export(lambda folder: trainer.model.save(folder, tokenizer))
-                run.finish(trainer, {})
-                logger.info(
-                    "next: python run_unsup.py --method %s --model_name_or_path %s%s --train_file MY_SENTENCES.txt "
-                    "--output_dir runs/stage-2", "infocse" if model_args.head_layers else "simcse",
-                    shlex.quote(args.output_dir), " --skip_from auto" * bool(model_args.head_layers),
-                )  # fmt: skip
-            trainer.accelerator.wait_for_everyone()
-    return args.output_dir
+
+    def end(trainer: EmbeddingTrainer) -> None:
+        run.export(lambda folder: trainer.model.save(folder, tokenizer))
+        run.finish(trainer, {})
+        logger.info(
+            "next: python run_unsup.py --method %s --model_name_or_path %s%s --train_file MY_SENTENCES.txt "
+            "--output_dir runs/stage-2", "infocse" if model_args.head_layers else "simcse",
+            shlex.quote(args.output_dir), " --skip_from auto" * bool(model_args.head_layers),
+        )  # fmt: skip
+
+    return run.execute(partial(build, groups, tokenizer, blocks), end, automatic, callbacks)
 
 
 def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:

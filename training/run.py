@@ -20,10 +20,12 @@ from transformers import TrainerCallback, TrainingArguments
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import describe_gap, draw
+from training.automatic import Automatic
 from training.best import BEST
 from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
+from training.plan import dry_run
 from training.provenance import earlier_starts, provenance
 from training.record import (
     FORMAT,
@@ -93,8 +95,40 @@ class Run:
         }
         self._began = time.time()
 
+    def execute(
+        self,
+        build: Callable[[], tuple[EmbeddingTrainer, str]],
+        end: Callable[[EmbeddingTrainer], None],
+        automatic: Automatic,
+        callbacks: Sequence[TrainerCallback] = (),
+    ) -> str:
+        """Build, train and end the run, unless it has finished; a dry run only measures a few batches.
+
+        Args:
+            build: returns the Trainer and the plan as text.
+            end: exports the result and completes the record; called on the main process.
+            automatic: what `auto` chose, for the plan.
+            callbacks: further ones of the Trainer.
+
+        Returns:
+            The run's folder.
+        """
+        dry = self.record["settings"]["dry_run"]
+        with self._open(dry) as start:
+            if not start.finished:
+                trainer, description = build()
+                description += str(automatic)
+                if dry:
+                    dry_run(trainer, description)
+                    return self.args.output_dir
+                self._train(trainer, start, description, callbacks)
+                if trainer.is_world_process_zero():
+                    end(trainer)
+                trainer.accelerator.wait_for_everyone()
+        return self.args.output_dir
+
     @contextmanager
-    def open(self, dry_run: bool) -> Iterator[Start]:
+    def _open(self, dry_run: bool) -> Iterator[Start]:
         """Lock the folder while the block runs, and yield how to begin: start, resume, or already finished.
 
         The main process decides, see `training.run_folder.open_run`; a dry run leaves no folder.
@@ -142,7 +176,7 @@ class Run:
             self.record["changed_steps"] = _changed_steps(old, self.record, start.checkpoint)
         return start
 
-    def train(
+    def _train(
         self, trainer: EmbeddingTrainer, start: Start, description: str, callbacks: Sequence[TrainerCallback] = ()
     ) -> None:
         """Write the record, then run the Trainer from the start or a checkpoint.
@@ -169,9 +203,9 @@ class Run:
             if state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", [])):
                 trainer.restore(start.checkpoint)  # the stock Trainer would train one more step
                 return
-        self._train(trainer, start.checkpoint)
+        self._take_steps(trainer, start.checkpoint)
 
-    def _train(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
+    def _take_steps(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
         args = self.args
         batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
         with STOPPING.held(), memory_errors(batch), compile_errors():

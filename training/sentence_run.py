@@ -32,7 +32,7 @@ from models.training import build_model
 from training.automatic import Automatic
 from training.faults import storage_errors
 from training.flags import SCRIPTS, load_method
-from training.plan import describe_masking, describe_truncation, dry_run, plan
+from training.plan import describe_masking, describe_truncation, plan
 from training.provenance import contents, weights_hash
 from training.result import dev_set, finish, load_tests
 from training.run import Run
@@ -80,20 +80,13 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     }
     run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
     tokenizer = method.tokenizer(groups[1], tokenizer)  # may add a template, which the stored ids lack
-    with run.open(data_args.dry_run) as start:
-        if not start.finished:
-            trainer, description = build(method, groups, tokenizer, corpus, dev)
-            description += str(automatic)
-            if data_args.dry_run:
-                dry_run(trainer, description)
-                return args.output_dir
-            run.train(trainer, start, description, callbacks)
-            if trainer.is_world_process_zero():
-                text = read_text(source, data_args.cache_dir)
-                texts = text.cells(None if sample is None else sample.rows(len(text)))
-                finish(run, trainer, tokenizer, dev, tests, data_args, texts)
-            trainer.accelerator.wait_for_everyone()
-    return args.output_dir
+
+    def end(trainer: EmbeddingTrainer) -> None:
+        text = read_text(source, data_args.cache_dir)
+        texts = text.cells(None if sample is None else sample.rows(len(text)))
+        finish(run, trainer, tokenizer, dev, tests, data_args, texts)
+
+    return run.execute(partial(build, method, groups, tokenizer, corpus, dev), end, automatic, callbacks)
 
 
 def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
