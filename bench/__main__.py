@@ -25,7 +25,7 @@ SUBJECTS = {
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers trained together against one after the other",
 }
-STUDIES = {"methods": "search", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # modules in papers/
+STUDIES = {"methods": "comparison", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # in papers/
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 

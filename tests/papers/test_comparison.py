@@ -36,7 +36,7 @@ def made(tmp_path, monkeypatch):
         names = [task.name for task in tasks] if name == "search" else ["Avg."]
         (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value} for task in names]))
 
-    monkeypatch.setattr("papers.search.STS_TEST", ())  # no data here
+    monkeypatch.setattr("papers.comparison.STS_TEST", ())  # no data here
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "score", score)
     return tmp_path / "runs", asked
