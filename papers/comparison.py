@@ -1,13 +1,14 @@
 """`python -m bench methods`: compare all methods with the same start, budget and hyperparameter search.
 
 Each method's `-mini` configuration is trained with three learning rates and the first seed. The rate that is best on
-STS-B dev is then trained with the other seeds, and these runs are scored on the seven STS sets and, with --search, on
-retrieval sets. Finished runs are kept: run the command again to resume. Two commands may run at once with different
---methods.
+STS-B dev is then trained with the other seeds, and these runs are scored on the seven STS sets; --search and --transfer
+add retrieval sets and classifiers. Finished runs are kept: run the command again to resume. Two commands may run at
+once with different --methods.
 """
 
 import argparse
 import re
+from itertools import chain
 from pathlib import Path
 
 from common.errors import BadInput
@@ -16,7 +17,7 @@ from eval.scores import AVERAGE, markdown
 from eval.sts import STS_TEST
 from papers import runs
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, facts_of, figures_in, finished, read_once, start_flags
+from papers.runs import CONFIGS, FIGURES, facts_of, figures_in, finished, read_once, start_flags
 
 # Configurations that cannot be compared: stage 1, methods for documents, and (partly) supervised methods.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup",
@@ -31,36 +32,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
     parser.add_argument("--steps", type=positive, default=500, help="per run")
-    runs.add_flags(parser, "runs/methods", *"data_dir seeds search float32 collect".split())
+    runs.add_flags(parser, "runs/methods", *"data_dir seeds search transfer float32 collect known".split())
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run, of all methods; missing runs are trained first unless `--collect` is given."""
     if not args.collect:
-        runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST], args.data_dir)
+        runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
+    known = runs.known_rows(args, "method", "learning_rate", "dev", "sts_average")
     for method in [] if args.collect else args.methods:
-        rates = {rate: _train(args, method, rate, args.seeds[0]) for rate in args.learning_rates}
-        best = max(rates, key=lambda rate: rates[rate]["best"]["value"])
-        for seed in args.seeds:
-            _train(args, method, best, seed)
-            folder = _folder(args, method, best, seed)
-            runs.score(folder, "sts", STS_TEST, args.data_dir, bf16=not args.float32)
-    finished_rows = [row for method in ALL for row in _finished_rows(args, method)]
-    if not finished_rows:
+        _search(args, method, known)
+    found = {row["name"]: row for method in ALL for row in _finished_rows(args, method)}
+    if not (known or found):
         raise BadInput(f"{args.folder}: no finished run of {args.steps} steps; remove --collect to train")
-    _refuse_mixed(args, finished_rows)
-    return finished_rows
+    rows = list((known | found).values())
+    _refuse_mixed(args, rows)
+    return rows
 
 
-def _refuse_mixed(args: argparse.Namespace, finished_rows: list[dict]) -> None:
-    """Raise BadInput unless all runs have the same text, precision, search and start (after stage 1: the same run)."""
+def _search(args: argparse.Namespace, method: str, known: dict[str, dict]) -> None:
+    """Train the rates with the first seed and the best of them with all seeds, except for the runs in `known`."""
+    rates = {rate: _dev(args, method, rate, args.seeds[0], known) for rate in args.learning_rates}
+    best = max(rates, key=rates.get)
+    for seed in args.seeds:
+        _dev(args, method, best, seed, known)
+        folder = _folder(args, method, best, seed)
+        if finished(folder):
+            runs.score(folder, "sts", STS_TEST, args.data_dir, bf16=not args.float32)
+
+
+def _refuse_mixed(args: argparse.Namespace, rows: list[dict]) -> None:
+    """Raise BadInput unless all runs have the same text, precision, search and start (after stage 1: the same run).
+
+    Rows of --known may be older than some of these facts.
+    """
     seen_at: dict[tuple[str, ...], tuple[dict, object]] = {}
-    for row in finished_rows:
+    for row in rows:
         stage_one = read_once(str(CONFIGS / f"{row['method']}.yaml")).get("model_name_or_path")
-        parts = {("start", stage_one): row["start"], ("text",): row["text"], ("precision",): row["precision"]}
-        if row["search"]:
-            parts["search",] = row["search"].keys()
-        for part, value in parts.items():
+        parts = {("start", stage_one): row.get("start"), ("text",): row.get("text"), ("precision",): row["precision"]}
+        parts["search",] = sorted(row["search"]) if row.get("search") else None
+        for part, value in ((part, value) for part, value in parts.items() if value is not None):
             first, seen = seen_at.setdefault(part, (row, value))
             if seen != value:
                 names = f"{first['name']} and {row['name']}"
@@ -69,7 +80,9 @@ def _refuse_mixed(args: argparse.Namespace, finished_rows: list[dict]) -> None:
 
 def table(rows: list[dict]) -> str:
     """The search of each method, and mean and standard deviation over its chosen runs."""
-    lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", "STS avg.", "nDCG@10", "n"]]
+    columns = ["sts_average", "search"] + ["transfer"] * any(row.get("transfer") for row in rows)
+    titles = [FIGURES[name.removesuffix("_average")] for name in columns]
+    lines = [["method", "learning rates tried (dev, first seed)", "chosen", "STS-B dev", *titles, "n"]]
     for method in ALL:
         group = [row for row in rows if row["method"] == method]
         first = min((row["seed"] for row in group), default=None)
@@ -77,25 +90,34 @@ def table(rows: list[dict]) -> str:
         best = max(tried, key=lambda row: row["dev"])["learning_rate"] if tried else None
         chosen = [row for row in group if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried) or "not run"
-        rate = best if chosen else "-"
-        searched = all(row.get("search") for row in chosen)
-        ndcg = [row["search"][AVERAGE] for row in chosen] if searched else []
-        figures = [row["dev"] for row in chosen], [row["sts_average"] for row in chosen], ndcg
-        means = [mean_and_std(values, "not run") for values in figures]
-        lines.append([method.removesuffix("-mini"), search, rate, *means, str(len(chosen))])
+        means = [_mean(chosen, name) for name in ("dev", *columns)]
+        lines.append([method.removesuffix("-mini"), search, best if chosen else "-", *means, str(len(chosen))])
     return markdown(lines)
+
+
+def _mean(rows: list[dict], name: str) -> str:
+    """Mean and standard deviation of a figure, or of an average of figures, that all rows have."""
+    figures = [row.get(name) for row in rows]
+    values = [figure.get(AVERAGE) if isinstance(figure, dict) else figure for figure in figures]
+    return mean_and_std([] if None in values else values, "not run")
 
 
 def _folder(args: argparse.Namespace, method: str, rate: str, seed: int) -> Path:
     return Path(args.folder) / method / f"steps-{args.steps}_lr-{rate}_seed-{seed}"
 
 
-def _train(args: argparse.Namespace, method: str, rate: str, seed: int) -> dict:
-    """Train a run unless it has finished, and return its record."""
+def _dev(args: argparse.Namespace, method: str, rate: str, seed: int, known: dict[str, dict]) -> float:
+    """The dev score of a run, which is trained unless it has finished or is known."""
+    if row := known.get(_name(method, rate, seed)):
+        return row["dev"]
     config = CONFIGS / f"{method}.yaml"
     start = start_flags(config, {}, args.model, args.stage_one)
     flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
-    return runs.train(_folder(args, method, rate, seed), flags)
+    return runs.train(_folder(args, method, rate, seed), flags)["best"]["value"]
+
+
+def _name(method: str, rate: str, seed: int | str) -> str:
+    return f"{method} {rate} {seed}"
 
 
 def _finished_rows(args: argparse.Namespace, method: str) -> list[dict]:
@@ -105,13 +127,14 @@ def _finished_rows(args: argparse.Namespace, method: str) -> list[dict]:
         if record is None or match is None:  # a run that was moved away has another name
             continue
         bf16 = record["trajectory"]["bf16"]
-        scores = figures_in(path.parent, "sts")
-        if args.search and scores and method in args.methods:
-            runs.score_search(path.parent, args.search, args.data_dir, bf16)
+        scored = (path.parent / "sts.json").is_file()  # with the rate that was best on dev
+        figures = runs.score_study(path.parent, args, bf16) if scored and method in args.methods else {}
+        figures = figures or {name: figures_in(path.parent, name) for name in FIGURES}
         rate, seed = match.groups()
         rows.append({
-            "name": f"{method} {rate} {seed}", "method": method, "learning_rate": rate, "seed": int(seed),
-            "dev": record["best"]["value"], "best_step": record["best"]["step"], "sts_average": scores.get(AVERAGE),
-            "search": figures_in(path.parent, "search"), "precision": "bf16" if bf16 else "float32", **facts_of(record),
+            "name": _name(method, rate, seed), "method": method, "learning_rate": rate, "seed": int(seed),
+            "dev": record["best"]["value"], "best_step": record["best"]["step"],
+            "sts_average": figures.get("sts", {}).get(AVERAGE), "search": figures.get("search", {}),
+            "transfer": figures.get("transfer", {}), "precision": "bf16" if bf16 else "float32", **facts_of(record),
         })  # fmt: skip
     return rows

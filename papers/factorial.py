@@ -10,24 +10,20 @@ text. Starts without an auxiliary head get a copy of the encoder's top layers, w
 
 import argparse
 from collections.abc import Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
-from eval.encode import device_here
 from eval.scores import markdown
-from eval.sts import STS_TEST
-from eval.tasks import Options, Task, tasks_named
 from papers import gap, runs
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, facts_of
+from papers.runs import CONFIGS, FIGURES, facts_of
 
 READ = {"skip_from": "0", "aux_init": "encoder_top"}
 STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
 STARTS = {"plain": READ, "published": {}, "read": {"skip_from": "0"}, "more text": READ}
-FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}
 HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
@@ -39,15 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", default="150", help="per stage 2 run")
     parser.add_argument("--stage_one_steps", default="300", help="per stage 1 run")
     parser.add_argument("--learning_rate", default="3e-5")
-    runs.add_flags(parser, "runs/factorial", *"data_dir seeds search float32 collect known".split())
-    parser.add_argument("--transfer", action="store_true", help="add SentEval's transfer tasks, mode fasttest")
+    runs.add_flags(parser, "runs/factorial", *"data_dir seeds search transfer float32 collect known".split())
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run; the first seed of every combination is trained before the second of any."""
     if not args.collect:
-        runs.refuse_missing([*runs.search_tasks(args.search), *STS_TEST, *_transfer(args)], args.data_dir)
-    known = runs.known_rows(args)
+        runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
+    known = runs.known_rows(args, "start", "facts")
     for seed, *combination in product(args.seeds, args.starts, args.heads, args.weights):
         name = name_of(args, *combination, seed)
         if name not in known and (row := _row(args, name, *combination, seed)):
@@ -77,23 +72,8 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
     return {
         "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
         "best_step": record["best"]["step"], "gap": evaluations[-1]["gap"] if evaluations else None,
-        **_scores(args, folder), "facts": facts_of(record),
+        **runs.score_study(folder, args, not args.float32), "facts": facts_of(record),
     }  # fmt: skip
-
-
-def _scores(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
-    """Scores file -> task -> value, averages included; missing files are scored."""
-    bf16 = not args.float32
-    runs.score(folder, "sts", STS_TEST, args.data_dir, bf16=bf16)
-    if args.search:
-        runs.score_search(folder, args.search, args.data_dir, bf16)
-    if args.transfer:
-        runs.score(folder, "transfer", _transfer(args), args.data_dir, bf16=bf16)
-    return {name: figures for name in FIGURES if (figures := runs.figures_in(folder, name))}
-
-
-def _transfer(args: argparse.Namespace) -> Sequence[Task]:
-    return tasks_named(["transfer"], Options(mode="fasttest", device=device_here())) if args.transfer else ()
 
 
 def _start(args: argparse.Namespace, start: str) -> str:

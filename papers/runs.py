@@ -16,6 +16,7 @@ from common.files import find_files, read_json
 from data.lines import content_hash
 from eval.encode import Encode, device_here
 from eval.scores import AVERAGE, headline, rows_of, write_scores
+from eval.sts import STS_TEST
 from eval.tasks import Options, Task, score_all, tasks_named
 from models.encoder import load_encoder
 from training.flags import load_method, script_of
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_LENGTH = 128  # tokens per document and query: longer ones take hours on a CPU
+FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}  # of scores files, in tables
 FACTS = ("steps", "commit", "versions", "hardware", "text", "start")  # facts about a run in a row of results
 read_once = cache(read_config)  # tables read the same configurations repeatedly
 
@@ -149,6 +151,7 @@ _STUDY = {
     "known": {"help": "earlier --output with rows of deleted runs, which are not trained again"},
     "search": {"nargs": "+", "default": [], "metavar": "NAME", "help": "add nDCG@10 on these sets of DATA_DIR/beir, "
                f"on the first {SEARCH_LENGTH} tokens; also for finished runs"},
+    "transfer": {"action": "store_true", "help": "add SentEval's classifiers, mode fasttest; also for finished runs"},
 }  # fmt: skip
 
 
@@ -165,10 +168,10 @@ def run_flags(args: argparse.Namespace, seed: int | str, steps: int | str, **mor
             "bf16": str(not args.float32).lower(), **more}  # fmt: skip
 
 
-def known_rows(args: argparse.Namespace) -> dict[str, dict]:
-    """Name -> row of `--known`; BadInput if it is not an earlier --output of a study."""
+def known_rows(args: argparse.Namespace, *names: str) -> dict[str, dict]:
+    """Name -> row of `--known`; BadInput unless every row has the study's `names`."""
     rows = read_json(Path(args.known), "a study's results", "give an earlier --output", list) if args.known else []
-    if not all(isinstance(row, dict) and {"name", "start", "seed", "facts"} <= row.keys() for row in rows):
+    if not all(isinstance(row, dict) and {"name", "seed", *names} <= row.keys() for row in rows):
         raise BadInput(f"--known {args.known}: not results of this study; give an earlier --output")
     return {row["name"]: row for row in rows}
 
@@ -184,13 +187,30 @@ def search_tasks(names: Sequence[str]) -> list[Task]:
     return tasks_named(["beir"], Options(beir=tuple(names), device=device_here())) if names else []
 
 
-def score_search(folder: Path, names: Sequence[str], data_dir: str, bf16: bool) -> None:
-    """Write `search.json` into a run's folder, see `score`; BadInput if it exists with other sets."""
-    tasks = search_tasks(names)
-    score(folder, "search", tasks, data_dir, bf16=bf16, max_length=SEARCH_LENGTH)
-    sets = figures_in(folder, "search").keys() - {AVERAGE}
-    if sets != {task.name for task in tasks}:
+def study_tasks(args: argparse.Namespace) -> dict[str, Sequence[Task]]:
+    """Scores file -> the test tasks that a study's flags select."""
+    tasks = {"search": search_tasks(args.search)} if args.search else {}
+    tasks["sts"] = STS_TEST
+    if args.transfer:
+        tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device_here()))
+    return tasks
+
+
+def score_study(folder: Path, args: argparse.Namespace, bf16: bool) -> dict[str, dict[str, float]]:
+    """Write a run's missing scores files; return all figures, scores file -> task -> value.
+
+    Raises:
+        BadInput: `search.json` exists with other sets.
+    """
+    tasks = study_tasks(args)
+    for name, some in tasks.items():
+        longest = SEARCH_LENGTH if name == "search" else None
+        score(folder, name, some, args.data_dir, bf16=bf16, max_length=longest)
+    figures = {name: found for name in FIGURES if (found := figures_in(folder, name))}
+    sets = figures.get("search", {}).keys() - {AVERAGE}
+    if args.search and sets != {task.name for task in tasks["search"]}:
         raise BadInput(f"{folder / 'search.json'}: has {', '.join(sorted(sets))}, not the sets of --search; remove it")
+    return figures
 
 
 def figures_in(folder: Path, name: str) -> dict[str, float]:

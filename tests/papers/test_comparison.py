@@ -32,11 +32,12 @@ def made(tmp_path, monkeypatch):
         if (folder / f"{name}.json").exists():
             return
         assert (max_length == 128) == (name == "search")
-        value = {"sts": 60.0, "search": 20.0}[name] + int(str(folder)[-1])
+        value = {"sts": 60.0, "search": 20.0, "transfer": 80.0}[name] + int(str(folder)[-1])
         names = [task.name for task in tasks] if name == "search" else ["Avg."]
         (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value} for task in names]))
 
-    monkeypatch.setattr("papers.comparison.STS_TEST", ())  # no data here
+    monkeypatch.setattr(runs, "STS_TEST", ())  # no data here
+    monkeypatch.setattr("papers.comparison.STS_TEST", ())
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "score", score)
     return tmp_path / "runs", asked
@@ -97,6 +98,31 @@ def test_a_search_set_that_is_not_there_stops_the_command_before_the_training(ma
     with pytest.raises(BadInput, match=r"med/corpus\.jsonl"):
         main(["methods", "--model=m", f"--folder={folder}", f"--data_dir={tmp_path}", "--search", "med"])
     assert not asked
+
+
+def test_known_runs_are_not_trained_again_and_stand_in_the_table(made, tmp_path, capsys):
+    folder, asked = made
+    argv = ["methods", "--model=m", "--steps=9", "--methods=simcse-mini", f"--output={tmp_path / 'rows.json'}"]
+    main([*argv, f"--folder={folder}", "--learning_rates", "1e-5", "3e-5", "--seeds", "0"])
+    assert len(asked) == 2
+    rows = main([*argv, f"--folder={folder.parent / 'runs' / 'later'}", f"--known={tmp_path / 'rows.json'}"])
+    assert [run[1:] for run in asked[2:]] == [("1e-4", "0"), ("3e-5", "1"), ("3e-5", "2")]
+    assert len(rows) == 5
+    line = next(line for line in capsys.readouterr().out.splitlines()[::-1] if line.startswith("| simcse "))
+    assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00" in line and "61.00 ± 1.00" in line
+    (tmp_path / "rows.json").write_text('[{"name": "x"}]')
+    with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
+        main([*argv, f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
+
+
+def test_classifiers_are_added_to_finished_runs(made, capsys):
+    folder, _ = made
+    argv = ["methods", "--model=m", "--methods=simcse-mini", "--steps=9", f"--folder={folder}"]
+    main(argv)
+    assert "transfer avg." not in capsys.readouterr().out
+    rows = main([*argv, "--collect", "--transfer"])
+    assert [row["transfer"] for row in rows if row["sts_average"]] == [{"Avg.": 80.0 + seed} for seed in range(3)]
+    assert "| 61.00 ± 1.00 | not run | 81.00 ± 1.00  | 3 |" in capsys.readouterr().out
 
 
 def test_methods_from_two_starts_are_no_comparison(made):

@@ -97,9 +97,9 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
 
 
 def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
-    for module in (runs, factorial):
-        monkeypatch.setattr(module, "device_here", lambda: "cuda")
-    tasks = [*runs.search_tasks(["med"]), *factorial._transfer(Namespace(transfer=True))]
+    monkeypatch.setattr(runs, "device_here", lambda: "cuda")
+    tasks = runs.study_tasks(Namespace(search=["med"], transfer=True))
+    tasks = [*tasks["search"], *tasks["transfer"]]
     assert len(tasks) == 8 and {task.device for task in tasks} == {"cuda"}
 
 
