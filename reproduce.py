@@ -2,8 +2,8 @@
 
     python reproduce.py RUN_DIR [--output DIR]
 
-The recorded command has relative paths: start from the same folder and with the same launcher (`accelerate launch`) as
-the run. If the weights differ, the exit code is 1 and the differences between the two records are listed. An
+Start it in the folder of the original command, whose paths may be relative, and with the same launcher (`accelerate
+launch`). If the weights differ, the exit code is 1 and the differences between the two records are listed. An
 interrupted repetition resumes if the code and versions are unchanged; a finished one is refused.
 """
 

@@ -2,8 +2,8 @@
 
     python run_sup.py --config configs/consert-joint-bert-base.yaml [--any_flag value ...]
 
---train_file takes natural language inference data: tab-separated, header `premise hypothesis label`. Everything else
-is as in run_unsup.py, which can start from the result: --model_name_or_path OUTPUT_DIR. From Python: `train`.
+--train_file is natural language inference data: tab-separated, header `premise hypothesis label`. Everything else is as
+in run_unsup.py, which can train the result further: --model_name_or_path OUTPUT_DIR. In Python: `run_sup.train`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python run_unsup.py --config configs/infocse-bert-base.yaml [--any_flag value ...]
     accelerate launch --config_file configs/accelerate/two_gpus.yaml run_unsup.py --config ...
 
-The same command starts and resumes; once finished, it changes nothing. The best model on the dev task is kept in
-OUTPUT_DIR/best and exported to OUTPUT_DIR, which AutoModel and SentenceTransformer load. From Python: `train`.
+The same command starts a run, resumes it, and leaves a finished one unchanged. The result, the best model on the dev
+task, is in OUTPUT_DIR for AutoModel and SentenceTransformer. In Python: `run_unsup.train`.
 """
 
 from __future__ import annotations

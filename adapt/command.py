@@ -21,9 +21,10 @@ from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Adapt a model to search in your own documents.
 
-Some documents are held out and turned into pseudo-queries. The model is trained on the rest, and its weights are mixed
-with the start's. Half of the pseudo-queries select the mixture, the other half judge it. DIR is an ordinary run; it
-contains the unchanged start unless the result is significantly better. DIR/adapt.json has the verdict.
+Some documents are held out and turned into pseudo-queries, the model is trained on the rest, and its weights may be
+averaged with the start's. Half of the pseudo-queries choose the weights, the other half compare them with the start.
+DIR is an ordinary run; it contains the unchanged start unless the result is significantly better. DIR/adapt.json has
+the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
@@ -46,10 +47,10 @@ def parser() -> Parser:
     p.add_argument("--text_column", help="text column of tables (default: text)")
     p.add_argument("--title_column", default="title", help="optional title column of tables (default: title)")
     p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
-    p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, scored at the end; selects nothing")
+    p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
     p.add_argument("--steps", type=positive, help="training steps (default: configs/adapt.yaml)")
-    p.add_argument("--seed", type=int, default=42, help="seed of the held-out documents and of training")
-    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
+    p.add_argument("--seed", type=int, default=42, help="of the held-out documents and of training (default: 42)")
+    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text (default: corpora/cache)")
     return p
 
 

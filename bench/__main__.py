@@ -12,7 +12,7 @@ from eval.scores import markdown, write_rows
 
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
-    "encode_corpus": "encode a large generated corpus with a stub, with kills: completeness, equality, peak memory",
+    "encode_corpus": "encode a large generated corpus with a stub encoder, with kills: completeness, peak memory",
     "factorial": "effects of start, head and lambda in InfoCSE, over seeds (hours; resumes)",
     "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; resumes)",
     "gpu": "a training step on a GPU or, with --pretend, a count of its kernels and synchronisations",
@@ -49,8 +49,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
-        sub.add_argument("--runs", type=positive, default=1, help="repetitions; the table shows medians")
-        sub.add_argument("--threads", type=positive, default=1, help="of torch; one makes CPU times comparable")
+        sub.add_argument("--runs", type=positive, default=1, help="repetitions; the table shows medians (default: 1)")
+        sub.add_argument("--threads", type=positive, default=1, help="of torch (default: 1, for comparable CPU times)")
         sub.add_argument("--output", help="write the rows to this JSON file")
         if name in argv:  # importing the other modules takes seconds
             _module(name).add_arguments(sub)

@@ -14,7 +14,7 @@ class ModelArguments:
 
     _argument_group_name = "model"
 
-    method: str | None = flag(None, "a file in models/objectives; --help shows the flags of the given method")
+    method: str | None = flag(None, "training method; with --help, its flags are shown too")
     model_name_or_path: str | None = flag(None, "checkpoint to start from: a folder, a run of stage 1, or a hub id")
     pooling: str = flag(
         "cls_before_pooler",
@@ -28,7 +28,7 @@ class ModelArguments:
     )
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
     train_last_layers: Count | None = flag(
-        None, "train only the last so many layers, freeze embeddings and other layers; default: train all"
+        None, "train only this many last layers, and freeze the others and the embeddings; default: train all"
     )
     bidirectional: bool = flag(
         False, "let a decoder's tokens see later ones too (LLM2Vec, 2404.05961, section 2.1); saved in the model"
@@ -51,12 +51,12 @@ class ModelArguments:
     lora_keep: bool = flag(False, "also write the adapters, to the folder adapter/ of the result")
     matryoshka_dims: list[Count] | None = flag(
         None,
-        "also train the first so many entries of the vector for use alone, such as 256 128 64; each gets a dev score "
-        "(Matryoshka, 2205.13147); default: no",
+        "also train the first 256, 128 and 64 entries of the vector (256 128 64) for use on their own; each gets a dev "
+        "score (Matryoshka, 2205.13147); default: none",
     )
     bow_weight: Weight | None = flag(
         None,
-        "weight of an extra term that predicts the text's words from the pooled vector by the checkpoint's MLM head "
+        "weight of an extra loss that predicts the text's words from its vector with the checkpoint's MLM head "
         "(2401.11248); default: none",
     )
     packed: bool | None = flag(
@@ -66,8 +66,8 @@ class ModelArguments:
     )
     chunk_size: CountOrZero = flag(
         0,
-        "sentences per process with a graph in memory at a time, so that memory does not limit the batch and its "
-        "negatives; costs one more forward pass (gradient caching, 2101.06983); 0: the whole batch",
+        "sentences per process whose graph is in memory at a time, for batches larger than memory; costs one more "
+        "forward pass (gradient caching, 2101.06983); 0: the whole batch",
     )
 
 
@@ -80,8 +80,8 @@ class PretrainArguments:
     model_name_or_path: str | None = flag(None, "masked language model to start from: a folder or a hub id")
     config_name: str | None = flag(
         None,
-        "instead: a configuration (JSON file or folder) of a model to train from scratch, with a vocabulary learned "
-        "from train_file",
+        "instead of model_name_or_path: configuration (JSON file or folder) of a model to train from scratch, with a "
+        "vocabulary learned from train_file",
     )
     vocabulary_size: Count = flag(4000, "with config_name: number of word pieces")
     skip_from: int = flag(6, "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: half of the layers")
@@ -130,10 +130,10 @@ class DataArguments:
     cache_dir: str = flag("corpora/cache", "tokenised text, keyed by content")
     held_out: CountOrZero = flag(
         128,
-        "examples kept out of training, for the model's diagnostics at every evaluation; at most one in a hundred, "
-        "and none if that is fewer than ten; 0: none",
+        "examples kept out of training, for diagnostics at every evaluation; at most one in a hundred, and none if "
+        "that is fewer than ten",
     )
-    dry_run: bool = flag(False, "build everything, compute one batch, print the plan, write no run")
+    dry_run: bool = flag(False, "print the plan, with time and memory measured on one batch, and stop")
 
 
 @dataclass
@@ -142,12 +142,12 @@ class ScoredArguments(DataArguments):
 
     dev: Literal["stsb", "none"] = flag("stsb", "what selects the best model: STS-B dev, or none (the last is kept)")
     dev_file: str | None = flag(
-        None, "your dev pairs instead: tab-separated, header sentence1, sentence2, score (0 to 5)"
+        None, "your dev pairs instead of STS-B: tab-separated, header sentence1, sentence2, score (0 to 5)"
     )
     dev_beir: str | None = flag(
         None,
-        "your search set instead, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best model, "
-        "qrels/test.tsv, if present, compares it with the initial model",
+        "your search set instead of STS-B, a folder in BEIR's format: nDCG@10 on qrels/dev.tsv selects the best "
+        "model; qrels/test.tsv, if present, compares it with the initial model",
     )
     start_shares: list[Share] = flag(
         [],
@@ -157,11 +157,11 @@ class ScoredArguments(DataArguments):
     keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
     patience: Count | None = flag(
         None,
-        "stop after so many evaluations in a row without a higher dev score (Prechelt 1998, Early stopping - but "
-        "when?); default: train to the last step",
+        "stop after this many evaluations in a row without a higher dev score (early stopping, Prechelt 1998); "
+        "default: train to the last step",
     )
     max_rows: Count | None = flag(
-        None, "use so many rows, held-out ones included, drawn by --seed (few-shot studies); default: all"
+        None, "use this many rows, drawn by --seed, held-out ones included (few-shot studies); default: all"
     )
     test_tasks: list[str] = flag(["sts"], "tasks to score once at the end: sts, task names, or none")
 

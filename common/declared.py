@@ -11,6 +11,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 
 
+_NUMBERS = {  # types of common.ranges
+    "Weight": "float>=0", "Positive": "float>0", "Rate": "0<=float<1", "Share": "0<float<1", "Count": "int>=1",
+    "CountOrZero": "int>=0",
+}  # fmt: skip
+
+
 class Flag(NamedTuple):
     """A dataclass field: its type and default as source text, and its help."""
 
@@ -20,10 +26,12 @@ class Flag(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The type as --help shows it: `{a,b}` for a choice, `int` for `int | None`."""
-        kind = self.kind.removesuffix(" | None")
+        """The type as --help shows it: `{a,b}` for a choice, `int` for `int | None`, `str ...` for `list[str]`."""
+        kind, many = self.kind.removesuffix(" | None"), ""
+        if kind.startswith("list["):
+            kind, many = kind[len("list[") : -1], " ..."
         if not kind.startswith("Literal["):
-            return kind
+            return _NUMBERS.get(kind, kind) + many
         return "{" + ",".join(map(str, ast.literal_eval(kind.removeprefix("Literal")))) + "}"
 
 
@@ -61,7 +69,7 @@ def keys_of(path: Path, name: str) -> list[str]:
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
     names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="for plain encoders; not needed if the model states its own")
+    parser.add_argument("--pooling", choices=names, help="pooling of a plain encoder; other models define their own")
 
 
 def _flag(statement: ast.AnnAssign) -> Flag | None:

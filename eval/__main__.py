@@ -38,18 +38,19 @@ def parser() -> Parser:
         "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors",
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder or "
-                   "sentence-transformers model; several share one table")  # fmt: skip
+                   "sentence-transformers model; several give one table")  # fmt: skip
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
     p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
     p.add_argument("--mode", choices=modes, default="test",
-                   help="transfer: test as in the papers (10 folds); fasttest and dev (5 folds, rmsprop)")  # fmt: skip
+                   help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
+                   "rmsprop)")  # fmt: skip
     add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
-    p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of --beir here (several models: in "
-                   "DIR/NAME), so that a stopped run can resume")  # fmt: skip
+    p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
+                   "models: in DIR/NAME), so that a stopped command resumes")  # fmt: skip
     p.add_argument("--directions", choices=["one", "both"], default="one", help="--tasks retrieval: 97 or 194 queries")
     p.add_argument("--duplicates", choices=["own", "identical"], default="own",
                    help="--tasks retrieval: exclude the query's row only, or all rows with its string")  # fmt: skip
@@ -130,7 +131,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser().parse_args(argv)
     search_tasks = {task.lower() for task in args.tasks} & {"beir", "nanobeir"}
     if (args.beir and "beir" not in search_tasks) or (args.embeddings and not search_tasks):
-        raise BadInput("--beir and --embeddings need --tasks beir; add it")
+        raise BadInput("--beir and --embeddings need --tasks beir (or, for --embeddings, nanobeir); add it")
     models = labelled(args.models)
     suffix = ".json" if len(models) > 1 else ""
     if suffix and args.output and Path(args.output).is_file():

@@ -38,15 +38,15 @@ def parser() -> Parser:
         "  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
     )
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(specification.names()))
-    p.add_argument("--backbone", help="for all rows, such as mini or bert-base (default: each row's own); if the table "
+    p.add_argument("--backbone", help="of all rows, such as mini or bert-base (default: each row's own); if the table "
                    "has rows with this backbone, only these are run")  # fmt: skip
     p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="only these rows (default: all)")
-    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    p.add_argument("--steps", type=int, help="of every run, overrides the configurations")
-    p.add_argument("--model", help="start of methods without a first stage, and their generator")
+    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
+    p.add_argument("--steps", type=int, help="of every run (default: as in the configurations)")
+    p.add_argument("--model", help="start of methods without a stage 1, and generator (DiffCSE, RTD)")
     p.add_argument("--stage_one", help="start of InfoCSE (default: the stage 1 run named in its configuration)")
-    p.add_argument("--data_dir", default="corpora")
-    p.add_argument("--train_file", help="of every run, overrides the configurations")
+    p.add_argument("--data_dir", default="corpora", help="folder with texts and test sets (default: corpora)")
+    p.add_argument("--train_file", help="of every run (default: as in the configurations)")
     p.add_argument("--search", nargs="+", default=[], metavar="NAME", help="add nDCG@10 on these sets of DATA_DIR/beir")
     p.add_argument("--runs", default="runs/tables", help="folder for the runs (default: runs/tables)")
     p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json with results of another machine "
@@ -54,8 +54,8 @@ def parser() -> Parser:
     p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png (default: results)")
     p.add_argument("--float32", action="store_true", help="no bfloat16 autocast, which is several times slower on CPUs "
                    "without bfloat16 instructions")  # fmt: skip
-    p.add_argument("--collect", action="store_true", help="do not train or score; only gather finished runs")
-    p.add_argument("--list", action="store_true", help="without TABLE: all tables; with: its rows and missing runs")
+    p.add_argument("--collect", action="store_true", help="do not train or score; only collect finished runs")
+    p.add_argument("--list", action="store_true", help="list all tables; with TABLE, its rows and missing runs")
     p.add_argument("--dry_run", action="store_true", help="like --list, with the command of every missing run")
     return p
 

@@ -29,9 +29,11 @@ ALL = sorted(path.stem for path in CONFIGS.glob("*-mini.yaml") if path.stem.remo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model to start from")
     parser.add_argument("--stage_one", help="start of InfoCSE (default: the stage 1 run named in its configuration)")
-    parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
-    parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"])
-    parser.add_argument("--steps", type=positive, default=500, help="per run")
+    parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL, metavar="CONFIG",
+                        help=f"default: all; choose from {', '.join(ALL)}")  # fmt: skip
+    parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"],
+                        help="to choose from on STS-B dev (default: 1e-5 3e-5 1e-4)")  # fmt: skip
+    parser.add_argument("--steps", type=positive, default=500, help="per run (default: 500)")
     runs.add_flags(parser, "runs/methods", *"data_dir seeds search transfer float32 collect known".split())
 
 

@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model to start from")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--seed", default="0")
-    parser.add_argument("--steps", default="60", help="per run")
-    parser.add_argument("--every", default="10", help="steps between two evaluations of the gap")
+    parser.add_argument("--steps", default="60", help="per run (default: 60)")
+    parser.add_argument("--every", default="10", help="steps between two evaluations of the gap (default: 10)")
     runs.add_flags(parser, "runs/gap", "data_dir", "float32")
     parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
 

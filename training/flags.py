@@ -175,7 +175,7 @@ def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collect
     general.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
     for name, flag in flags.items():
         default = f" (default: {flag.default})" if flag.default not in ("", "None") else ""
-        text = f"{flag.help}{default}".replace("%", "%%")
+        text = f"{flag.help}{default}".replace("%%", "%").replace("%", "%%")  # the library's help has %%
         (method if name in own else general).add_argument(f"--{name}", metavar=flag.words, help=text)
     general.add_argument("--help_all", action="store_true", help="show every flag, including transformers' own")
     return parser.format_help().rstrip()

@@ -28,6 +28,8 @@ class RunArguments(TrainingArguments):
 
     _argument_group_name = "training (transformers.TrainingArguments)"
 
+    output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
+    seed: int = flag(42, "of new weights, the order of the text and every random draw")
     per_device_train_batch_size: int = flag(64, "sentences per step and process")
     learning_rate: float = flag(3e-5, "peak learning rate")
     bf16: bool = flag(False, "bfloat16 autocast; auto: if the machine supports it")

@@ -25,14 +25,14 @@ def parser() -> Parser:
         prog="python -m eval.compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compare two models, methods or published numbers, with 95 % intervals.",
-        epilog="A and B: a scores.json, several of them (one per seed) separated by commas, or published:ID\n\n"
-        "examples:\n"
+        epilog="examples:\n"
         "  python -m eval.compare runs/infocse/scores.json runs/simcse/scores.json\n"
         "  python -m eval.compare runs/s1/scores.json,runs/s2/scores.json published:simcse-bert-base\n"
         "  python -m eval.compare --list",
     )
-    p.add_argument("a", nargs="?", metavar="A")
-    p.add_argument("b", nargs="?", metavar="B")
+    p.add_argument("a", nargs="?", metavar="A", help="a scores.json, several (one per seed) separated by commas, or "
+                   "published:ID")  # fmt: skip
+    p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
     p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100 (default: 1000)")
     p.add_argument("--seed", type=int, default=0, help="bootstrap seed (default: 0)")
     p.add_argument("--output", help="write the rows to this JSON file")

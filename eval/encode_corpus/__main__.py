@@ -35,7 +35,7 @@ def parser() -> Parser:
         help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; a folder stands for all files in it and its subfolders",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
-    p.add_argument("--output", required=True, metavar="DIR", help="folder for the vectors; one model and setting each")
+    p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")
     p.add_argument("--format", choices=list(WRITERS), default="parquet")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
     p.add_argument("--column", default="text", help="column of Parquet inputs (default: text)")

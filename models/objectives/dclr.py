@@ -18,7 +18,7 @@ from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import cast_matrices
-from models.teacher import ITSELF, Teacher, load_teacher
+from models.teacher import Teacher, load_teacher
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Arguments(MethodArguments):
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
     complement: str = flag(
-        ITSELF, "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
+        "self", "complementary model: folder or hub id with the same vocabulary (script: SimCSE), or self (ours)"
     )
     complement_pooling: str | None = flag(None, "its pooling; default: what its folder says")
     false_above: Share = flag(

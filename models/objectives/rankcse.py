@@ -23,7 +23,7 @@ from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import cast_matrices
-from models.teacher import ITSELF, Teacher, load_teacher
+from models.teacher import Teacher, load_teacher
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Arguments(MethodArguments):
 
     temperature: Positive = flag(0.05, "tau 1, of contrast and consistency (script)")
     teacher: list[str] = flag(
-        [ITSELF], "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
+        ["self"], "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
     )
     teacher_pooling: str | None = flag(None, "pooling of the teachers; default: what their folders say")
     teacher_share: Share = flag(0.33, "alpha: weight of the first of two teachers (script)")
