@@ -185,14 +185,20 @@ def read_json(
 _UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
+_RESOLVER = yaml.resolver.Resolver()
+_STRING = "tag:yaml.org,2002:str"
+
+
 class _Strict:
-    """Refuses tags and repeated keys; PyYAML keeps the last value of a repeated key."""
+    """Refuses tags, and keys that are repeated or no strings; PyYAML keeps the last value of a repeated key."""
 
     def construct_mapping(self, node, deep=False):
         names: set[str] = set()
         for key, _ in node.value:
-            if not isinstance(key.value, str) or key.value in names:
-                problem = f"key '{key.value}' is repeated or not a string"
+            if not _is_string(key):
+                raise yaml.constructor.ConstructorError(None, None, "the key is not a string; quote it", key.start_mark)
+            if key.value in names:
+                problem = f"key '{key.value}' is repeated"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
@@ -203,6 +209,13 @@ class _Strict:
             problem = f"tag '{event.tag}' is not allowed"
             raise yaml.constructor.ConstructorError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
+
+
+def _is_string(key: yaml.Node) -> bool:
+    """Whether YAML reads a key as a string, such as `a` or `'1'`, and not as a number, a boolean or nothing."""
+    if not isinstance(key, yaml.ScalarNode):
+        return False
+    return key.style is not None or _RESOLVER.resolve(yaml.ScalarNode, key.value, (True, False)) == _STRING
 
 
 class _Values(_Strict, yaml.SafeLoader):
@@ -217,7 +230,7 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     """Read a YAML file; with `strings`, every scalar stays a string.
 
     Raises:
-        BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
+        BadInput: the file cannot be read, is not YAML, or has a tag, a repeated key, or a key that is no string.
     """
     try:
         refuse_special(path)  # a pipe can be read once, and a configuration is read twice

@@ -96,7 +96,7 @@ def test_lists(config):
         *((f"train_file: {text}", "'train_file' needs a value") for text in ("[[a]]", "[]", "[a, '']")),
         *((text, "tag") for text in ("max_length: !!int 32", "pooling: !!python/object/apply:os.getcwd []",
                                      "pooling: !custom avg")),
-        ("? [a, b]\n: c", "is repeated or not a string"),
+        ("? [a, b]\n: c", "the key is not a string; quote it"),
         *((text, "must be a YAML mapping") for text in ("- pooling", "pooling", "", "# only a comment")),
         *((text, "not a YAML file")
           for text in ("a: 1\n---\nb: 2", "pooling: [avg", "pooling: a: b", "pooling: avg\n\tseed: 1",
@@ -149,7 +149,7 @@ def test_each_key_is_compared_with_few_others():
 
     found = yaml.load("".join(f"key_{n}: {n}\n" for n in range(500)), Loader=Counting)
     assert len(found) == 500
-    assert len(compared) < 500
+    assert len(compared) < 1000
 
 
 @pytest.mark.parametrize(
