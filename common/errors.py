@@ -106,10 +106,11 @@ def run_command(main: Callable[[], object]) -> None:
         code = end.code or 0
         raise
     finally:
-        if isinstance(code, int) and sys._getframe(1).f_globals.get("__name__") == "__main__":
+        if isinstance(code, int) and sys._getframe(1).f_globals is _PROGRAM:
             _leaving.append(code)
 
 
+_PROGRAM = vars(sys.modules["__main__"])  # not a script that this process runs by `runpy`, as the tests do
 _leaving: list[int] = []  # exit codes of this process's command
 
 

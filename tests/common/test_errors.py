@@ -122,3 +122,15 @@ def test_a_command_imports_errors_before_any_library():
     standard = {*sys.stdlib_module_names, "__future__"}
     for path in COMMANDS:
         assert next(name.split(".")[0] for name in imports(path) if name.split(".")[0] not in standard) in FIRST, path
+
+
+def test_a_command_decides_the_exit_code_of_its_own_process_only(tmp_path):
+    """Tests run commands by `runpy`; the exit code must still be theirs."""
+    script = tmp_path / "script.py"
+    script.write_text("from common.errors import BadInput, run_command\ndef main():\n    raise BadInput('x')\n"
+                      "run_command(main)\n")  # fmt: skip
+    host = "import runpy, sys, common.errors\ntry:\n    runpy.run_path(sys.argv[1], run_name='__main__')\n"
+    host += "except SystemExit:\n    sys.exit(7)\n"
+    codes = [subprocess.run([sys.executable, *words], env=os.environ | {"PYTHONPATH": str(ROOT)}).returncode
+             for words in ([script], ["-c", host, script])]  # fmt: skip
+    assert codes == [2, 7]
