@@ -26,6 +26,7 @@ SUBJECTS = {
     "transfer": "SentEval's classifiers trained together against one after the other",
 }
 STUDIES = {"methods": "comparison", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # in papers/
+TIMED = {"step", "loop", "eval", "transfer"}  # ours and plain in turn, as often as --runs says
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
 
@@ -49,17 +50,22 @@ def main(argv: list[str] | None = None) -> list[dict]:
     subjects = parser.add_subparsers(dest="subject", required=True)
     for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
-        sub.add_argument("--runs", type=positive, default=1, help="repetitions; the table shows medians (default: 1)")
-        sub.add_argument("--threads", type=positive, default=1, help="of torch (default: 1, for comparable CPU times)")
+        if name in TIMED:
+            runs = "repetitions; the table shows medians (default: 1)"
+            sub.add_argument("--runs", type=positive, default=1, help=runs)
+        if name not in STUDIES:
+            threads = "of torch (default: 1, for comparable CPU times)"
+            sub.add_argument("--threads", type=positive, default=1, help=threads)
         sub.add_argument("--output", help="write the rows to this JSON file")
         if name in argv:  # importing the other modules takes seconds
             _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
     import torch  # not at the top: flags are checked first
 
-    torch.set_num_threads(args.threads)
+    threads = getattr(args, "threads", 1)
+    torch.set_num_threads(threads)
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
-               "threads": args.threads}  # fmt: skip
+               "threads": threads}  # fmt: skip
     subject = _module(args.subject)
     rows = [{**machine, **row} for row in subject.rows(args)]  # imported rows keep the machine that measured them
     if args.output:

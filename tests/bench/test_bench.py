@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from bench import corpus, encode_corpus, loop, pair, transfer
-from bench.__main__ import main, table
+from bench.__main__ import STUDIES, main, table
 from bench.pair import LENGTHS, batch
-from common.errors import ProjectError
+from common.errors import BadInput, ProjectError
 from common.template import frame_of
 from data.lines import numbered_lines
 from eval.vectors.job import Job
@@ -42,6 +42,14 @@ def test_a_generated_corpus_is_found_whole_and_goes_on_in_its_folder(tmp_path):
     before = shard.stat().st_mtime_ns
     assert corpus.run(3000, tmp_path / "3000")["ndcg@10"] == 100.0
     assert shard.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("flag", ["--runs=2", "--threads=2"])
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_offers_no_flag_that_its_training_ignores(study, flag):
+    models = "--models=m" if study == "own_text" else "--model=m"
+    with pytest.raises(BadInput, match=f"unrecognized arguments: {flag}"):
+        main([study, models, flag])
 
 
 def test_figures_that_were_not_taken_are_shown_as_such():
@@ -136,8 +144,8 @@ def test_batches_have_real_lengths():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_step_and_memory_print_a_table_and_write_rows(precision, tmp_path, capsys):
-    common = ["--model=tiny", "--batch=4", "--runs=1", f"--precision={precision}"]
-    rows = main(["step", *common, f"--output={tmp_path / 'rows.json'}"])
+    common = ["--model=tiny", "--batch=4", f"--precision={precision}"]
+    rows = main(["step", *common, "--runs=1", f"--output={tmp_path / 'rows.json'}"])
     assert json.loads((tmp_path / "rows.json").read_text()) == rows
     assert [row["name"] for row in rows[:2]] == ["infocse step", "simcse step against sentence-transformers"]
     weights = 1000 * 32 + 512 * 32 + 2 * 32 + 2 * 32 + 4 * (4 * (32 * 32 + 32) + 2 * 32 * 64 + 32 + 64 + 4 * 32)
