@@ -5,10 +5,16 @@ MODEL defaults to stage 1 of `make quickstart`, which must have run.
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from common.errors import run_command
+
+# isort: split
 
 import matplotlib.pyplot as plt
 
+from common.flags import Parser
 from embedder import Embedder
 from quickstart.generate import generate, write
 from run_unsup import train
@@ -16,7 +22,7 @@ from run_unsup import train
 STEPS, SHOWN = 60, 8  # training steps; test sentences in the heat maps
 
 
-def main(start: str = "runs/quickstart/stage-1", steps: int = STEPS, run: str = "runs/example") -> Path:
+def example(start: str, steps: int = STEPS, run: str = "runs/example") -> Path:
     """Train, search and plot; returns the path of the figure."""
     text = generate(seed=0, sentences=5000, pairs=300)
     write(text, Path("corpora/example"))
@@ -42,5 +48,12 @@ def main(start: str = "runs/quickstart/stage-1", steps: int = STEPS, run: str = 
     return Path(run, "example.png")
 
 
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = Parser(prog="python example.py", description=__doc__)
+    parser.add_argument("model", nargs="?", default="runs/quickstart/stage-1", help="the model to start from")
+    example(parser.parse_args(argv).model)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    run_command(main)
