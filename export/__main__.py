@@ -44,10 +44,9 @@ def main(argv: list[str] | None = None) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Check the inputs, write the folder, push it."""
-    from export.card import card  # these import torch; flags are checked first
+    from export.card import Model, card  # these import torch; flags are checked first
     from export.facts import read_facts
     from export.folder import check_repo, new_folder, push
-    from export.model import Model
     from export.onnx_file import PLACE, require_onnx, write_onnx
     from models.encoder import load_encoder
 

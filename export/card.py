@@ -1,20 +1,27 @@
 """The model card: how to use a model, judge its scores and reproduce it.
 
-The template is `card.md.j2`. All values from files, flags or names are escaped by `export.text`; no training text is
-shown. Source of MTEB's fields: mteb/models/model_meta.py of embeddings-benchmark/mteb (2.x).
+The template is `card.md.j2`; the methods' papers stand in `citations.yaml`. All values from files, flags or names are
+escaped by `export.text`; no training text is shown. Source of MTEB's fields: mteb/models/model_meta.py of
+embeddings-benchmark/mteb (2.x).
 """
 
-from dataclasses import fields
-from typing import Any
+import inspect
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
+from common.files import read_yaml
+from eval.compare.intervals import COLUMNS, compare
+from eval.compare.sides import Side, backbone_of, from_files, records
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
-from export.model import Model
-from export.published import citations, comparison
 from export.text import Markup, command_line, escape, plain, rendered, short
+from models.encoder import SentenceEncoder
+from models.heads import Dense
+from models.word_vectors import WordVectors
 
 _TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all other metrics: retrieval
 # The shown TrainingArguments; options of the method, the model and the text are always shown.
@@ -23,6 +30,81 @@ _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps n
     eval_steps""".split()
 _ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 _MTEB = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"} | {f"STS{year}": f"STS{year}" for year in range(12, 17)}
+_CITATIONS = Path(__file__).with_name("citations.yaml")
+
+
+@dataclass(frozen=True)
+class Model:
+    """An exported model.
+
+    Attributes:
+        name: for the title.
+        repo: its hub id; None if it is not pushed.
+        encoder: the model.
+        onnx: whether the folder has `onnx/model.onnx`.
+        place: the folder as given on the command line; empty if that would reveal more of the machine's paths.
+    """
+
+    name: str
+    repo: str | None
+    encoder: SentenceEncoder
+    onnx: bool = False
+    place: str = ""
+
+    @property
+    def layers(self) -> list[Dense]:
+        """The linear layers of the kept head."""
+        return self.encoder.head.dense_layers() if self.encoder.head is not None else []
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a sentence vector."""
+        return self.layers[-1][0].out_features if self.layers else self.encoder.config.hidden_size
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether sentence-transformers has a module for every part."""
+        return self.encoder.has_modules
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether `AutoModel` would add a randomly initialised pooler."""
+        return "add_pooling_layer" in inspect.signature(type(self.encoder.backbone)).parameters
+
+    @property
+    def custom_part(self) -> str | None:
+        """The part that only this repository implements, as text; None for most models."""
+        if isinstance(self.encoder.backbone, WordVectors):
+            return "this model's tokenization into words"
+        return "the flow after this model's pooling (`flow.safetensors`)" if self.has_flow else None
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether a flow follows pooling and layers."""
+        return getattr(self.encoder.head, "flow", None) is not None
+
+    @property
+    def address(self) -> str:
+        """The name that the snippets load: the hub id, or else the folder."""
+        return plain(self.repo or self.place or self.name)
+
+    def usage(self) -> Markup:
+        """The section on usage."""
+        return rendered("usage.md.j2", model=self)
+
+
+class Citation(NamedTuple):
+    """A method's name, a sentence about it, the ids of its published records, and its papers (BibTeX)."""
+
+    name: str
+    about: str
+    published: list[str]
+    bibtex: list[str]
+
+
+def citations() -> dict[str, Citation]:
+    """The citation of every method."""
+    return {method: Citation(**entry) for method, entry in read_yaml(_CITATIONS).items()}
 
 
 def card(model: Model, facts: Facts) -> str:
@@ -148,3 +230,28 @@ def _parameters(facts: Facts) -> Markup:
 
 def _value(value: Any) -> str:
     return ", ".join(map(short, value)) if isinstance(value, list) else short(value)
+
+
+def comparison(facts: Facts, citation: Citation | None, config) -> str:
+    """The section of the card, or the reason why no comparison is possible."""
+    title = "### Comparison with published scores\n\n"
+    if facts.scores is None or citation is None:
+        return ""
+    if facts.text.get("columns") != 1:
+        return title + "The published scores are for training on single sentences, unlike this model's."
+    ours, backbone, known = from_files("this model", [facts.scores]), backbone_of(config), records()
+    matching = [known[name] for name in citation.published if known[name].backbone == backbone]
+    matching = [one for one in matching if set(one.scores) & set(ours.scores)]
+    if not matching:
+        return title + (f"No published scores of {citation.name} are known for a backbone of this size on these tasks.")
+    about = f"The published scores are for {backbone}, which has this model's architecture and size. "
+    about += "A is this model, B the published one; the interval is the known spread between runs of the method."
+    return title + "\n\n".join([about, *(_compared(ours, record, known) for record in matching)])
+
+
+def _compared(ours: Side, record: Side, known: dict[str, Side]) -> str:
+    lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
+    body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
+    sources = dict.fromkeys(line.b.source for line in lines)
+    about = "; ".join(filter(None, [*sources, record.note, f"`python -m eval.compare` calls it {record.label}"]))
+    return f"{markdown(body)}\n\nB: {about}."

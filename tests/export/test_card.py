@@ -11,10 +11,11 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig
 
 from data.prepare import WIKI_TERMS
+from eval.compare.sides import backbone_of
 from eval.compare.sides import records as published_records
 from export.__main__ import main
+from export.card import citations, comparison
 from export.facts import Facts, read_facts
-from export.published import backbone_of, citations, comparison
 from training.flags import method_names
 
 from .conftest import SCORES, record

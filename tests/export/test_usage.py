@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from baselines.__main__ import main as baseline
 from eval.encode import Encode
 from export.__main__ import main
-from export.model import Model
+from export.card import Model
 from export.onnx_file import INPUTS, OUTPUT, PLACE
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
