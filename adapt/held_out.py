@@ -7,10 +7,9 @@ the other half judge it (`qrels/test.tsv`). Training documents serve as distract
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from common.errors import BadInput
 from common.words import UNSPACED, word_places
 from data.draws import permutation
+from eval.retrieval.beir_files import write_set
 
 SHARE, MOST = 0.2, 400  # held-out documents: share and maximum
 FEWEST = 20  # queries; fewer cannot distinguish two models
@@ -157,15 +157,7 @@ def write_task(folder: Path, parts: Split, seed: int) -> None:
     chosen = permutation(seed, 0, len(parts.training), "beside")[:DISTRACTORS] if parts.training else []
     distractors = [parts.training[i] for i in chosen]
     texts = [answer for _, answer in parts.queries] + [document.body or document.title for document in distractors]
-    (folder / "qrels").mkdir(parents=True)
-    _write(folder / "corpus.jsonl", ({"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)))
-    queries = [query for query, _ in parts.queries]
-    _write(folder / "queries.jsonl", ({"_id": f"q{i}", "text": text} for i, text in enumerate(queries)))
-    for part, name in enumerate(("dev", "test")):
-        lines = [f"q{i}\td{i}\t1" for i in range(part, len(queries), 2)]
-        content = "\n".join(["query-id\tcorpus-id\tscore", *lines, ""])
-        (folder / f"qrels/{name}.tsv").write_text(content, encoding="utf-8")
-
-
-def _write(path: Path, records: Iterator[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    corpus = ({"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts))
+    queries = ({"_id": f"q{i}", "text": query} for i, (query, _) in enumerate(parts.queries))
+    dev, test = ([(f"q{i}", f"d{i}") for i in range(part, len(parts.queries), 2)] for part in (0, 1))
+    write_set(folder, corpus, queries, dev=dev, test=test)

@@ -2,9 +2,7 @@
 
 import argparse
 import hashlib
-import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +11,7 @@ import numpy as np
 from common.flags import positive
 from common.memory import peak_mib
 from eval.retrieval.beir import BeirTask
+from eval.retrieval.beir_files import write_set
 
 NAME = "generated"
 QUERIES = 1000
@@ -68,23 +67,13 @@ def run(documents: int, folder: Path) -> dict:
 
 def generate(folder: Path, documents: int) -> None:
     """Write a corpus of short texts; each of `QUERIES` queries repeats one document, its only relevant one."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     places = range(0, documents, max(1, documents // QUERIES))
-    _write(folder / "corpus.jsonl", (_line(f"d{i}", text_of(i)) for i in range(documents)))
-    _write(folder / "queries.jsonl", (_line(f"q{i}", text_of(i)) for i in places))
-    _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{i}\td{i}\t1" for i in places)])
+    corpus = ({"_id": f"d{i}", "title": "", "text": text_of(i)} for i in range(documents))
+    queries = ({"_id": f"q{i}", "text": text_of(i)} for i in places)
+    write_set(folder, corpus, queries, test=((f"q{i}", f"d{i}") for i in places))
 
 
 def text_of(number: int) -> str:
     """The text of a document: eight words chosen by its number, then the number, so that all texts differ."""
     words = [_WORDS[number // 12**place % 12] for place in range(8)]
     return " ".join([*words, str(number)])
-
-
-def _line(name: str, text: str) -> str:
-    return json.dumps({"_id": name, "title": "", "text": text})
-
-
-def _write(path: Path, lines: Iterator[str] | list[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)

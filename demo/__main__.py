@@ -8,7 +8,6 @@ Forty questions with known answers evaluate start and result; they do not influe
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -24,6 +23,7 @@ from common.files import read_yaml, writing
 from common.flags import Parser, positive
 from common.streams import show
 from demo.docstrings import documents
+from eval.retrieval.beir_files import write_set
 from eval.scores import markdown
 
 logger = logging.getLogger(__name__)
@@ -83,16 +83,12 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
     """
     answers = {question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
                for question, ends in questions.items()}  # fmt: skip
-    files = {
-        "corpus.jsonl": [json.dumps({"_id": name, "title": name, "text": text}) for name, text in docs],
-        "queries.jsonl": [json.dumps({"_id": one, "text": one}) for one, names in answers.items() if names],
-        "qrels/test.tsv": ["query-id\tcorpus-id\tscore",
-                           *(f"{one}\t{name}\t1" for one, names in answers.items() for name in names)],
-        "lines.txt": [f"{name} {text}" for name, text in spaced(docs, _LINES)],
-    }  # fmt: skip
-    for name, lines in files.items():
-        with writing(folder / name) as part:
-            part.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)
+    queries = ({"_id": question, "text": question} for question, names in answers.items() if names)
+    judged = ((question, name) for question, names in answers.items() for name in names)
+    write_set(folder, corpus, queries, "choose another folder", test=judged)
+    with writing(folder / "lines.txt") as part:
+        part.write_text("".join(f"{name} {text}\n" for name, text in spaced(docs, _LINES)), encoding="utf-8")
 
 
 def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:

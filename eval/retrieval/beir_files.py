@@ -1,7 +1,7 @@
-"""Readers of BEIR's format (arXiv 2104.08663): `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
+"""BEIR's format (arXiv 2104.08663), read and written: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
 
-Strict: any deviation from the format is an error with file and line, so that a truncated or damaged file never gets a
-score. Only the ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
+Reading is strict: any deviation from the format is an error with file and line, so that a truncated or damaged file
+never gets a score. Only the ids and offsets of a corpus stay in memory; its texts are read when they are encoded.
 """
 
 import csv
@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.errors import BadInput
+from common.files import writing
 
 logger = logging.getLogger(__name__)
 HEADER = ["query-id", "corpus-id", "score"]
@@ -205,3 +206,22 @@ def _refuse_repeated(path: Path, ids: pa.ChunkedArray) -> None:
     if len(repeated):
         first, second, *_ = np.flatnonzero(pc.equal(ids, repeated[0]).to_numpy()) + 1
         raise BadInput(f"{path}:{second}: id '{repeated[0]}' is already used in line {first}; ids must be unique")
+
+
+def write_set(
+    folder: Path,
+    corpus: Iterable[dict[str, str]],
+    queries: Iterable[dict[str, str]],
+    remedy: str | None = None,
+    **qrels: Iterable[tuple[str, str]],
+) -> None:
+    """Write a set: records with `_id`, `text` and `title`, and by split the relevant (query id, document id).
+
+    `remedy` is that of `common.files.writing`.
+    """
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        with writing(folder / f"{name}.jsonl", remedy) as part, part.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+    for split, pairs in qrels.items():
+        with writing(folder / "qrels" / f"{split}.tsv", remedy) as part, part.open("w", encoding="utf-8") as file:
+            csv.writer(file, delimiter="\t", lineterminator="\n").writerows([HEADER, *((*pair, 1) for pair in pairs)])
