@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 import run_unsup
-from adapt.documents import read_documents
-from adapt.held_out import Document, split, write_task
+from adapt.documents import Document, read_documents, split, write_task
 from common.command_line import peek
 from common.errors import BadInput
 from common.files import digest, find_files, read_json, write_json
@@ -74,7 +73,7 @@ def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | No
     """The cached folder with the search task, `documents.txt` and, for titled documents, `documents.tsv`.
 
     Raises:
-        BadInput: see `adapt.documents.read_documents` and `adapt.held_out.split`.
+        BadInput: see `read_documents` and `split` of `adapt.documents`.
     """
     key = digest([_VERSION, seed, columns, [Source((path,)).key() for path in files]])
     return cached(Path(cache_dir) / f"adapt-{key[:24]}",
