@@ -11,9 +11,25 @@ from scipy.stats import spearmanr
 from common.errors import BadInput
 from common.files import digest
 from quickstart.__main__ import main
-from quickstart.generate import generate, word_overlap
-from quickstart.grammar import frame_key, gold, parse
+from quickstart.generate import CONCEPTS, LEXICON, Frame, frame_key, generate, gold, word_overlap
 from tests.sources import ROOT
+
+MEANINGS = {
+    phrase.rpartition(":")[2]: ("" if slot in LEXICON["shared"] else topic, slot, name)
+    for (topic, slot), concepts in CONCEPTS.items()
+    for name, phrases in concepts.items()
+    for phrase in phrases
+}
+
+
+def parse(sentence: str) -> Frame:
+    """Parse a sentence back to its frame."""
+    values = {}
+    for topic, slot, name in (MEANINGS[word] for word in sentence.split() if word in MEANINGS):
+        values[slot] = name
+        if topic:
+            values["topic"] = topic
+    return Frame(**values)
 
 
 @pytest.fixture(scope="module")
