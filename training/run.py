@@ -216,8 +216,8 @@ class Run:
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
         if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):
-            step, cause = trainer.state.global_step, STOPPING.name or "a signal to another process"
-            raise Stopped(f"stopped by {cause} after step {step}; repeat the command to resume")
+            cause = STOPPING.name or ("a signal to another process" if stopped else "a callback")
+            raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
 
     def export(self, save: Callable[[str], object]) -> None:
         """Let `save` write the result into a temporary folder, then move each file into the run's folder."""

@@ -13,14 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel
+from transformers import AutoModel, TrainerCallback
 
 import eval.__main__
 import export.__main__
 import reproduce
 import run_sup
 import run_unsup
-from common.errors import BadInput, CheckpointRefused
+from common.errors import BadInput, CheckpointRefused, Stopped
 from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
@@ -69,6 +69,15 @@ def test_weight_zero_trains_what_simcse_trains_bit_for_bit(unsup, tmp_path):
     run_unsup.main(unsup("info", aux_weight=0))
     run_unsup.main(unsup("sim", method="simcse"))
     assert same_weights(tmp_path / "info" / "checkpoint-6", tmp_path / "sim" / "checkpoint-6")
+
+
+def test_a_callback_can_stop_a_run_and_the_message_says_so(unsup):
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 2
+
+    with pytest.raises(Stopped, match="stopped by a callback after step 2; repeat the command to resume"):
+        run_unsup.main(unsup("stopped", method="simcse"), [Stop()])
 
 
 def test_a_loss_that_compares_no_sentences_takes_a_batch_of_one(unsup, tmp_path):
