@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from common.errors import BadInput
 from eval.scores import markdown
 from papers import gap, runs
 from papers.page import mean_and_std
@@ -24,6 +25,7 @@ from papers.runs import CONFIGS, FIGURES, facts_of
 READ = {"skip_from": "0", "aux_init": "encoder_top"}
 STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
 STARTS = {"plain": READ, "published": {}, "read": {"skip_from": "0"}, "more text": READ}
+PARTS = ("start", "head", "lambda", "seed")  # of a row's name
 HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 
@@ -44,11 +46,17 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run; the first seed of every combination is trained before the second of any."""
     if not args.collect:
         runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
-    known = runs.known_rows(args, "start", "facts")
+    known = runs.known_rows(args, "start", "facts", "head", "lambda", "dev", "gap")
+    others = [name for name, row in known.items() if name != name_of(args, *(row[part] for part in PARTS))]
+    if others:
+        raise BadInput(f"--known {args.known}: {others[0]} has other steps, another learning rate or precision")
     for seed, *combination in product(args.seeds, args.starts, args.heads, args.weights):
         name = name_of(args, *combination, seed)
         if name not in known and (row := _row(args, name, *combination, seed)):
             known[name] = row
+    searched = {", ".join(sorted(row["search"])) for row in known.values() if "search" in row}
+    if len(searched) > 1:
+        raise BadInput(f"{args.folder}: runs searched different sets: {'; '.join(searched)}; score all on the same")
     return list(known.values())
 
 

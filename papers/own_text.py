@@ -55,7 +55,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     names = args.names or [Path(model).name for model in args.models]
     if len(names) != len(args.models) or len({*names}) < len(names):
         raise BadInput(f"--names {' '.join(names)}: give each of --models its own name")
-    known = known_rows(args, "start", "facts")
+    known = known_rows(args, "start", "facts", "method", "set", "pseudo", "real", "start_share", "curve")
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets
     ):

@@ -91,7 +91,14 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
     (tmp_path / "rows.json").write_text(json.dumps(known))
     again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
     assert len(asked) == before and again == known, "known rows are not trained again and keep their machine"
-    (tmp_path / "rows.json").write_text('[{"name": "x"}]')
+    with pytest.raises(BadInput, match=r"rows\.json: plain_tanh.* has other steps, another learning rate or precision"):
+        main([*argv, "--float32", f"--known={tmp_path / 'rows.json'}"])
+    known[0]["search"], known[1]["search"] = {"Avg.": 1.0, "med": 1.0}, {"Avg.": 1.0, "npl": 1.0}
+    (tmp_path / "rows.json").write_text(json.dumps(known))
+    with pytest.raises(BadInput, match="runs searched different sets"):
+        main([*argv, f"--known={tmp_path / 'rows.json'}"])
+    own_text = {"name": "x", "start": "m", "seed": 0, "facts": {}, "method": "spans", "set": "med"}
+    (tmp_path / "rows.json").write_text(json.dumps([own_text]))
     with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
         main([*argv, f"--known={tmp_path / 'rows.json'}"])
 
