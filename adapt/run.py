@@ -20,7 +20,7 @@ from common.files import digest, find_files, read_json, write_json
 from common.streams import show
 from data.cache import cached
 from data.source import Source
-from eval.dev import in_words, search_set
+from eval.dev import DevSet, in_words, search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
 from models.loading import load_config
@@ -46,6 +46,7 @@ def run(
     Returns:
         The content of adapt.json.
     """
+    labels = search_set(args.labels, ["test"]) if args.labels else None  # a wrong folder fails before the training
     files = find_files(args.text, ".", (args.cache_dir, args.output))
     folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
     trained = run_unsup.main([*config, *flags(args, [*config, *training_flags], folder), *training_flags])
@@ -59,10 +60,10 @@ def run(
     if verdict.items() <= before.items():  # the same result, possibly with scores on labels
         verdict = before
     lines = [f"{args.output}: {in_words(record['verdict'])}"]
-    if args.labels:
-        verdict["labels"] = on_labels(args)
-    if labels := verdict.get("labels"):
-        lines.append(f"{labels['set']}, real queries: {in_words(labels | {'shipped': verdict['shipped']})}")
+    if labels:
+        verdict["labels"] = on_labels(args, labels)
+    if scored := verdict.get("labels"):
+        lines.append(f"{scored['set']}, real queries: {in_words(scored | {'shipped': verdict['shipped']})}")
     verdict |= {"inputs": inputs, "run_id": record["run_id"], "said": "\n".join(lines)}
     write_json(file, verdict)
     show(verdict["said"], args.output)
@@ -144,9 +145,8 @@ def _pooling(model: str) -> str:
     return described.pooling
 
 
-def on_labels(args: argparse.Namespace) -> dict[str, Any]:
+def on_labels(args: argparse.Namespace, labels: DevSet) -> dict[str, Any]:
     """Start against result on real queries, with the names of metric and set."""
-    labels = search_set(args.labels, ["test"])
     settings = read_run(Path(args.output))["settings"]
     start, tokenizer = load_encoder(args.model, settings["pooling"])
     result, _ = load_encoder(args.output)

@@ -156,6 +156,13 @@ def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, 
         command.main(arguments("run", f"--config={config}"))
 
 
+def test_labels_that_are_not_there_are_refused_before_the_training(arguments, tmp_path):
+    words = [word for word in arguments("run") if not word.startswith("--labels")]
+    with pytest.raises(BadInput, match="nowhere"):
+        command.main([*words, f"--labels={tmp_path / 'nowhere'}"])
+    assert not (tmp_path / "run").exists()
+
+
 def test_flags_of_the_training_are_checked_by_it(arguments):
     with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
         command.main(arguments("run", "--learning_rat", "1"))
