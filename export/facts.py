@@ -61,8 +61,8 @@ class Facts:
 
     @property
     def is_start(self) -> bool:
-        """Whether the run kept the weights it started from, because training did not improve them."""
-        return self.verdict.get("shipped") == "start"
+        """Whether the result has the weights of the start: they were kept, or are the best mixture (a share of 1)."""
+        return self.verdict.get("shipped") == "start" or self.verdict.get("start_share") == 1
 
     @property
     def method(self) -> str | None:

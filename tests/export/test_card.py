@@ -123,8 +123,9 @@ def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, s
     assert [words for words in ("Only a trial", "Not evaluated") if f"- **{words}" in card] == said
 
 
-def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of):
-    run = record() | {"steps": 20, "verdict": {"shipped": "start"}}
+@pytest.mark.parametrize("verdict", [{"shipped": "start"}, {"shipped": "result", "start_share": 1.0}])
+def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
+    run = record() | {"steps": 20, "verdict": verdict}
     card = card_of(run)
     for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375", "### Comparison with published"):
         assert claim not in card, claim
