@@ -22,7 +22,7 @@ from common.flags import positive
 from eval.dev import BETTER
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import add_flags, as_argv, facts_of, known_rows
+from papers.runs import add_flags, as_argv, facts_of, known_rows, refuse_missing, search_tasks
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
@@ -55,6 +55,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
     names = args.names or [Path(model).name for model in args.models]
     if len(names) != len(args.models) or len({*names}) < len(names):
         raise BadInput(f"--names {' '.join(names)}: give each of --models its own name")
+    if not args.collect:
+        refuse_missing(search_tasks(args.sets), args.data_dir)
     known = known_rows(args, "start", "facts", "method", "set", "pseudo", "real", "start_share", "curve")
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets

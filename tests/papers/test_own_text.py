@@ -6,6 +6,7 @@ from argparse import Namespace
 import pytest
 from scipy.stats import spearmanr
 
+from bench.__main__ import main
 from common.errors import BadInput, ProjectError
 from papers import own_text
 from training.flags import load_method
@@ -67,12 +68,19 @@ def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
 def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypatch, tmp_path, code, error):
     commands = []
     monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or code)
+    monkeypatch.setattr(own_text, "refuse_missing", lambda *_: None)  # no data here
     args = Namespace(models=["mini"], names=None, methods=["spans, words"], sets=["med"], seeds=[0], known=None,
                      folder=str(tmp_path), collect=False, figure=None, steps=4, float32=False,
                      data_dir="d")  # fmt: skip
     with pytest.raises(ProjectError, match=error):
         own_text.rows(args)
     assert not [word for word in commands[0] if "use_cpu" in word], "configs/adapt.yaml uses a GPU if there is one"
+
+
+def test_a_set_that_is_not_there_stops_the_command_before_the_training(monkeypatch, tmp_path):
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(BadInput, match="medd"):
+        main(["own_text", "--models=m", "--sets=medd", f"--data_dir={tmp_path}", f"--folder={tmp_path / 'runs'}"])
 
 
 def test_runs_are_gathered_from_their_folders(tmp_path):
