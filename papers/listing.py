@@ -1,5 +1,6 @@
 """The missing runs of a table and their estimated hours: `--list` and `--dry_run`."""
 
+import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,4 +117,4 @@ def _to_run(plan: RunPlan, choice: Choice, columns: Sequence[Column]) -> list[tu
 def _command(plan: RunPlan, choice: Choice, seed: int) -> str:
     flags = runs.all_flags(plan.folder(choice, seed), plan.arguments(choice, seed))
     script = script_of(plan.settings()["method"])
-    return f"python {script} " + " ".join(f"--{name} {value}" for name, value in flags.items())
+    return f"python {script} {shlex.join(word for name, value in flags.items() for word in (f'--{name}', value))}"

@@ -128,10 +128,10 @@ def test_a_list_counts_the_steps_of_lines_and_not_of_a_table(tmp_path, capsys, n
 
 
 def test_a_dry_run_prints_the_commands(runner, filled, capsys):
-    filled("--dry_run", "--rows", "w/o MLM loss", "--seeds", "3", "--stage_one", "runs/a")
+    filled("--dry_run", "--rows", "w/o MLM loss", "--seeds", "3", "--stage_one", "runs/a b")
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("python run_unsup.py")]
     assert "--use_cpu true" in line and "--test_tasks none" in line
-    assert "--aux_weight 0" in line and "--seed 3" in line and "--model_name_or_path runs/a" in line
+    assert "--aux_weight 0" in line and "--seed 3" in line and "--model_name_or_path 'runs/a b'" in line
     assert not runner.asked
 
 
