@@ -18,7 +18,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from common.packing import Grid
 from common.views import IGNORED
 from models.families import embed, family_of, layers_of
-from models.kernels.device import on_cpu
+from models.kernels import on_cpu
 from models.perturb import UNCHANGED, Perturbation
 from models.precision import at_least_float32
 

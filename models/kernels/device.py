@@ -1,8 +1,0 @@
-"""The choice between implementations."""
-
-import torch
-
-
-def on_cpu(x: torch.Tensor) -> bool:
-    """Whether to use the CPU implementation; compiled steps use the portable one."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
