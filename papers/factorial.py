@@ -54,6 +54,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
         name = name_of(args, *combination, seed)
         if name not in known and (row := _row(args, name, *combination, seed)):
             known[name] = row
+    if not known:
+        raise BadInput(f"{args.folder}: no finished run; remove --collect to train")
     searched = {", ".join(sorted(row["search"])) for row in known.values() if "search" in row}
     if len(searched) > 1:
         raise BadInput(f"{args.folder}: runs searched different sets: {'; '.join(searched)}; score all on the same")

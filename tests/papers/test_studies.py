@@ -124,6 +124,8 @@ def test_each_precision_has_its_own_stage_one_and_collect_trains_none(asked, tmp
     shutil.rmtree(tmp_path / "stage-1_read_steps-300")
     assert main([*argv, "--collect"]) == rows and len(asked) == 2
     main([*argv, "--float32"])
+    with pytest.raises(BadInput, match="no finished run; remove --collect"):
+        main([*argv, "--collect", "--seeds=9"])
     assert [flags["bf16"] for flags in asked] == ["true", "true", "false", "false"]
     assert asked[3]["model_name_or_path"] == asked[2]["output_dir"] != asked[0]["output_dir"]
 
