@@ -10,7 +10,7 @@ import pytest
 import eval.__main__
 import training.run
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
-from papers import factorial, gap, own_text, search
+from papers import comparison, factorial, gap, own_text
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.flags import load_method, method_names
@@ -103,7 +103,12 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize(
     ("name", "subject"),
-    [("methods-mini", search), ("infocse-factorial-mini", factorial), ("aux-gap-mini", gap), ("own-text", own_text)],
+    [
+        ("methods-mini", comparison),
+        ("infocse-factorial-mini", factorial),
+        ("aux-gap-mini", gap),
+        ("own-text", own_text),
+    ],
 )
 def test_a_page_of_results_shows_its_rows(name, subject):
     rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
