@@ -20,8 +20,9 @@ from tests.ddp.launch import finish, flags, start
 from tests.folders import history
 
 ROWS = 8
-# Not forked from here: a child forked while a library's thread holds a lock waits for it forever.
-multiprocessing.set_forkserver_preload(["models.training", "models.masked_lm", "safetensors.torch"])
+# Not forked from here: a child forked while a library's thread holds a lock waits for it forever. What this file
+# imports is imported once, by the process that they are forked from.
+multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.ddp.launch"])
 
 
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
