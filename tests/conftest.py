@@ -1,19 +1,4 @@
-"""What many tests share: a small text, two tokenizers, two tiny models and graded pairs; built offline in seconds.
-
-All of it is made once a session and belongs to everybody: do not change it. A test that trains or writes loads its
-own model from the folder (`from_pretrained`) or copies the folder (`shutil.copytree(tiny_bert, tmp_path / "model")`).
-
-    sentences          list of 300 distinct sentences, 4 to 13 words
-    text_file          the same, one a line
-    dev_file           30 graded pairs: tab-separated, header sentence1 sentence2 score (0 to 5)
-    bert_tokenizer     WordPiece learned from the text, lower-casing, words of one to several pieces
-    roberta_tokenizer  byte-level BPE learned from the text; special ids, order and framing as in roberta-base
-    xlm_tokenizer      unigram learned from the text as sentencepiece does; special ids and framing as in XLM-R
-    tiny_bert          folder: BertForMaskedLM (hidden 32, 4 layers, 4 heads, 64 positions, dropout 0.1), bert_tokenizer
-    tiny_roberta       folder: RobertaForMaskedLM (the same, 66 positions), roberta_tokenizer
-    tiny_xlm_roberta   folder: XLMRobertaForMaskedLM (the same, 66 positions), xlm_tokenizer
-    tiny               function: the name of any family of models.families -> folder of the same
-"""
+"""What holds for every test; the fixtures that many share are in fixtures.py."""
 
 from __future__ import annotations
 
@@ -25,55 +10,13 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
 
-import copy
-import functools
-import json
-import random
-from pathlib import Path
-
 import pytest
-import torch
-from hypothesis import settings
-from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, RobertaTokenizer, XLMRobertaTokenizer
-
-from data.source import Source
-from data.tokenizer import train_tokenizer
-from models.families import family_of
-
-torch.set_num_threads(1)
-settings.register_profile("repository", derandomize=True, database=None, deadline=None)  # the same examples each time
-settings.load_profile("repository")
-
-_SIZE = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64,
-         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
-         "initializer_range": 0.3}  # with the usual 0.02 all sentences would get nearly the same vector  # fmt: skip
-_SIZES = {  # where names or kinds of sizes differ
-    "electra": _SIZE | {"embedding_size": 16},
-    "distilbert": {"dim": 32, "n_layers": 4, "n_heads": 4, "hidden_dim": 64, "initializer_range": 0.3},
-    "modernbert": {name: _SIZE[name] for name in _SIZE if "dropout" not in name}
-    | {"mlp_dropout": 0.1, "embedding_dropout": 0.1, "local_attention": 8},
-}
-_WORDS = {
-    "opening": "Today; Yesterday; In the garden; Behind the old station; Without any warning".split("; "),
-    "article": "a the every this another".split(),
-    "quality": "small brown unbelievable careful wooden quiet remarkable yellow weatherproof tired".split(),
-    "noun": "dog teacher river musician lighthouse child bicycle newspaper gardener understanding".split(),
-    "verb": "watches follows paints remembers overtakes carries misunderstands photographs".split(),
-    "adverb": "slowly twice again enthusiastically today".split(),
-}
 
 
-def _sentence(rng: random.Random) -> str:
-    def word(kind):
-        return rng.choice(_WORDS[kind])
-
-    parts = [word("opening") + ","] if rng.random() < 0.4 else []
-    parts += [word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
-    parts += [word("verb"), word("article")] + [word("quality")] * (rng.random() < 0.6) + [word("noun")]
-    parts += [word("adverb")] * (rng.random() < 0.5)
-    sentence = " ".join(parts)
-    return sentence[0].upper() + sentence[1:] + rng.choice([".", "!", ""])
+def pytest_configure(config):
+    """Load the shared fixtures, and torch with them, except in the process that only hands tests to workers."""
+    if not config.getoption("numprocesses", None):
+        config.pluginmanager.import_plugin("tests.fixtures")
 
 
 def pytest_collection_finish():
@@ -96,129 +39,3 @@ def _online_where_the_hub_is_a_stand_in(request, monkeypatch):
     if "hub" in request.fixturenames:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # for commands they start
-
-
-@pytest.fixture(scope="session")
-def sentences() -> list[str]:
-    rng, made = random.Random(7), {}
-    while len(made) < 300:
-        made[_sentence(rng)] = None
-    return list(made)
-
-
-@pytest.fixture(scope="session")
-def text_file(sentences, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "sentences.txt"
-    path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def dev_file(sentences, tmp_path_factory) -> Path:
-    """Each pair is a sentence and the same with a growing share of its words replaced; the score is what is left."""
-    rng = random.Random(11)
-    lines = ["sentence1\tsentence2\tscore"]
-    for number, sentence in enumerate(sentences[:30]):
-        words = sentence.split()
-        replaced = round(len(words) * (number % 6) / 5)
-        other = words.copy()
-        for place in rng.sample(range(len(words)), replaced):
-            other[place] = rng.choice([w for w in _WORDS["noun"] + _WORDS["verb"] if w not in words])
-        lines.append(f"{sentence}\t{' '.join(other)}\t{5 * (1 - replaced / len(words)):.3f}")
-    path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def bert_tokenizer(text_file, tmp_path_factory):
-    return train_tokenizer(Source((text_file,)), 160, tmp_path_factory.mktemp("vocabulary"))
-
-
-@pytest.fixture(scope="session")
-def roberta_tokenizer(sentences, tmp_path_factory):
-    """As in roberta-base: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last; no space in front of the first word."""
-    folder = tmp_path_factory.mktemp("byte-level")
-    learned = ByteLevelBPETokenizer(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    learned.train_from_iterator(sentences, vocab_size=380, special_tokens=special, show_progress=False)
-    learned.save_model(str(folder))
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
-    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-    vocabulary = learned.get_vocab()
-    vocabulary["<mask>"] = len(vocabulary)
-    RobertaTokenizer(vocabulary, merges, model_max_length=512).save_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder)
-
-
-@pytest.fixture(scope="session")
-def xlm_tokenizer(sentences, tmp_path_factory):
-    folder, learned = tmp_path_factory.mktemp("unigram"), Tokenizer(models.Unigram())
-    learned.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=160, special_tokens=special, unk_token="<unk>", show_progress=False)
-    learned.train_from_iterator([*sentences, "猫は庭で寝ています。", "Кошка спит в саду."], trainer)
-    pieces = json.loads(learned.to_str())["model"]["vocab"]
-    XLMRobertaTokenizer(vocab=[*map(tuple, pieces), ("<mask>", 0.0)], model_max_length=512).save_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder)
-
-
-@pytest.fixture(scope="session")
-def tiny_bert(bert_tokenizer, tmp_path_factory) -> Path:
-    ids = {"vocab_size": len(bert_tokenizer), "pad_token_id": bert_tokenizer.pad_token_id}
-    config = AutoConfig.for_model("bert", **ids, max_position_embeddings=64, **_SIZE)
-    return _saved(config, bert_tokenizer, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_roberta(roberta_tokenizer, tmp_path_factory) -> Path:
-    return _saved(_like_roberta("roberta", roberta_tokenizer), roberta_tokenizer, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_xlm_roberta(xlm_tokenizer, tmp_path_factory) -> Path:
-    return _saved(_like_roberta("xlm-roberta", xlm_tokenizer), xlm_tokenizer, tmp_path_factory)
-
-
-def _like_roberta(name, tokenizer):
-    return AutoConfig.for_model(
-        name,
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        max_position_embeddings=66,  # two more: positions start behind the padding index
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        **_SIZE,
-    )
-
-
-@pytest.fixture(scope="session")
-def tiny(tiny_bert, tiny_roberta, bert_tokenizer, roberta_tokenizer, tmp_path_factory):
-    """The folder of any family's tiny masked language model, by name; made once."""
-
-    @functools.cache
-    def folder(name: str) -> Path:
-        if name in ("bert", "roberta"):
-            return {"bert": tiny_bert, "roberta": tiny_roberta}[name]
-        behind = family_of(AutoConfig.for_model(name)).offset_positions
-        tokenizer = copy.deepcopy(roberta_tokenizer if behind else bert_tokenizer)
-        tokenizer.model_input_names = ["input_ids", "attention_mask"]
-        tokens = {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"}
-        ids = {f"{one}_token_id": getattr(tokenizer, f"{other}_token_id") for one, other in tokens.items()}
-        size = {"vocab_size": len(tokenizer), "max_position_embeddings": 66 if behind else 64} | ids
-        config = AutoConfig.for_model(name, **size, **_SIZES.get(name, _SIZE))
-        return _saved(config, tokenizer, tmp_path_factory)
-
-    return folder
-
-
-def _saved(config, tokenizer, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp(f"tiny-{config.model_type}")
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        model = AutoModelForMaskedLM.from_config(config)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
