@@ -11,7 +11,7 @@ import eval.compare.__main__
 from tests.sources import ROOT
 
 
-def test_training_goes_on_when_nobody_reads_its_log(unsup, tmp_path):
+def test_training_continues_when_its_output_is_closed(unsup, tmp_path):
     """The Trainer prints a line of its log on standard output after every step."""
     command = [sys.executable, str(ROOT / "run_unsup.py"), *unsup(method="simcse", dev="none", max_steps=4)]
     process = subprocess.Popen(

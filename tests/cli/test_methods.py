@@ -179,7 +179,7 @@ def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage
 
 
 @pytest.mark.parametrize(("count", "message"), [(5, "5: must be from 1 to 4"), (0, "0: must be 1")])
-def test_more_layers_than_there_are_is_refused(unsup, count, message):
+def test_more_layers_than_the_model_has_are_refused(unsup, count, message):
     with pytest.raises(BadInput, match=f"--train_last_layers {message}"):
         run_unsup.main(unsup(method="simcse", train_last_layers=count))
 
@@ -190,7 +190,7 @@ def test_a_method_without_a_projection_refuses_one(unsup, method):
         train(unsup(method=method, projection="linear_tanh"), method)
 
 
-def test_a_method_of_the_other_script_is_refused_with_its_script(unsup):
+def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
     with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it; here choose one of consert, "):
         run_unsup.main(unsup(method="nli"))
     with pytest.raises(BadInput, match="--method simcse: use run_unsup\\.py for it; here choose one of nli"):

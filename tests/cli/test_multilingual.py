@@ -23,7 +23,9 @@ def flags(name, **values):
 
 
 @pytest.mark.parametrize("name", ["simcse", "spans", "infocse"])
-def test_a_preset_trains_and_its_result_is_read_alike(name, tiny_xlm_roberta, text_file, dev_file, tmp_path):
+def test_a_preset_trains_and_its_vectors_are_those_of_sentence_transformers(
+    name, tiny_xlm_roberta, text_file, dev_file, tmp_path
+):
     torch.manual_seed(0)
     start, files = tiny_xlm_roberta, {"train_file": text_file, "cache_dir": tmp_path / "cache"}
     if name == "infocse":

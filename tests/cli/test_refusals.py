@@ -144,7 +144,7 @@ def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, mon
         ({"method": "simcse", "chunk_size": 2}, "--chunk_size does not support --torch_compile"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused_with_its_reason(unsup, tmp_path, monkeypatch, flags, message):
+def test_compiling_is_refused_with_its_reason(unsup, tmp_path, monkeypatch, flags, message):
     for name in ("BACKEND", "USE_FULLGRAPH", "USE_DYNAMIC"):  # which the flag sets
         monkeypatch.setenv(f"ACCELERATE_DYNAMO_{name}", "no")
     with pytest.raises(BadInput, match=message):
@@ -152,14 +152,14 @@ def test_what_cannot_be_compiled_is_refused_with_its_reason(unsup, tmp_path, mon
     assert not (tmp_path / "run").exists()
 
 
-def test_packed_is_the_default_on_a_cpu_alone_and_the_plan_says_which_path_runs():
+def test_packing_is_the_default_only_on_a_cpu_and_the_plan_names_the_path():
     on = {kind: SimpleNamespace(device=torch.device(kind)) for kind in ("cpu", "cuda")}
     assert [settle_packing(None, args) for args in on.values()] == [True, False]
     assert [settle_packing(given, on["cuda"]) for given in (True, False)] == [True, False]
     assert describe_packing(False, on["cuda"]).startswith("no, with padding; the default on a GPU")
 
 
-def test_processes_that_do_not_see_each_other_are_refused(monkeypatch):
+def test_unconnected_processes_are_refused(monkeypatch):
     args = RunArguments(output_dir="run", use_cpu=True)
     monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
     with pytest.raises(BadInput, match=r"2 processes were started, but are not connected; .*--use_cpu true"):
@@ -181,7 +181,7 @@ def test_a_token_of_the_hub_is_refused_and_neither_shown_nor_written(unsup, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_of_somebody_else_is_not_touched(unsup, tmp_path):
+def test_a_folder_that_is_not_a_run_is_not_touched(unsup, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
     with pytest.raises(BadInput, match="not empty"):
@@ -203,7 +203,7 @@ def test_a_method_that_is_not_named_is_asked_for():
         run_unsup.main(["--methd", "simcse"])
 
 
-def test_old_names_are_those_of_the_guide():
+def test_renamed_flags_are_in_the_migration_guide():
     lines = (ROOT / "docs/from_the_old_repositories.md").read_text(encoding="utf-8").splitlines()
     for old, new in OLD_NAMES.items():
         assert any(f"--{old}" in line.split("|")[1] and new in line.split("|")[2] for line in lines if "|" in line), old
@@ -216,20 +216,20 @@ def _warned(unsup, words, caplog, **flags):
     return words in caplog.text
 
 
-def test_equal_views_without_dropout_are_said(unsup, caplog):
+def test_equal_views_without_dropout_are_warned_about(unsup, caplog):
     words = "both views give the same vector"
     assert not _warned(unsup, words, caplog, dropout=0.1)
     assert _warned(unsup, words, caplog, dropout=0)
 
 
-def test_accumulation_is_said_to_add_no_negatives(unsup, caplog):
+def test_accumulation_warns_that_it_adds_no_negatives(unsup, caplog):
     for flags in ({}, {"chunk_size": 2}):
         assert not _warned(unsup, "negatives", caplog, **flags)
         assert _warned(unsup, "adds no negatives", caplog, gradient_accumulation_steps=2, **flags)
         assert "--gradient_accumulation_steps 2" in caplog.text and "--chunk_size" in caplog.text
 
 
-def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path, tiny_bert, caplog):
+def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_bert, caplog):
     encoder, tokenizer = load_encoder(str(tiny_bert), pooling="avg")
     encoder.save(str(tmp_path / "mean"), tokenizer)
     words = "has pooling avg; training uses only its backbone"
@@ -238,7 +238,7 @@ def test_what_a_start_says_of_itself_and_is_not_trained_is_said(unsup, tmp_path,
     assert _warned(unsup, words, caplog, pooling="cls_before_pooler", **start)
 
 
-def test_text_that_the_tokenizer_does_not_know_is_said(unsup, tmp_path, caplog, capsys):
+def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, capsys):
     (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
     words = "are unknown to the tokenizer: is it for another language?"
     assert _warned(unsup, words, caplog, train_file=tmp_path / "other.txt")
@@ -259,7 +259,7 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
 
 
-def test_a_length_that_cuts_few_texts_is_named(caplog):
+def test_a_length_that_cuts_few_texts_is_suggested(caplog):
     lengths = np.arange(1, 101)
     assert describe_truncation(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"
     said = describe_truncation(lengths, 32, 2, 512)

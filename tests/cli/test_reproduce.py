@@ -53,7 +53,7 @@ def test_a_record_without_what_is_needed_is_refused_before_the_training(tmp_path
         reproduce.main([str(tmp_path)])
 
 
-def test_a_stopped_run_of_other_code_is_no_part_of_a_comparison(finished, tmp_path):
+def test_a_stopped_run_of_other_code_is_not_resumed_for_a_comparison(finished, tmp_path):
     again = tmp_path / "run-again"
     again.mkdir()
     begun = record(finished) | {"status": "running"}

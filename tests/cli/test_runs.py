@@ -106,7 +106,7 @@ def test_rows_of_three_sentences_train(unsup, tmp_path, rows):
     assert history(tmp_path / "run")[0]["contrastive"] > 0
 
 
-def test_the_second_column_is_shown_as_the_second_view_is(unsup, tmp_path, rows):
+def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows):
     flags = {"method": "esimcse", "train_file": rows(2), "columns": 2, "max_steps": 2}
     run_unsup.main(unsup("repeated", **flags))
     run_unsup.main(unsup("plain", **flags, repeat_rate=0))
@@ -177,13 +177,13 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(infocse_run, uns
     assert not same_weights(whole / f"checkpoint-{first}", whole / last)
 
 
-def test_a_resumed_run_saves_and_logs_as_often_as_it_is_told_now(unsup, stopped):
+def test_a_resumed_run_uses_the_current_save_and_log_intervals(unsup, stopped):
     run_unsup.main(unsup(**UNSCORED, save_total_limit=9, save_steps=1, logging_steps=1))
     assert sorted(path.name[-1] for path in stopped.glob("checkpoint-*")) == ["3", "4", "5", "6"]
     assert [line["step"] for line in history(stopped) if "contrastive" in line] == [4, 5, 6]
 
 
-def test_a_record_keeps_what_the_run_was_trained_with_before_it_was_resumed(unsup, stopped, caplog):
+def test_a_resumed_run_records_the_versions_of_its_earlier_start(unsup, stopped, caplog):
     versions = record(stopped)["versions"] | {"torch": "1.0"}
     change_record(stopped, commit="old", versions=versions)
     run_unsup.main(unsup(**UNSCORED))
@@ -240,7 +240,7 @@ def test_a_forged_checkpoint_is_refused_in_one_line_and_its_code_not_run(unsup, 
     assert [path.name for path in stopped.glob("checkpoint-*")] == ["checkpoint-3"]
 
 
-def test_a_finished_run_is_left_alone_and_is_its_result_whatever_is_laid_beside_it(unsup, finished, caplog):
+def test_a_finished_run_is_not_changed_and_extra_files_do_not_matter(unsup, finished, caplog):
     before = times(finished)
     run_unsup.main(unsup(**FINISHED))
     run_unsup.main(unsup(**FINISHED, logging_steps=5, save_steps=1))  # may differ
@@ -292,7 +292,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(unsup, finished):
         run_unsup.main(unsup(**FINISHED | {"max_steps": 4}))
 
 
-def test_what_settings_name_is_compared_by_content(unsup, tmp_path, stage_one_folder, text_file, dev_file):
+def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_one_folder, text_file, dev_file):
     start, dev, text = tmp_path / "start", tmp_path / "dev.tsv", tmp_path / "same.txt"
     shutil.copytree(stage_one_folder, start)
     shutil.copy(dev_file, dev)
@@ -327,7 +327,7 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9}))
 
 
-def test_an_option_that_an_older_run_does_not_know_is_off_there(unsup, tmp_path):
+def test_an_option_missing_from_an_older_record_counts_as_off(unsup, tmp_path):
     run_unsup.main(unsup(**UNSCORED))
     old = record(tmp_path / "run")["trajectory"]
     assert old.pop("bidirectional") is False and old.pop("lora_target") == []
@@ -337,7 +337,7 @@ def test_an_option_that_an_older_run_does_not_know_is_off_there(unsup, tmp_path)
         run_unsup.main(unsup(**UNSCORED, lora_r=2, lora_target="query"))
 
 
-def test_a_stopped_run_goes_on_to_another_step_at_the_learning_rates_of_such_a_run(unsup, stopped, caplog):
+def test_change_steps_resumes_with_the_learning_rates_of_the_new_length(unsup, stopped, caplog):
     with pytest.raises(CheckpointRefused, match=r"max_steps: 6 there, 5 now.*--change_steps true"):
         run_unsup.main(unsup(**UNSCORED, max_steps=5))
     with pytest.raises(CheckpointRefused, match="at step 3, so it cannot end after 3"):
@@ -361,7 +361,7 @@ def test_a_stopped_run_goes_on_to_another_step_at_the_learning_rates_of_such_a_r
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_a_run_out_of_patience_ends_and_so_does_it_when_it_is_resumed(unsup, tmp_path, step):
+def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path, step):
     """At learning rate 0 no score is higher than the first."""
     flags = {"method": "simcse", "patience": 2, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9,
              "learning_rate": 0}  # fmt: skip
@@ -395,7 +395,7 @@ def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, capl
     assert "its prompts are dropped; sentence-transformers has no pooling avg_top2" in caplog.text
 
 
-def test_vectors_cut_as_sentence_transformers_cuts_them_score_what_the_record_says(unsup, tmp_path, dev_file):
+def test_scores_by_width_are_those_of_vectors_truncated_by_sentence_transformers(unsup, tmp_path, dev_file):
     dims = ["--matryoshka_dims", "8", "16"]
     run_unsup.main([*unsup(method="simcse", projection="none", max_steps=2), *dims])
     found = record(tmp_path / "run")["dev_by_width"]
@@ -423,7 +423,7 @@ def test_a_run_in_chunks_logs_what_a_plain_run_logs(unsup, tmp_path, method):
             assert one[key] == pytest.approx(two[key], **allowed), (key, one["step"])
 
 
-def test_collapse_is_noticed_and_said(unsup, tmp_path, stage_one_folder, caplog):
+def test_collapse_is_logged(unsup, tmp_path, stage_one_folder, caplog):
     flat = shutil.copytree(stage_one_folder, tmp_path / "flat")
     tensors = load_file(flat / "model.safetensors")
     tensors["bert.encoder.layer.3.output.LayerNorm.weight"] *= 0
@@ -433,7 +433,7 @@ def test_collapse_is_noticed_and_said(unsup, tmp_path, stage_one_folder, caplog)
     assert "collapsed" in caplog.text
 
 
-def test_the_progress_bar_of_a_resumed_run_does_not_count_earlier_steps_as_fast_ones(unsup, tmp_path, monkeypatch):
+def test_the_progress_bar_of_a_resumed_run_starts_at_the_resumed_step(unsup, tmp_path, monkeypatch):
     run_unsup.main(unsup(method="simcse"))
     rewind(tmp_path / "run", 3)
     bars = []
@@ -443,7 +443,7 @@ def test_the_progress_bar_of_a_resumed_run_does_not_count_earlier_steps_as_fast_
     assert (bar.initial, bar.n, bar.total) == (3, 6, 6)
 
 
-def test_every_start_says_how_long_it_takes(unsup, tmp_path, caplog):
+def test_every_start_logs_its_expected_duration(unsup, tmp_path, caplog):
     caplog.set_level("INFO")
     flags = {"method": "simcse", "max_steps": 12, "eval_steps": 12, "save_steps": 4, "optim": "sgd"}
     run_unsup.main(unsup(**flags))

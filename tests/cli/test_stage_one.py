@@ -70,7 +70,7 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
         ({"aux_cls": "clean", "head_layers": 0}, "--aux_cls clean"),
     ],
 )
-def test_stage_one_refuses_bad_flags_and_those_that_nothing_would_read(aux, flags, said):
+def test_stage_one_refuses_bad_and_unused_flags(aux, flags, said):
     with pytest.raises(BadInput, match=said):
         run_pretrain_aux.main(aux(**flags))
 

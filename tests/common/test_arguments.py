@@ -50,7 +50,7 @@ def test_without_a_file_the_defaults_are_the_family_s():
     assert run.lr_scheduler_type == "linear"
 
 
-def test_the_file_gives_defaults_and_flags_win(config):
+def test_flags_override_the_file(config):
     text = "max_length: 48\npooling: avg\nseed: 7\n"
     model, data, run = parsed(text, "--seed", "9", "--pooling=cls", config=config)
     assert (data.max_length, model.pooling, run.seed) == (48, "cls", 9)
@@ -58,7 +58,7 @@ def test_the_file_gives_defaults_and_flags_win(config):
     assert parse(argv, TYPES, "a test")[2].seed == 9, "wherever --config stands"
 
 
-def test_values_are_what_flags_would_make_of_them(config):
+def test_values_in_a_file_are_parsed_like_flags(config):
     text = """learning_rate: 3e-5, max_length: 010, method: no, run_name: 12:30, model_name_or_path: 007, dropout: 0,
         bf16_full_eval: no, dry_run: yes, save_steps: 50, output_dir: off, dev_file: null, dev: none"""
     model, data, run = parsed("\n".join(line.strip() for line in text.split(",")), config=config)

@@ -39,14 +39,14 @@ def raising(error):
         ("Zwölf 🙂", "Zwölf 🙂"),
     ],
 )
-def test_a_message_is_one_line_that_a_terminal_shows_as_it_is(message, line, capsys):
+def test_a_message_is_one_printable_line(message, line, capsys):
     error = BadInput(message)
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == line
     assert failed(raising(error), capsys) == (2, f"error: {line}\n")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO])
-def test_a_disk_that_fails_is_storage_wherever_the_write_was(number, capsys):
+def test_a_failing_disk_is_a_storage_error_wherever_the_write_happened(number, capsys):
     error = OSError(number, os.strerror(number), "folder/scores.json")
     assert type(unwritable(error, "x")) is StorageError
     said = f"error: [Errno {number}] {os.strerror(number)}: 'folder/scores.json'\n"
@@ -54,7 +54,7 @@ def test_a_disk_that_fails_is_storage_wherever_the_write_was(number, capsys):
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.ENOENT])
-def test_a_place_that_cannot_be_is_input_and_an_error_nobody_expected_keeps_its_traceback(number):
+def test_an_impossible_path_is_bad_input_and_an_unexpected_error_keeps_its_traceback(number):
     error = OSError(number, os.strerror(number))
     assert type(unwritable(error, "x")) is BadInput
     with pytest.raises(OSError, match=os.strerror(number)):
@@ -84,12 +84,12 @@ def test_no_command_begins_with_an_argument_that_none_can_take(argv, said, monke
     assert code == 2 and told.startswith(f"error: {said}") and TOKEN not in told
 
 
-def test_a_word_that_only_begins_like_a_token_is_none(monkeypatch):
+def test_a_word_that_only_starts_like_a_hub_token_is_accepted(monkeypatch):
     monkeypatch.setattr("sys.argv", ["command", "--model", "hf_internal-testing/tiny-random-bert", "runs/hf_bert"])
     run_command(lambda: None)
 
 
-def test_a_name_that_is_not_utf_8_or_too_long_is_an_error_of_one_line(capsys):
+def test_a_file_name_that_is_not_utf_8_or_too_long_is_a_one_line_error(capsys):
     said = "error: 'folder/caf\\udce9/model.safetensors': not UTF-8; rename the file or folder\n"
     assert failed(lambda: "folder/caf\udce9/model.safetensors".encode(), capsys) == (2, said)
     with pytest.raises(UnicodeEncodeError):
@@ -98,7 +98,7 @@ def test_a_name_that_is_not_utf_8_or_too_long_is_an_error_of_one_line(capsys):
     assert code == 2 and said.startswith("error: [Errno 36] File name too long: 'xxx")
 
 
-def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
+def test_an_error_starts_a_new_line_below_a_progress_bar(capsys):
     def main():
         for _ in tqdm(range(2)):
             raise BadInput("what")
@@ -106,7 +106,7 @@ def test_an_error_stands_on_a_line_of_its_own_below_a_progress_bar(capsys):
     assert failed(main, capsys)[1].splitlines()[-1] == "error: what"
 
 
-def test_a_working_directory_that_is_gone_is_said_before_a_library_asks_for_it(tmp_path):
+def test_a_deleted_working_directory_is_reported_before_a_library_needs_it(tmp_path):
     scripts = [str(path) for path in COMMANDS if path.parent == ROOT]
     lines = 'mkdir gone; cd gone; rmdir "$PWD"; for name in "$@"; do "$0" "$name"; echo $?; done; '
     lines += 'for name in eval quickstart; do "$0" -m $name; echo $?; done'

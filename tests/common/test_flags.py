@@ -36,7 +36,7 @@ def test_there_is_one_parser():
 
 
 @pytest.mark.parametrize("name", [module(path) for path in COMMANDS])
-def test_a_flag_that_no_command_has_is_one_error_without_a_usage(name, capsys):
+def test_an_unknown_flag_is_a_one_line_error_without_usage(name, capsys):
     with pytest.raises(BadInput, match="--no_such_flag"):
         importlib.import_module(name).main([*NEEDED.get(name, "").split(), "--no_such_flag"])
     assert capsys.readouterr() == ("", "")
@@ -54,7 +54,7 @@ def test_help_and_a_mistyped_flag_are_answered_without_the_large_libraries():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
-def test_dashes_in_the_name_of_a_flag_are_underscores_and_values_stay():
+def test_dashes_in_flag_names_become_underscores_and_values_are_unchanged():
     words = ["--data-dir", "a-b", "--output-dir=x-y=--z-z", "-h", "--", "--data-dir"]
     assert underscored(words) == ["--data_dir", "a-b", "--output_dir=x-y=--z-z", "-h", "--", "--data-dir"]
     parser = Parser()

@@ -69,7 +69,7 @@ def test_a_hub_that_never_answers_is_asked_once(here, command):
     assert re.search(expected, done.stderr)
 
 
-def test_what_the_hub_says_of_a_model(here):
+def test_the_hubs_answer_about_a_model_is_reported(here):
     class Hub(BaseHTTPRequestHandler):
         def do_HEAD(self):
             status, code = SAID["/".join(self.path.split("/")[1:3])][0]
@@ -104,14 +104,14 @@ def test_what_the_hub_says_of_a_model(here):
         ("google/bert", r"the hub was not queried \(HF_HUB_OFFLINE is set\); name a folder"),
     ],
 )
-def test_neither_a_folder_nor_a_model_in_the_cache_is_asked_of_the_hub(path, said, here, monkeypatch):
+def test_the_hub_is_not_asked_about_a_local_path(path, said, here, monkeypatch):
     monkeypatch.setattr("common.model_place._ask", lambda *_: pytest.fail("asked"))
     for load in (load_config, load_tokenizer):
         with pytest.raises(BadInput, match=said):
             load(path)
 
 
-def test_a_cached_model_is_not_asked_for(here, tiny_bert, tmp_path, monkeypatch):
+def test_the_hub_is_not_asked_about_a_cached_model(here, tiny_bert, tmp_path, monkeypatch):
     model = tmp_path / "cache" / "models--google--bert"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text("1")

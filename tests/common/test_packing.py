@@ -42,7 +42,7 @@ def by_loops(mask, labels, static):
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_layout_is_what_loops_find(seed, left, static):
+def test_a_layout_equals_a_plain_loop(seed, left, static):
     mask, labels = batch(seed, left=left)
     layout = Layout(mask, {"masked": labels}, static)
     slots, first, tokens, targets = by_loops(mask, labels, static)

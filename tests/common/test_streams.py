@@ -46,18 +46,18 @@ LOST = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 
 
 
 @pytest.mark.parametrize("redirected", LOST)
-def test_lost_output_ends_no_command_and_loses_no_file(redirected, tmp_path):
+def test_a_command_whose_output_is_lost_finishes_and_writes_its_file(redirected, tmp_path):
     code, _ = run(CHATTY, redirected, tmp_path)
     assert code == 0
     assert (tmp_path / "result").read_text() == "".join(f"{number}\n" for number in range(2000))
 
 
-def test_a_reader_that_has_read_enough_is_no_error(tmp_path):
+def test_a_reader_that_stops_early_is_not_an_error(tmp_path):
     assert run(PRINTING, "| head -1", tmp_path) == (0, "")
     assert run(PRINTING, ">&-", tmp_path) == (0, "")
 
 
-def test_a_result_that_is_only_printed_and_that_the_disk_does_not_take_is_an_error(tmp_path):
+def test_output_that_is_only_printed_and_cannot_be_written_is_an_error(tmp_path):
     line = "error: [Errno 28] No space left on device: 'standard output'\n"
     assert run(PRINTING, ">/dev/full", tmp_path) == (4, line)
 

@@ -35,7 +35,7 @@ def _same(name):
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_writes_what_is_wanted_and_counts_the_rest(tmp_path, target, mode):
+def test_wanted_members_are_extracted_and_the_others_counted(tmp_path, target, mode):
     members = [
         ("./", b"", {"type": tarfile.DIRTYPE}),
         ("./a/one.txt", b"1\n"),
@@ -68,7 +68,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("wanted", [True, False])
-def test_refuses_what_no_honest_archive_has(tmp_path, target, kind, wanted):
+def test_malicious_members_are_refused(tmp_path, target, kind, wanted):
     member, message = BAD[kind]
     path = _tar(tmp_path / "x.tar", ("ok", b"ok"), member)
     with pytest.raises(BadInput, match=message):
@@ -128,7 +128,7 @@ def test_a_cut_archive_is_an_error(tmp_path, target, mode):
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>\n" * 100, b"\x1f\x8bnot gzip", b"BZh9" * 200])
-def test_what_is_no_tar_is_an_error(tmp_path, target, content):
+def test_a_file_that_is_not_a_tar_archive_is_refused(tmp_path, target, content):
     path = tmp_path / "x.tar"
     path.write_bytes(content)
     with pytest.raises(BadInput, match="incomplete or no tar archive"):

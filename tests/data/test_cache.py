@@ -46,7 +46,7 @@ def flipped(content, places=range(0, 8000, 20)):
      lambda c: b"", lambda c: b"{}", lambda c: b"[]", lambda c: c + b"\0", None],
     ids=["400 bytes", "a byte", "cut", "zeroed", "empty", "an object", "a list", "longer", "missing"],
 )  # fmt: skip
-def test_a_folder_that_does_not_hold_is_made_again_with_one_line(made, caplog, damage, name):
+def test_a_damaged_folder_is_rebuilt_with_one_log_line(made, caplog, damage, name):
     folder, content = made
     (folder / name).unlink()
     if damage:
@@ -58,7 +58,7 @@ def test_a_folder_that_does_not_hold_is_made_again_with_one_line(made, caplog, d
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_everything_is_on_the_disk_before_the_rename(tmp_path, monkeypatch):
+def test_everything_is_flushed_before_the_rename(tmp_path, monkeypatch):
     done, rename = [], data.cache.Path.rename
     monkeypatch.setattr(common.files, "sync", lambda path: done.append(path.name))
     monkeypatch.setattr(data.cache.Path, "rename", lambda *names: done.append("rename") or rename(*names))
@@ -69,7 +69,7 @@ def test_everything_is_on_the_disk_before_the_rename(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_of_two_that_make_a_folder_the_faster_one_s_is_kept(tmp_path, damaged):
+def test_of_two_builders_the_faster_ones_folder_is_kept(tmp_path, damaged):
     """The second is called while the first fills its own; the first then finds it in its place, or damaged again."""
     folder = tmp_path / "key"
 

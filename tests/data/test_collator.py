@@ -48,7 +48,7 @@ def hide_the_second(ids, starts, rng):
 
 
 @pytest.mark.parametrize("max_length", [3, 12, 32, 64])
-def test_the_ids_are_the_tokenizer_s_own(text, tokenizer, sentences, max_length):
+def test_ids_are_those_of_the_tokenizer(text, tokenizer, sentences, max_length):
     indices = [5, 0, 299, 17, 17, 100]
     made = collator(text, tokenizer, max_length=max_length)(batch_of(*indices))
     texts = [sentences[i] for i in indices]
@@ -210,7 +210,7 @@ def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
             assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), "two masks meet as often as chance has it"
 
 
-def test_which_tokens_are_masked_does_not_decide_what_is_written_there(text, tokenizer):
+def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, tokenizer):
     """Were the second draw the first one's number, the masked tokens would be those of low numbers: no swaps."""
     made = collator(text, tokenizer, masking=Masking(0.3))(batch_of(*range(300)))
     chosen = made["masked_labels"][0] != IGNORED
@@ -379,7 +379,7 @@ def test_without_a_mask_token_masks_are_refused(text, tokenizer):
         MaskedCollator(text, other, 16, 0, Masking(0.15))
 
 
-def test_an_edit_that_looks_at_no_words_needs_none(text, tokenizer):
+def test_an_edit_that_ignores_words_needs_no_word_starts(text, tokenizer):
     other = copy.deepcopy(tokenizer)
     other.backend_tokenizer.decoder = decoders.Fuse()  # of no known kind: word starts are not known
     made = collator(text, other, [View(), View(reverse)])(batch_of(3, 4))

@@ -144,7 +144,7 @@ def test_walked_orders_are_fair_and_differ_by_epoch_and_seed():
     assert ((firsts - 200) ** 2 / 200).sum() < 9 + 5 * np.sqrt(18)
 
 
-def test_an_order_is_the_table_and_beyond_the_largest_table_the_walk(monkeypatch):
+def test_an_order_is_a_table_up_to_the_limit_and_walked_beyond(monkeypatch):
     monkeypatch.setattr(draws, "_PLACES_AT_ONCE", 7)
     assert list(draws.order(5, 2, 50)) == draws.permutation(5, 2, 50).tolist()
     monkeypatch.setattr(draws, "LARGEST_TABLE", 49)
@@ -186,7 +186,7 @@ def test_the_data_set_hands_the_keys_to_the_collator():
 
 
 @pytest.mark.parametrize("largest", [draws.LARGEST_TABLE, 20])
-def test_rows_are_those_that_the_batches_held(monkeypatch, largest):
+def test_rows_are_those_of_the_batches(monkeypatch, largest):
     monkeypatch.setattr(draws, "LARGEST_TABLE", largest)
     sampler = KeyedSampler(3, 50, 8)
     sampler.set_epoch(1)

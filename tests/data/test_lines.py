@@ -55,7 +55,7 @@ def refusal(path):
     }.items(),
     ids=lambda item: item[0],
 )
-def test_the_same_lines_come_from_every_form_of_a_file_whatever_its_name(tmp_path, content):
+def test_every_form_of_a_file_gives_the_same_lines_whatever_its_name(tmp_path, content):
     for name in ("text.txt", "text.gz", "text.xz"):
         assert lines(written(tmp_path, content[1], name)) == LINES
 
@@ -89,7 +89,7 @@ def test_a_line_of_exactly_the_longest_length_is_read(tmp_path, end):
     assert lines(written(tmp_path, line + end)) == [line.decode()]
 
 
-def test_what_is_no_file_or_may_not_be_read_is_refused(tmp_path, monkeypatch):
+def test_a_path_that_is_not_a_readable_file_is_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     places = [tmp_path, tmp_path / "missing", tmp_path / "pipe", tmp_path / "loop", tmp_path / ("x" * 300)]
@@ -140,7 +140,7 @@ def test_a_long_compressed_file_cut_off_is_refused_where_it_ends(tmp_path, suffi
     }.items(),
     ids=lambda item: item[0],
 )
-def test_what_stands_behind_the_first_stream_is_read_or_refused(tmp_path, suffix, damage):
+def test_damage_after_the_first_compressed_stream_is_refused(tmp_path, suffix, damage):
     packed = damage[1](PACKED[suffix](TEXT[:18]), PACKED[suffix](TEXT[18:]))
     assert "the compressed file is damaged or truncated" in refusal(written(tmp_path, packed))
 

@@ -107,7 +107,7 @@ def test_a_file_in_place_with_another_digest_is_not_overwritten(hub, corpora):
     assert len(hub.requests) == asked
 
 
-def test_files_laid_by_hand_are_verified_and_used(hub, corpora):
+def test_files_placed_by_hand_are_verified_and_used(hub, corpora):
     for path in corpora.sts:
         (corpora.root / path).parent.mkdir(parents=True, exist_ok=True)
         (corpora.root / path).write_bytes(corpora.content[path])
@@ -148,7 +148,7 @@ def test_the_shipped_digests_cover_what_the_evaluations_read():
     assert all(one.files(pinned) for one in SETS)
 
 
-def test_names_that_only_look_like_a_wanted_one_have_no_place():
+def test_names_that_only_resemble_a_wanted_file_are_ignored():
     name = "STS/STS13-en-test/STS.gs.FNWN.txt"
     wanted = {DOWNSTREAM + name}
     assert place_of(name, wanted) == DOWNSTREAM + name

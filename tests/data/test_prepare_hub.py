@@ -34,7 +34,7 @@ ADVICE = {404: "a mirror that has it", 401: "HF_TOKEN", 403: "HF_TOKEN", 500: "r
 
 
 @pytest.mark.parametrize(("status", "advice"), ADVICE.items())
-def test_an_answer_that_is_an_error_says_what_where_and_what_to_do(hub, corpora, status, advice):
+def test_an_http_error_names_the_file_the_server_and_what_to_do(hub, corpora, status, advice):
     hub.status = status
     with pytest.raises(BadInput, match=f"(?s)cannot download.*{status}.*; .*{advice}") as caught:
         corpora.prepare("sts")
@@ -45,27 +45,27 @@ def test_an_answer_that_is_an_error_says_what_where_and_what_to_do(hub, corpora,
     assert corpora.placed() == {}
 
 
-def test_nobody_there(hub, corpora, monkeypatch):
+def test_an_unreachable_server_is_reported(hub, corpora, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(BadInput, match=r"127\.0\.0\.1:9/.*refused"):
         corpora.prepare("sts")
     assert hub.requests == []
 
 
-def test_offline_mode_is_the_library_s(hub, corpora, monkeypatch):
+def test_offline_mode_is_respected(hub, corpora, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(BadInput, match="unset HF_HUB_OFFLINE"):
         corpora.prepare("wiki1m")
     assert hub.requests == []
 
 
-def test_a_server_that_is_no_hub(hub, corpora):
+def test_a_server_that_is_not_a_hub_is_refused(hub, corpora):
     hub.commit = None
     with pytest.raises(BadInput, match="not a hub"):
         corpora.prepare("sts")
 
 
-def test_a_download_that_is_not_what_the_hub_announced(hub, corpora):
+def test_a_download_that_differs_from_the_announced_digest_is_refused(hub, corpora):
     hub.etag = "0" * 64
     with pytest.raises(BadInput, match="but the hub announced 0000"):
         corpora.prepare("wiki1m")

@@ -77,7 +77,7 @@ def lists(corpus, column=0):
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_the_ids_are_the_tokenizer_s_own(tokenizer, columns, sentences, tmp_path, few):
+def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path, few):
     rows = [sentences[i : i + columns] for i in range(0, 60, columns)]
     path = tmp_path / "rows.tsv"
     path.write_text("".join("\t".join(row) + "\n\n" for row in rows), encoding="utf-8")
@@ -97,7 +97,7 @@ def test_the_ids_are_the_tokenizer_s_own(tokenizer, columns, sentences, tmp_path
     assert corpus.tokens == sum(corpus.lengths(range(len(rows)), c).sum() for c in range(columns))
 
 
-def test_the_facts_tell_what_was_read(written, load):
+def test_the_facts_describe_what_was_read(written, load):
     facts = load(written("\na dog\n\na river\n")).facts
     assert len(facts.pop("sha256")) == 64
     assert facts == {"columns": 1, "rows": 2, "empty_lines_dropped": 2}
@@ -117,7 +117,7 @@ def test_the_cache_does_not_depend_on_what_the_tokenizer_did_before(load, text, 
     assert tokenised == [20]
 
 
-def test_one_changed_byte_is_another_text_though_size_and_time_are_kept(load, text, tokenised):
+def test_one_changed_byte_is_another_text_even_with_the_same_size_and_time(load, text, tokenised):
     before = text.stat()
     first = load(text)
     content = bytearray(text.read_bytes())
@@ -170,7 +170,7 @@ def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, n
     assert len(load(text)) == 20
 
 
-def test_a_full_disk_is_told_as_such(load, text, monkeypatch):
+def test_a_full_disk_is_reported_as_such(load, text, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
@@ -193,7 +193,7 @@ def test_a_pickled_corpus_is_a_path_not_the_tokens(load, text):
 
 
 @pytest.mark.parametrize("damage", [None, lambda whole: whole[:200], lambda whole: whole[:-20] + bytes(20)])
-def test_damaged_ids_are_made_again_and_said(load, text, caplog, tokenised, damage):
+def test_damaged_ids_are_rebuilt_and_logged(load, text, caplog, tokenised, damage):
     first = load(text)
     expected, path = lists(first), first.folder / "ids.arrow"
     whole = path.read_bytes()
@@ -204,7 +204,7 @@ def test_damaged_ids_are_made_again_and_said(load, text, caplog, tokenised, dama
     assert [r.message for r in caplog.records if "rebuilding" in r.message and str(first.folder) in r.message]
 
 
-def test_ids_that_memory_has_no_room_for_are_a_storage_error(load, text, monkeypatch):
+def test_ids_that_do_not_fit_in_memory_are_a_storage_error(load, text, monkeypatch):
     load(text)
 
     def full(*_, **__):
@@ -319,7 +319,7 @@ def test_a_block_without_room_is_refused(load, text, length):
 
 
 @pytest.mark.parametrize(("batch", "longest"), [(4, 32), (7, 32), (7, 2), (1, 32), (100, 32)])
-def test_sentences_that_share_a_batch_with_an_equal_one_are_counted(tmp_path, batch, longest):
+def test_duplicates_within_a_batch_are_counted(tmp_path, batch, longest):
     rng = np.random.default_rng(3)
     rows = [rng.integers(1, 4, rng.integers(1, 4)).tolist() for _ in range(60)]
     rows += [[1, 2], [2, 1], [1, 2, 0]]
@@ -333,6 +333,6 @@ def test_sentences_that_share_a_batch_with_an_equal_one_are_counted(tmp_path, ba
     assert expected > 0 or batch == 1
 
 
-def test_distinct_sentences_are_none(tmp_path):
+def test_distinct_sentences_are_no_false_negatives(tmp_path):
     text = stored(tmp_path, [[1 + row % 50, 1 + row // 50] for row in range(500)])
     assert false_negatives(text, draws.KeyedSampler(5, 500, 100), 32)[0] == 0

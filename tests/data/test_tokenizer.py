@@ -140,7 +140,7 @@ def test_a_larger_vocabulary_splits_less(text_file, sentences, tmp_path):
 
 
 @pytest.mark.parametrize("size", [-1, 0, 5])
-def test_a_size_without_room_for_a_piece_is_refused(text_file, tmp_path, size):
+def test_a_vocabulary_too_small_for_any_piece_is_refused(text_file, tmp_path, size):
     with pytest.raises(BadInput, match=f"--vocabulary_size {size}"):
         train_tokenizer(Source((text_file,)), size, tmp_path)
 

@@ -59,13 +59,13 @@ def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data
         command.main([f"one={tiny_bert}", f"two={tiny_bert}", *flags, f"--output={dev_file}"])
 
 
-def test_a_mistyped_model_is_said_before_the_first_is_scored(tiny_bert, dev_file, monkeypatch):
+def test_a_mistyped_model_is_refused_before_any_is_scored(tiny_bert, dev_file, monkeypatch):
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match="not-there"):
         command.main([str(tiny_bert), "./not-there", f"--dev_file={dev_file}"])
 
 
-def test_a_model_without_a_pooling_is_said_before_the_first_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):
+def test_a_model_without_a_pooling_is_refused_before_any_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     encoder.save(str(tmp_path / "good"), tokenizer)
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))

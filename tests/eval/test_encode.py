@@ -53,7 +53,7 @@ def test_rows_come_in_the_order_of_the_sentences(request, family, sentences):
     assert np.allclose(found, [by_hand(toy, tokenizer, sentence) for sentence in shuffled], atol=1e-6)
 
 
-def test_a_sentence_that_comes_often_is_encoded_once(toy, bert_tokenizer, sentences):
+def test_a_repeated_sentence_is_encoded_once(toy, bert_tokenizer, sentences):
     some = [sentences[i] for i in (3, 1, 3, 3, 2, 1, 0)]
     found = Encode(toy, bert_tokenizer, 64)(some)
     assert sum(rows for rows, _ in toy.shapes) == 4
@@ -85,7 +85,7 @@ def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_module_keeps_its_mode_and_its_parts_theirs(toy, bert_tokenizer, sentences, training):
+def test_the_module_and_its_parts_keep_their_modes(toy, bert_tokenizer, sentences, training):
     toy.train(training)
     toy.table.train(not training)
     encode = Encode(toy, bert_tokenizer, 64)
@@ -94,7 +94,7 @@ def test_the_module_keeps_its_mode_and_its_parts_theirs(toy, bert_tokenizer, sen
     assert np.array_equal(first, encode(sentences[:5])), "no dropout"
 
 
-def test_no_random_number_and_no_gradient_is_made(toy, bert_tokenizer, sentences):
+def test_encoding_draws_no_random_number_and_makes_no_gradient(toy, bert_tokenizer, sentences):
     toy.train()
     random.seed(1)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -119,7 +119,7 @@ def test_bfloat16_differs_a_little(bert_tokenizer, sentences):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_no_numbers_are_refused(toy, bert_tokenizer, sentences, value):
+def test_weights_that_are_not_finite_are_refused(toy, bert_tokenizer, sentences, value):
     toy.train()
     token = bert_tokenizer(sentences[9])["input_ids"][1]
     toy.table.weight.data[token, 3] = value
@@ -128,7 +128,7 @@ def test_weights_that_are_no_numbers_are_refused(toy, bert_tokenizer, sentences,
     assert toy.training
 
 
-def test_an_error_leaves_the_mode_too(toy, bert_tokenizer, sentences):
+def test_the_mode_is_restored_after_an_error(toy, bert_tokenizer, sentences):
     toy.train()
     toy.embed = None
     with pytest.raises(TypeError):
@@ -136,7 +136,7 @@ def test_an_error_leaves_the_mode_too(toy, bert_tokenizer, sentences):
     assert toy.training
 
 
-def test_the_identity_names_all_that_decides_a_vector(tiny_bert, tiny_roberta):
+def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_roberta):
     def identity(folder=tiny_bert, head=None, side="right", pooling="avg", bf16=False, change=0, use=False, **settings):
         config = load_config(str(folder))
         for name, value in settings.items():
@@ -169,12 +169,12 @@ def test_only_an_x86_processor_without_the_instructions_is_slow(monkeypatch, fou
     assert not eval.encode.bf16_is_slow("cuda")
 
 
-def test_torch_names_the_instructions_so():
+def test_torch_reports_the_instructions_by_these_names():
     found = torch.cpu.get_capabilities()
     assert found["architecture"] != "x86_64" or set(eval.encode.BF16_INSTRUCTIONS) <= set(found)
 
 
-def test_it_is_said_once_and_only_of_bf16(monkeypatch, caplog, tiny_bert):
+def test_slow_bf16_is_warned_about_once(monkeypatch, caplog, tiny_bert):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: OLD)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     eval.encode.warn_of_slow_bf16.cache_clear()

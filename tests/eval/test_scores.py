@@ -76,7 +76,7 @@ def test_a_table_shows_all_cuts_of_a_ranking_and_averages_only_the_first():
     assert details([*rows["m"], *rows["n"]]).startswith("| model | task")
 
 
-def test_the_figures_of_every_example_stand_beside_the_scores(tmp_path):
+def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
     results = {One("A"): result("A", "spearman")}
     write_scores(tmp_path / "scores.json", results, rows_of(results, "m", None))
     with np.load(items_path(tmp_path / "scores.json"), allow_pickle=False) as items:

@@ -147,7 +147,7 @@ def test_the_average_rounds_each_value_first():
     assert found == {**plain, "task": "Avg.", "aggregation": "mean of tasks", "n": 30}
 
 
-def test_subsets_mean_weighted_mean_and_pearson_stand_beside_the_headline(data_dir):
+def test_subsets_means_and_pearson_are_reported_beside_the_headline(data_dir):
     task = STS_TEST[1]
     result = task.score(encode, data_dir)
     subsets = task.load(data_dir)
@@ -188,7 +188,7 @@ def test_distinct_sentences_are_counted_once():
 
 
 @pytest.mark.parametrize("text", [[], ["a dog, a cat"]])
-def test_nothing_seen_is_said_as_zero(text):
+def test_without_seen_sentences_the_share_is_zero(text):
     seen = count_seen(iter(text), [SEEN], ".")
     assert seen == {"own": {"seen": 0, "sentences": 4}}
     assert describe_seen(seen) == ""

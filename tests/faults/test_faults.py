@@ -112,7 +112,7 @@ def test_a_write_that_fails_inside_a_library_leaves_no_half_checkpoint(server, r
         ("nan_weight", (4, 5), "not finite"),
     ],
 )
-def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(server, fault, steps, said):
+def test_non_finite_numbers_stop_the_run_and_are_never_saved(server, fault, steps, said):
     assert server.run(fault, {fault: steps[0]}) == 3, server.said(fault)
     text, folder = server.said(fault), server.folder / fault
     assert any(f"step {step}" in text for step in steps)
@@ -125,7 +125,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(server, fa
         assert len(set(found["examples"])) == 8
 
 
-def test_too_little_memory_is_said_with_the_batch_and_never_changes_it(server, reference):
+def test_running_out_of_memory_is_reported_with_the_batch_size_which_stays(server, reference):
     assert server.run("oom", {"oom": 5}) == 4
     said = server.said("oom")
     assert "--per_device_train_batch_size 8" in said

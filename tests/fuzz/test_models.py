@@ -131,7 +131,7 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
 
 
 @pytest.mark.parametrize("sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"new": 1}])
-def test_sizes_of_a_flow_allocate_nothing(saved, sizes):
+def test_impossible_sizes_of_a_flow_are_refused_before_allocation(saved, sizes):
     with pytest.raises(BadInput, match=r"flow"):
         read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes}))
 

@@ -114,7 +114,7 @@ _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-
 
 @MANY
 @given(damaged(_LOG, [b'{"step": 3}\n', b"[" * 5000, b"NaN", b'"x"', b"1" * 5000, b"true", b"\xe2\x80\xa8"]))
-def test_a_log_is_numbers_or_refused(tmp_path, content):
+def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(json.dumps(_RUN))
     (tmp_path / "log.jsonl").write_bytes(content)
     found = result(read_run_folder, "run", tmp_path, "scores.json")
@@ -192,7 +192,7 @@ def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
-def test_a_number_of_steps_that_is_none_is_another_setting(tmp_path, steps):
+def test_an_invalid_number_of_steps_is_another_setting(tmp_path, steps):
     write_run(tmp_path, _RUN | {"trajectory": _RUN["trajectory"] | {"max_steps": steps}})
     with pytest.raises(CheckpointRefused, match="max_steps"):
         open_run(str(tmp_path), _RUN["trajectory"])

@@ -23,7 +23,7 @@ _SCRAPS = [b"!!python/object/apply:os.system [x]", b"!!map ", b"!!set ", b"!!int
 
 @MANY
 @given(damaged(_CONFIG, _SCRAPS))
-def test_a_configuration_is_words_or_refused(tmp_path, content):
+def test_a_configuration_is_read_as_words_or_refused(tmp_path, content):
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     found = result(read_config, str(path))

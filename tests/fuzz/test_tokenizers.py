@@ -42,5 +42,5 @@ def test_a_tokenizer_is_refused_or_gives_what_the_model_can_read(saved, tmp_path
     assert vectors is None or (vectors.shape == (4, 8) and np.isfinite(vectors).all())
 
 
-def test_the_whole_one_is_read(saved):
+def test_the_undamaged_tokenizer_is_read(saved):
     assert _vectors(str(saved)).shape == (4, 8)

@@ -90,7 +90,7 @@ def materials(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
 @pytest.mark.parametrize("name", [*method_names(), STAGE_ONE])
-def test_every_method_s_step_is_one_graph_or_says_why_not(materials, name, packed):
+def test_every_methods_step_is_one_graph_or_states_why_not(materials, name, packed):
     model, collator = materials.parts(Case(name, "bert", packed, "float32"))
     reasons = [] if name == STAGE_ONE else [one.not_compiled for one in model.objectives if one.not_compiled]
     assert bool(reasons) == (name in REFUSED)

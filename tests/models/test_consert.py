@@ -27,7 +27,7 @@ def slow_nt_xent(first, second, tau):
 
 
 @pytest.mark.parametrize(("directions", "factor"), [("sum", 2), ("mean", 1)])
-def test_the_codes_scale_is_twice_the_papers(directions, factor):
+def test_the_loss_of_the_official_code_is_twice_the_papers(directions, factor):
     first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
     made = consert.contrast(consert.Arguments(directions=directions))
     assert float(made.loss(first, second)) == pytest.approx(factor * slow_nt_xent(first, second, 0.1), rel=1e-5)
@@ -68,7 +68,7 @@ def test_dropout_zeroes_single_values_at_its_rate():
     assert 0.4 < kept.mean(0).min() and 0.4 < kept.mean(1).min()  # neither rows nor columns as a whole
 
 
-def test_none_is_the_plain_sentence():
+def test_the_change_none_leaves_the_sentence_alone():
     assert consert.view(consert.Arguments(), "none").perturb is None
 
 
@@ -100,7 +100,7 @@ def by_hand(folder, ids, mask, row, positions, kept):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("change", consert.CHANGES[1:])
-def test_the_encoder_applies_what_was_drawn(folder, packed, change):
+def test_the_encoder_applies_the_drawn_change(folder, packed, change):
     ids, mask = batch()
     positions = torch.arange(9).repeat(5, 1)
     kept = torch.ones(5, 9, 32, dtype=torch.bool)

@@ -37,7 +37,7 @@ def test_too_few_rows_for_different_pairs_are_refused(count, negatives):
         ct.pairing(count, negatives)
 
 
-def test_the_loss_is_the_formula_s():
+def test_the_loss_equals_its_formula():
     torch.manual_seed(0)
     first, second, same = torch.randn(6, 5), torch.randn(6, 5), torch.tensor([True, False, False, True, False, False])
     want = sum(entropy(float(a @ b), bool(y)) for a, b, y in zip(first, second, same, strict=True)) / 6

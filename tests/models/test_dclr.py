@@ -36,7 +36,7 @@ FORMULAS = {"binary": (dclr.binary_nce, binary), "info_nce": (dclr.weighted_nce,
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_a_loss_is_the_formula_s_and_stays_finite(name):
+def test_a_loss_equals_its_formula_and_stays_finite(name):
     loss, formula = FORMULAS[name]
     generator = torch.Generator().manual_seed(0)
     logits, negative = torch.randn(5, 8, generator=generator), torch.rand(5, 8, generator=generator) < 0.6

@@ -55,7 +55,7 @@ def encoder_of(folder, pooling, both_ways):
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_tokens_see_later_ones_only_if_asked_and_padding_never(decoder, kind, both_ways):
+def test_tokens_attend_to_later_ones_only_if_asked_and_never_to_padding(decoder, kind, both_ways):
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]])
     encoder, seen = encoder_of(decoder(kind), "avg", both_ways), []
     for pads in (0, 2):
@@ -129,7 +129,7 @@ def test_a_decoder_trains_by_adapters_from_the_command(decoder, text_file, dev_f
     assert same_weights(run / "checkpoint-4", tmp_path / "before")
 
 
-def test_the_start_is_judged_by_the_attention_of_the_run(decoder, text_file, dev_file, tmp_path):
+def test_the_start_is_scored_with_the_attention_of_the_run(decoder, text_file, dev_file, tmp_path):
     """Without a step the start and the result are one model; the first token of a causal start would be refused."""
     flags = {"bidirectional": "true", "pooling": "cls_before_pooler", "learning_rate": 0, "keep_start": "true"}
     run_unsup.main(command(decoder("qwen2"), text_file, dev_file, tmp_path, **flags))
@@ -159,7 +159,7 @@ def command(folder, text_file, dev_file, tmp_path, **flags):
         ({"train_last_layers": 1}, "--train_last_layers needs a backbone .* not 'llama'"),
     ],
 )  # fmt: skip
-def test_what_a_decoder_lacks_is_said(decoder, text_file, dev_file, tmp_path, flags, message):
+def test_flags_that_a_decoder_does_not_support_are_refused(decoder, text_file, dev_file, tmp_path, flags, message):
     with pytest.raises(BadInput, match=message):
         run_unsup.main(command(decoder("llama"), text_file, dev_file, tmp_path, **flags))
 

@@ -107,7 +107,7 @@ def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
         load_encoder(str(tmp_path))
 
 
-def test_longest_text_is_cut_at_what_the_positions_allow(folder):
+def test_long_texts_are_cut_to_the_number_of_positions(folder):
     encoder, tokenizer = load_encoder(folder, pooling="avg")
     assert encoder.max_length == 64
     assert np.isfinite(vectors(encoder, tokenizer, ["word " * 500])).all()
@@ -130,7 +130,7 @@ def changed(folder, target, name, **values):
     return str(target)
 
 
-def test_a_decoder_is_not_packed_as_if_it_saw_both_ways(tiny_bert, tmp_path, sentences):
+def test_a_causal_bert_is_not_packed(tiny_bert, tmp_path, sentences):
     folder = changed(tiny_bert, tmp_path / "decoder", "config.json", is_decoder=True)
     encoder, tokenizer = load_encoder(folder, pooling="avg")
     batch = tokenizer(sentences[:1], return_tensors="pt")
@@ -140,14 +140,14 @@ def test_a_decoder_is_not_packed_as_if_it_saw_both_ways(tiny_bert, tmp_path, sen
 
 
 @pytest.mark.parametrize(("config", "said"), [(None, "configuration"), ('{"model_type": "t5"}', "type 't5' is")])
-def test_what_is_no_encoder_is_refused(tmp_path, config, said):
+def test_a_folder_without_an_encoder_is_refused(tmp_path, config, said):
     if config:
         (tmp_path / "config.json").write_text(config)
     with pytest.raises(BadInput, match=said):
         load_backbone(str(tmp_path))
 
 
-def test_a_configuration_with_a_value_of_another_kind_is_refused(tiny_bert, tmp_path):
+def test_a_configuration_value_of_another_type_is_refused(tiny_bert, tmp_path):
     folder = changed(tiny_bert, tmp_path / "bert", "config.json", hidden_size="wide")
     with pytest.raises(BadInput, match=r"cannot read its configuration .*hidden_size"):
         load_encoder(folder)
@@ -200,7 +200,7 @@ def test_a_folder_without_tokenizer_files_is_refused(folder, tmp_path):
         load_tokenizer(str(tmp_path))
 
 
-def test_a_run_that_has_not_finished_is_no_model_and_its_message_says_what_is(tmp_path):
+def test_an_unfinished_run_is_refused_and_its_best_model_named(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(BadInput, match=r"an unfinished run; run its command again to finish it$"):
         load_encoder(str(tmp_path))
@@ -209,7 +209,7 @@ def test_a_run_that_has_not_finished_is_no_model_and_its_message_says_what_is(tm
         load_encoder(str(tmp_path))
 
 
-def test_weights_that_are_no_numbers_are_refused_when_they_are_read(tiny_bert, tmp_path):
+def test_weights_that_are_not_finite_are_refused_when_read(tiny_bert, tmp_path):
     model = AutoModel.from_pretrained(tiny_bert)
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[5, 2] = float("nan")
@@ -220,7 +220,7 @@ def test_weights_that_are_no_numbers_are_refused_when_they_are_read(tiny_bert, t
 
 
 @pytest.mark.parametrize("length", [-5, 0, 2])
-def test_a_length_that_leaves_no_word_is_refused(tiny_bert, length):
+def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
     with pytest.raises(BadInput, match=f"--max_length {length}: must be at least 3"):
         load_encoder(str(tiny_bert), pooling="avg", max_length=length)
 
@@ -236,7 +236,7 @@ def test_a_length_that_leaves_no_word_is_refused(tiny_bert, length):
         ),
     ],
 )
-def test_what_sentence_transformers_would_do_to_a_text_is_refused(tiny_bert, tmp_path, name, values, message):
+def test_sentence_transformers_settings_that_change_texts_are_refused(tiny_bert, tmp_path, name, values, message):
     encoder, tokenizer = make_encoder(tiny_bert, "avg")
     encoder.save(str(tmp_path / "ours"), tokenizer)
     change_json(tmp_path / "ours" / "config.json", sentence_embedding=...)
@@ -245,7 +245,7 @@ def test_what_sentence_transformers_would_do_to_a_text_is_refused(tiny_bert, tmp
         load_encoder(changed(tmp_path / "ours", tmp_path / "theirs", name, **values))
 
 
-def test_a_hub_that_cannot_be_asked_is_no_answer(tiny_bert, monkeypatch, caplog):
+def test_an_unreachable_hub_is_refused_unless_a_pooling_is_given(tiny_bert, monkeypatch, caplog):
     def offline(path, name):
         raise LocalEntryNotFoundError("no connection")
 

@@ -57,7 +57,7 @@ def test_a_family_that_is_called_as_a_whole_is_refused_by_name_with_the_reason(n
         check_apart(AutoConfig.for_model(name), "the auxiliary network")
 
 
-def test_what_cannot_run_packed_runs_padded_and_says_so(tiny, caplog):
+def test_families_that_cannot_run_packed_run_padded_and_log_it(tiny, caplog):
     backbone = load_backbone(str(tiny("mpnet")))
     with caplog.at_level("INFO"):
         assert SentenceEncoder(backbone, "avg", packed=True).packed is False
@@ -65,7 +65,7 @@ def test_what_cannot_run_packed_runs_padded_and_says_so(tiny, caplog):
     assert not packs(AutoConfig.for_model("bert", is_decoder=True)), "packed attention looks both ways"
 
 
-def test_the_page_says_what_the_table_holds():
+def test_the_families_page_matches_the_table():
     lines = (ROOT / "docs" / "families.md").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
     said = {name: [cell == "yes" for cell in cells] for name, *cells in rows}

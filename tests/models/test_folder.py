@@ -71,7 +71,7 @@ def test_no_key_of_a_configuration_reaches_a_kernel_or_code(folder, no_kernels, 
     assert not (folder / "ran").exists()
 
 
-def test_neither_a_tokenizer_nor_a_module_brings_code(folder, monkeypatch):
+def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
     """Its class, its `auto_map`, its template for chats, and a module of a class that would have to be imported."""
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     for name in ("tokenization.py", "evil.py"):
@@ -120,12 +120,12 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"model_type": "vit"}, "does not read text|cannot read"),
     ],
 )
-def test_a_configuration_that_is_none_of_a_plain_model_is_refused(folder, changes, said):
+def test_unusual_keys_and_values_of_a_configuration_are_refused(folder, changes, said):
     change_json(folder / "config.json", **changes)
     refusal(folder, said)
 
 
-def test_what_a_configuration_says_of_outputs_changes_no_vector(folder):
+def test_output_options_of_a_configuration_change_no_vector(folder):
     encoder, tokenizer = load_encoder(str(folder), "avg")
     batch = tokenizer(["the dog", "a small river"], padding=True, return_tensors="pt")
     inputs = batch["input_ids"], batch["attention_mask"]
@@ -137,7 +137,7 @@ def test_what_a_configuration_says_of_outputs_changes_no_vector(folder):
 
 @pytest.mark.parametrize("outside", ["../other/model.safetensors", "{other}/model.safetensors", "link.safetensors",
                                      "sub/model.safetensors", "pytorch_model.bin", 7])  # fmt: skip
-def test_an_index_names_files_of_its_own_folder(folder, tmp_path, outside):
+def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside):
     other = tmp_path / "other"
     other.mkdir()
     tensors = load_file(folder / "model.safetensors")
@@ -150,7 +150,7 @@ def test_an_index_names_files_of_its_own_folder(folder, tmp_path, outside):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"weight_map": []}', b"[" * 100_000])
-def test_an_index_that_is_none_is_refused(folder, content):
+def test_a_bad_weight_index_is_refused(folder, content):
     (folder / SAFE_WEIGHTS_INDEX_NAME).write_bytes(content)
     refusal(folder, "not a weight index")
 
@@ -208,7 +208,7 @@ def test_a_pickle_beside_safetensors_is_left_alone(folder):
     load_encoder(str(folder), "avg")
 
 
-def test_a_repository_with_a_pickle_only_is_refused_with_what_to_do(monkeypatch, tiny_bert):
+def test_a_repository_with_only_a_pickle_is_refused_with_advice(monkeypatch, tiny_bert):
     """What the library says of a hub id without safetensors, which no test can ask for."""
     said = "me/x does not appear to have a file named model.safetensors and thus cannot be loaded with `safetensors`."
     monkeypatch.setattr("transformers.modeling_utils._get_resolved_checkpoint_files", lambda **_: _raise(OSError(said)))

@@ -44,7 +44,7 @@ def convolved(states, convolution):
     return torch.stack(made)
 
 
-def test_the_estimate_is_the_formula_s():
+def test_the_estimate_equals_its_formula():
     torch.manual_seed(0)
     features, vectors, own = torch.randn(2, 3, 4), torch.randn(4, 4), torch.tensor([2, 0])
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
@@ -77,7 +77,7 @@ def test_the_model_s_loss_equals_a_computation_token_by_token(tiny_bert, packed,
     assert found == pytest.approx(want, rel=1e-4)
 
 
-def test_features_do_not_depend_on_what_stands_at_padding():
+def test_features_do_not_depend_on_padding_tokens():
     torch.manual_seed(1)
     local, states = LocalFeatures(8, 4, "none"), torch.randn(2, 6, 8)
     mask = torch.tensor([[1, 1, 1, 0, 0, 0], [1] * 6])

@@ -23,7 +23,7 @@ def narrow(objective, vectors):
 
 
 @pytest.mark.parametrize("views", [2, 3])
-def test_each_width_is_a_loss_of_its_own_over_vectors_cut_there(views):
+def test_each_width_has_a_loss_over_vectors_cut_to_it(views):
     vectors = torch.randn(views, 5, 8, generator=torch.Generator().manual_seed(0))
     terms = narrow(simcse.Contrastive(0.5, weight=0.7), vectors)
     assert list(terms) == ["contrastive", "contrastive_6", "contrastive_3"]

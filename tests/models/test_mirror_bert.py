@@ -16,7 +16,7 @@ def spanned(seed, ids=IDS, length=2):
     return mask_span(ids, np.ones(len(ids), bool), np.random.default_rng(seed), length)
 
 
-def test_the_loss_is_the_formula_s_for_every_anchor():
+def test_the_loss_equals_its_formula_for_every_anchor():
     first, second = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     [made] = mirror_bert.METHOD.build(mirror_bert.Arguments(temperature=0.3), None, None, None)
     assert made.loss(first, second).item() == pytest.approx(slow_nt_xent(first, second, 0.3), rel=1e-5)

@@ -84,7 +84,7 @@ def test_losses_and_gradients_equal_the_padded_ones(folder, case):
 
 
 @pytest.mark.parametrize("case", ["simcse", "infocse", "infocse_rtd"])
-def test_hard_lengths_too(folder, case):
+def test_losses_and_gradients_equal_the_padded_ones_at_unusual_lengths(folder, case):
     models = [model.double() for model in pair(folder, case)]
     for lengths in ("drawn", "all of one word", "one length"):
         assert_equal(*models, batch_of(folder, LENGTHS[lengths], case))
@@ -108,13 +108,13 @@ def test_every_pooling_at_every_length(folder, pooling):
             assert (g - other).norm() <= 1e-5 * g.norm() + 1e-6 * whole
 
 
-def test_stage_one_at_hard_lengths_too(folder):
+def test_stage_one_equals_the_padded_call_at_unusual_lengths(folder):
     models = [stage_one(folder, packed).double() for packed in (False, True)]
     for lengths in ("drawn", "one word", "all of one word"):
         assert_equal(*models, stage_one_batch(folder, LENGTHS[lengths]))
 
 
-def test_512_tokens_too(long_folder):
+def test_losses_and_gradients_equal_the_padded_ones_at_512_tokens(long_folder):
     lengths = [512, 60]
     models = [stage_one(long_folder, packed).double() for packed in (False, True)]
     assert_equal(*models, stage_one_batch(long_folder, lengths))
@@ -228,7 +228,7 @@ def attention_dropped(backbone, packed, lengths, rate):
     return int((weights[allowed] == 0).sum()), int(allowed.sum())
 
 
-def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
+def test_the_number_of_tokens_is_rounded_and_first_tokens_are_found():
     generator = torch.Generator().manual_seed(0)
     sizes = set()
     for _ in range(50):
@@ -246,7 +246,7 @@ def test_the_number_of_tokens_is_a_round_one_and_first_tokens_are_found():
     assert len({filled(count) for count in range(1024, 2048)}) <= 17
 
 
-def test_the_padded_call_of_a_packable_model_is_what_it_was(folder):
+def test_preparing_a_model_for_packing_does_not_change_its_padded_call(folder):
     batch = batch_of(folder, LENGTHS["random"])
     plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
     Packed.prepare(packable)

@@ -24,13 +24,13 @@ def test_a_queue_holds_the_last_vectors_after_it_wraps_round(batch):
 
 
 @pytest.mark.parametrize("size", [10**12, 10**18, 10**30])
-def test_a_queue_that_fits_in_no_memory_is_said_to(size):
+def test_a_queue_that_does_not_fit_in_memory_is_refused(size):
     with pytest.raises(StorageError, match=f"--queue_size {size}: does not fit in memory at width 768") as told:
         VectorQueue(size, 768)
     assert told.value.exit_code == 4
 
 
-def test_what_was_read_does_not_change_with_the_next_push():
+def test_contents_that_were_read_do_not_change_with_the_next_push():
     queue = VectorQueue(2, 1)
     queue.push(torch.ones(2, 1))
     before = queue.contents()

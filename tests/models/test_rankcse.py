@@ -61,7 +61,7 @@ def list_net(scores, targets):
 
 
 @pytest.mark.parametrize("name", ["jensen_shannon", "list_mle", "list_net"])
-def test_a_loss_is_the_formula_s(name):
+def test_a_loss_equals_its_formula(name):
     first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)) * 3
     for one, two in ((first, second), (first, first), (first, second.round())):
         assert getattr(rankcse, name)(one, two).item() == pytest.approx(globals()[name](one, two), rel=1e-5, abs=1e-6)

@@ -51,7 +51,7 @@ def test_the_output_of_the_activation_is_freed(device):
     made.sum().backward()
 
 
-def test_only_what_the_next_module_keeps_is_spared():
+def test_only_outputs_that_the_next_module_keeps_are_recomputed():
     """An output that is read twice, or by something that keeps nothing, changes nothing else."""
     activation = Recomputed(ACT2FN["gelu"])
     weight = torch.randn(6, 6, requires_grad=True)
@@ -72,7 +72,7 @@ AGAIN = [("simcse", True), ("infocse", True), ("infocse, no detach", False), ("t
 
 
 @pytest.mark.parametrize(("case", "packed"), AGAIN)
-def test_layers_that_are_computed_again_have_the_same_gradients(tiny_bert, case, packed):
+def test_recomputed_layers_have_the_same_gradients(tiny_bert, case, packed):
     """With dropout; `--activation_checkpointing` of the Trainer."""
     found = []
     for again in (False, True):

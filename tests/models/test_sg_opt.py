@@ -31,7 +31,7 @@ def guided(query, guides, temperature):
     return total / len(query) / len(guides)
 
 
-def test_the_loss_is_the_formula_s():
+def test_the_loss_equals_its_formula():
     torch.manual_seed(0)
     query, guides = torch.randn(4, 6), torch.randn(3, 4, 6)
     assert sg_opt.guided_nt_xent(query, guides, 0.3).item() == pytest.approx(guided(query, guides, 0.3), rel=1e-5)

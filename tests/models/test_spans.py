@@ -35,7 +35,7 @@ def test_spans_lie_in_the_document_with_every_length_and_place_of_the_range(over
 
 
 @pytest.mark.parametrize(("length", "sizes"), [(3, {3}), (4, {4}), (7, {4}), (0, {0})])
-def test_a_short_document_gives_what_it_has(length, sizes):
+def test_a_short_document_limits_its_spans(length, sizes):
     found = drawn(length, span_overlap=False)
     assert set(np.unique(found[..., 1] - found[..., 0])) == sizes
 

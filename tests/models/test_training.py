@@ -35,7 +35,7 @@ def test_loss_equals_info_nce_of_the_projected_views_the_third_as_hard_negatives
     assert model(**batch).loss.item() == pytest.approx(info_nce(z[0], z[1], 0.05, z[2]).item(), rel=1e-5)
 
 
-def test_every_trainable_parameter_gets_a_gradient_a_kept_head_s_too(tiny_bert):
+def test_every_trainable_parameter_gets_a_gradient_also_of_a_kept_head(tiny_bert):
     model = make_model(tiny_bert, kept=True).train()
     model(**make_batch()).loss.backward()
     without = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]

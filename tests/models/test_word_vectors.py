@@ -60,7 +60,7 @@ def test_the_average_and_the_unknown_words_by_hand(file, tmp_path):
     assert tokenizer.tokenize("The dog. zebra ...") == ["The", "dog", "[unknown word]"]
 
 
-def test_padding_and_company_change_nothing(file, tmp_path):
+def test_padding_and_other_texts_change_nothing(file, tmp_path):
     encode = loaded(file, tmp_path / "model", False, "english")[2]
     together = encode(TEXTS)
     for text, row in zip(TEXTS, together, strict=True):

@@ -39,7 +39,7 @@ def start():
 
 
 @pytest.mark.parametrize("correct_bias", [True, False])
-def test_it_equals_a_loop_over_plain_numbers(correct_bias):
+def test_adamw_equals_a_loop_over_plain_numbers(correct_bias):
     parameter, rows = start(), gradients()
     expected = [by_hand(value, [row[i] for row in rows], correct_bias, **SETTINGS)
                 for i, value in enumerate(parameter.tolist())]  # fmt: skip
@@ -48,7 +48,7 @@ def test_it_equals_a_loop_over_plain_numbers(correct_bias):
 
 
 @pytest.mark.parametrize(("scale", "same"), [(1.0, True), (1e-8, False)])
-def test_it_differs_from_torch_s_only_where_gradients_are_as_small_as_epsilon(scale, same):
+def test_adamw_differs_from_torchs_only_where_gradients_are_as_small_as_epsilon(scale, same):
     settings, rows = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}, gradients(scale)
     ours, theirs = start(), start()
     ours = moved(TransformersAdamW([ours], **settings), ours, rows) - start().detach()
@@ -64,7 +64,7 @@ def test_a_parameter_without_a_gradient_is_left_alone_and_its_state_too():
     assert torch.equal(parameter, start()) and not optimizer.state
 
 
-def test_a_restored_one_goes_on_bit_for_bit():
+def test_a_restored_optimizer_continues_bit_for_bit():
     rows = gradients()
     whole, cut = start(), start()
     expected = moved(TransformersAdamW([whole], **SETTINGS), whole, rows)

@@ -18,7 +18,7 @@ from training.callbacks import Pace, duration
         (0, 40_000, 130, "next evaluation (step 250) in about 16 min, end (step 40,000) in about 44.4 h,"),
     ],
 )
-def test_a_start_says_once_how_long_it_takes(done, last, delay, said, monkeypatch, caplog):
+def test_a_start_logs_its_expected_duration_once(done, last, delay, said, monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(callbacks.time, "perf_counter", lambda: now[0])
     caplog.set_level("INFO")

@@ -20,7 +20,7 @@ def folder_of(root, name="checkpoint-3", run_id="one", files=FILES):
     return root / name
 
 
-def test_what_was_published_has_no_problem_and_one_owner(tmp_path):
+def test_a_committed_folder_is_valid_and_belongs_to_its_run(tmp_path):
     folder = folder_of(tmp_path)
     assert problem(folder, "one") is None
     assert owner(folder) == "one"
@@ -46,7 +46,7 @@ def test_every_flipped_bit_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_a_file_that_is_gone_cut_or_a_link_is_found(tmp_path, name):
+def test_a_missing_or_cut_file_or_a_link_is_found(tmp_path, name):
     folder = folder_of(tmp_path)
     path = folder / name
     kept = tmp_path / "kept"
@@ -60,7 +60,7 @@ def test_a_file_that_is_gone_cut_or_a_link_is_found(tmp_path, name):
         assert name in problem(folder, "one")
 
 
-def test_a_file_that_was_not_there_is_found(tmp_path):
+def test_an_added_file_is_found(tmp_path):
     folder = folder_of(tmp_path)
     (folder / "pytorch_model.bin").write_bytes(b"")
     assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
@@ -100,7 +100,7 @@ def test_a_replacement_that_is_cut_short_leaves_the_old_or_the_new_folder(tmp_pa
     assert (tmp_path / "best" / "model.safetensors").read_bytes() == expected
 
 
-def test_a_folder_of_somebody_else_is_kept(tmp_path):
+def test_a_folder_that_is_not_ours_is_kept(tmp_path):
     (tmp_path / "checkpoint-3").mkdir()
     (tmp_path / "checkpoint-3" / "thesis.txt").write_text("mine")
     assert problem(folder_of(tmp_path), "one") is None

@@ -35,13 +35,13 @@ from training.trainer import EmbeddingTrainer
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), "written completely"),
     ],
 )
-def test_a_failing_disk_is_said_in_plain_words(tmp_path, error, words):
+def test_a_failing_disk_is_reported_in_plain_words(tmp_path, error, words):
     with pytest.raises(StorageError, match=re.escape(words)) as caught, faults.storage_errors(tmp_path):
         raise error
     assert "\n" not in str(caught.value)
 
 
-def test_torch_does_not_say_that_a_disk_is_full_so_the_disk_is_asked(tmp_path, monkeypatch):
+def test_a_full_disk_is_recognised_though_torch_does_not_name_it(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "_room", lambda folder: (4096, 10))
     with pytest.raises(StorageError, match="No space left"), faults.storage_errors(tmp_path):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
@@ -88,7 +88,7 @@ def test_the_checkpoints_that_are_there_at_a_time(save_steps, limit, strategy, c
         MemoryError(),
     ],
 )
-def test_too_little_memory_names_the_batch_and_what_helps(error):
+def test_out_of_memory_errors_name_the_batch_and_what_helps(error):
     with (
         pytest.raises(StorageError, match=r"with a batch of 64.*--chunk_size.*--bf16"),
         faults.memory_errors("a batch of 64"),
@@ -113,7 +113,7 @@ def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_the_first_bad_step_is_kept_until_somebody_looks(value):
+def test_the_first_bad_step_is_remembered(value):
     first = faults.FirstBad(torch.device("cpu"))
     for step, number in enumerate([1.0, 2.0, value, 4.0, value], start=1):
         first.note(step, [torch.tensor(0.5), torch.tensor(number)])
@@ -123,7 +123,7 @@ def test_the_first_bad_step_is_kept_until_somebody_looks(value):
     assert fine.step == 0
 
 
-def test_weights_and_optimizer_state_are_looked_at():
+def test_weights_and_optimizer_state_are_checked():
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.randn(4, 3)).sum().backward()
@@ -138,7 +138,7 @@ def test_weights_and_optimizer_state_are_looked_at():
     assert faults.not_finite(model, optimizer) == "exp_avg_sq of optimizer state 0"
 
 
-def test_what_is_found_is_said_in_a_line_and_kept_in_a_file(tmp_path):
+def test_a_step_that_is_not_finite_is_reported_in_one_line_and_written_to_a_file(tmp_path):
     found = faults.NonFiniteStep(7, float("nan"), {"contrastive": 1.5, "aux_mlm": float("inf")}, list(range(64)))
     assert "step 7: aux_mlm inf; examples 0, 1," in found.message()
     assert "\n" not in found.message()
@@ -204,7 +204,7 @@ def test_a_signal_to_the_parent_alone_ends_the_child_which_is_waited_for(number,
         os.kill(process, 0)
 
 
-def test_the_exit_code_is_the_childs():
+def test_the_exit_code_is_that_of_the_child():
     assert run_to_its_end([sys.executable, "-c", "import sys; sys.exit(3)"]) == 3
 
 

@@ -21,7 +21,7 @@ def words(tmp_path):
     return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 
-def test_the_same_command_on_the_same_files_is_the_same(words):
+def test_the_same_command_on_the_same_files_has_the_same_inputs(words):
     assert inputs_of(words, FLAGS) == inputs_of(words, FLAGS) is not None
     assert len({inputs_of(each, FLAGS) for each in (words, [*words, "--seed=1"], [*words, "--bf16"])}) == 3
 
@@ -29,7 +29,7 @@ def test_the_same_command_on_the_same_files_is_the_same(words):
 @pytest.mark.parametrize(
     "name", ["text.txt", "docs/a/one.txt", "data/dev.tsv", "data/senteval/sts.csv", "beside/three.txt"]
 )
-def test_a_file_that_changed_is_seen(words, tmp_path, name):
+def test_a_changed_file_changes_the_inputs(words, tmp_path, name):
     before = inputs_of(words, FLAGS)
     (tmp_path / name).write_text("same size\n")
     assert inputs_of(words, FLAGS) != before
@@ -37,7 +37,7 @@ def test_a_file_that_changed_is_seen(words, tmp_path, name):
     assert inputs_of(words, FLAGS) not in (None, before)
 
 
-def test_a_new_file_below_a_named_folder_is_seen_and_what_the_run_writes_is_not(words, tmp_path):
+def test_a_new_file_in_an_input_folder_changes_the_inputs_and_output_files_do_not(words, tmp_path):
     before = inputs_of(words, FLAGS)
     (tmp_path / "out/log.jsonl").write_text("more")
     assert inputs_of(words, FLAGS) == before
@@ -52,7 +52,7 @@ def test_another_default_or_launcher_is_another_run(words, monkeypatch):
     assert inputs_of(words, FLAGS) != before
 
 
-def test_what_the_flags_do_not_say_is_not_guessed(words, tmp_path, monkeypatch):
+def test_inputs_without_a_known_list_of_files_have_no_hash(words, tmp_path, monkeypatch):
     assert inputs_of([*words, "--dataset_name=owner/name"], FLAGS) is None
     for name in ("around", "again"):
         (tmp_path / "docs/a" / name).symlink_to(tmp_path / "docs")

@@ -31,7 +31,7 @@ def test_flags_read_from_the_source_are_the_classes_own(name):
     assert read(flags.declared("ModelArguments", data, method=name)) == real(argument_groups(method))
 
 
-def test_those_of_stage_one_too():
+def test_flags_of_stage_one_read_from_the_source_are_the_classes_own():
     kinds = (PretrainArguments, DataArguments, RunArguments)
     assert read(flags.declared("PretrainArguments", "DataArguments")) == real(kinds)
 
@@ -66,7 +66,7 @@ def test_help_and_mistakes_are_answered_without_the_large_libraries(script):
      ("dataset", "train_file"), ("max_seq_len", "max_length"), ("output", "output_dir"),
      ("model", "model_name_or_path"), ("temprature", "temperature")],
 )  # fmt: skip
-def test_what_people_type_is_understood_on_the_command_line_and_in_a_file(typed, meant, tmp_path):
+def test_common_synonyms_get_a_suggestion_on_the_command_line_and_in_a_file(typed, meant, tmp_path):
     with pytest.raises(BadInput, match=f"unknown argument '--{typed}'; did you mean '--{meant}'"):
         flags.check_sentence_command(["--method=simcse", f"--{typed}", "1"], "", False)
     (tmp_path / "x.yaml").write_text(f"{typed}: 1\n")
@@ -74,7 +74,7 @@ def test_what_people_type_is_understood_on_the_command_line_and_in_a_file(typed,
         flags.check_sentence_command(["--method=simcse", f"--config={tmp_path / 'x.yaml'}"], "", False)
 
 
-def test_every_meant_flag_is_one():
+def test_every_suggested_flag_exists():
     known = {name for method in flags.method_names() for name in flags.declared("SentenceArguments", "ModelArguments",
                                                                                 method=method)}  # fmt: skip
     assert {*flags._SYNONYMS} < known

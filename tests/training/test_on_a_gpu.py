@@ -36,7 +36,7 @@ def arguments(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("began", "goes_on"), [("cpu", "cuda"), ("cuda", "cpu")])
-def test_a_run_goes_on_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
+def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
     first, other = (Run("run_unsup.py", [], [arguments(device)], {}) for device in (began, goes_on))
     assert [each.record["on_gpu"] for each in (first, other)] == [began == "cuda", goes_on == "cuda"]
     (tmp_path / "run" / "best").mkdir(parents=True)
@@ -45,11 +45,11 @@ def test_a_run_goes_on_on_the_type_of_device_on_which_it_began(arguments, tmp_pa
         open_run(str(tmp_path / "run"), other.trajectory)
 
 
-def test_batches_travel_during_a_step_to_a_gpu_alone(arguments):
+def test_batches_are_copied_asynchronously_only_to_a_gpu(arguments):
     assert [arguments(kind).accelerator_config.non_blocking for kind in ("cpu", "cuda")] == [False, True]
 
 
-def test_tf32_is_an_option_that_is_said(arguments, monkeypatch):
+def test_tf32_is_an_option_and_in_the_plan(arguments, monkeypatch):
     sampler = SimpleNamespace(count=1000, held=[])
     args, model = arguments("cuda"), SimpleNamespace(parameters=list, config=None)
     assert args.tf32 is None and arguments("cuda", torch_compile=True).tf32 is False, "transformers would switch it on"
@@ -81,7 +81,7 @@ def byte(*values):
      ({"cuda": byte(1)}, False), ({"cpu": byte(1, 2)}, False)],
 )  # fmt: skip
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_random_state_that_is_not_in_place_is_refused(tmp_path, monkeypatch, saved, fits, processes):
+def test_a_random_state_that_was_not_restored_is_refused(tmp_path, monkeypatch, saved, fits, processes):
     torch.save(saved, tmp_path / ("rng_state.pth" if processes == 1 else "rng_state_1.pth"))
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
     args = SimpleNamespace(world_size=processes, process_index=1, device=torch.device("cuda"))
@@ -92,7 +92,7 @@ def test_a_random_state_that_is_not_in_place_is_refused(tmp_path, monkeypatch, s
             check_device_state(tmp_path, args)
 
 
-def test_the_random_state_of_a_gpu_is_looked_at_on_a_gpu_alone(tmp_path, monkeypatch):
+def test_the_random_state_of_a_gpu_is_checked_only_on_a_gpu(tmp_path, monkeypatch):
     torch.save({"cuda": byte(1, 3)}, tmp_path / "rng_state.pth")
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
     monkeypatch.setattr(Trainer, "_load_rng_state", lambda self, checkpoint: None)  # logs that it failed, and goes on

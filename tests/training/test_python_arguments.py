@@ -40,7 +40,7 @@ def test_rows_and_columns_of_a_dataset_are_columns(tmp_path):
 
 
 @pytest.mark.parametrize("row", [1.5, float("nan"), None, ("a", 2), {"text": "a"}])
-def test_what_is_no_text_is_refused_by_its_row(row, tmp_path):
+def test_a_value_that_is_not_text_is_refused_with_its_row(row, tmp_path):
     with pytest.raises(BadInput, match="row 1 of the text"):
         as_flags(["a", row], {"cache_dir": tmp_path})
     assert not [*tmp_path.iterdir()]

@@ -46,7 +46,7 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_half_a_record_that_a_killed_command_left_is_not_a_run_and_goes_with_the_next_one(tmp_path):
+def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_next(tmp_path):
     (tmp_path / f"{RUN_FILE}.1a2b3c4d.part").write_text("{")
     (tmp_path / ".lock").touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
@@ -63,7 +63,7 @@ def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
     assert "not a run of this project" in refusal(BadInput, tmp_path / "other")
 
 
-def test_a_run_that_saved_nothing_starts_again_and_gives_way_to_other_settings(run):
+def test_a_run_that_saved_nothing_starts_again_also_with_other_settings(run):
     assert open_run(str(run), dict(SETTINGS)) == Start(False, None)
     other = SETTINGS | {"seed": 43}
     assert open_run(str(run), other) == Start(False, None)
@@ -89,7 +89,7 @@ def test_other_settings_are_refused_with_their_old_and_new_values(run, change, s
     assert f"({said})" in refusal(CheckpointRefused, run, now), "these and no other"
 
 
-def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
+def test_a_model_folder_is_identified_by_its_files_not_its_name(run):
     first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
     write_run(run, RECORD | {"trajectory": first})
     checkpoint(run, 5)
@@ -98,7 +98,7 @@ def test_a_model_folder_is_the_same_by_its_files_whatever_it_is_called(run):
     assert "model: bert there, ./bert/ now" in refusal(CheckpointRefused, run, other)
 
 
-def test_of_several_folders_that_a_setting_names_each_counts_by_its_files(tmp_path):
+def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(name)
@@ -148,7 +148,7 @@ def test_a_run_without_a_valid_checkpoint_is_refused(run):
     assert said in refusal(CheckpointRefused, run)
 
 
-def test_folders_that_only_look_like_checkpoints_are_left_alone(run):
+def test_folders_that_only_resemble_checkpoints_are_ignored(run):
     for name in ("checkpoint-best", "checkpoint-", "checkpoint-7-old", "checkpoint-x-9", "checkpoint--3"):
         checkpoint(run, name)
     (run / "checkpoint-99").write_text("a file")
@@ -213,13 +213,13 @@ def test_a_checkpoint_of_a_newer_version_is_passed_over_and_says_so(run, monkeyp
     assert "manifest.json has format 2" in refusal(CheckpointRefused, run)
 
 
-def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_says_cpu(monkeypatch):
+def test_a_cpu_run_on_a_machine_with_a_gpu_records_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     assert [provenance(on)["hardware"]["device"] for on in (None, True, False)] == ["a GPU", "a GPU", "cpu"]
 
 
-def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
+def test_a_folder_is_locked_until_its_process_ends_or_is_killed(tmp_path):
     folder = tmp_path / "run"
     read, write = os.pipe()
     other = os.fork()
@@ -241,7 +241,7 @@ def test_one_process_owns_a_folder_until_it_ends_however_it_ends(tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_that_was_there_or_is_used_stays(tmp_path):
+def test_a_lock_removes_only_an_empty_folder_that_it_made(tmp_path):
     with locked(tmp_path / "new"):
         pass
     with locked(tmp_path):

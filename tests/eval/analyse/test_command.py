@@ -78,7 +78,7 @@ def test_own_sentences_need_no_pairs(tiny_bert, text_file, sentences, tmp_path):
     assert len(list(tmp_path.glob("*.png"))) == 3
 
 
-def test_a_pooling_is_only_for_models_that_do_not_say_theirs(tiny_bert, dev_file, tmp_path):
+def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_file, tmp_path):
     encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
     encoder.save(str(tmp_path / "run"), tokenizer)
     models = [str(tiny_bert), str(tmp_path / "run")]

@@ -92,7 +92,7 @@ def test_single_values_are_averaged_and_a_constant_has_no_correlation():
     assert differences(flat, flat, 20, 0).tolist() == [0.0] * 20
 
 
-def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
+def test_the_interval_covers_the_true_difference_as_often_as_stated():
     rng, covered, trials = np.random.default_rng(0), 0, 200
     for trial in range(trials):
         ability = rng.normal(size=200)  # what both models share
@@ -116,7 +116,7 @@ def test_the_average_is_taken_over_one_independent_draw_of_every_task(pairs, tmp
     assert compare(a, b, 100, seed=4) == compare(a, b, 100, seed=4) != compare(a, b, 100, seed=5)
 
 
-def test_two_files_get_a_verdict_a_task(pairs, tmp_path):
+def test_two_files_get_one_verdict_per_task(pairs, tmp_path):
     golds, good, other, bad = pairs
     a, b, c = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", bad), ("c", other)))
     assert verdicts(compare(side(a), side(b), 200)) == dict.fromkeys(["STS12", "STS13", "Avg."], ABOVE)
@@ -131,7 +131,7 @@ def test_identical_files_show_no_difference_at_all(pairs, tmp_path):
         assert (line.difference, line.outcome.low, line.outcome.high, line.verdict) == (0.0, 0.0, 0.0, INSIDE)
 
 
-def test_without_examples_nothing_is_said(pairs, tmp_path):
+def test_without_examples_there_is_no_verdict(pairs, tmp_path):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
     items_path(b).unlink()
@@ -272,7 +272,7 @@ GOOD = row("STS12", "test", "spearman", "all", 9, 1.5)
         (None, "cannot be read"),
     ],
 )
-def test_what_is_no_file_of_scores_is_refused(tmp_path, content, said):
+def test_a_bad_scores_file_is_refused(tmp_path, content, said):
     path = tmp_path / "scores.json"
     if isinstance(content, bytes):
         path.write_bytes(content)

@@ -57,7 +57,7 @@ def expected(one, without_own_id=False, kept=1000):
     return np.array(values)
 
 
-def test_a_set_scores_what_slow_loops_score(beir):
+def test_a_set_has_the_scores_of_slow_loops(beir):
     result = BeirTask("small").score(encode, beir.root)
     values = expected(beir)
     assert values.shape == (4, 4) and values.mean(0).min() > 0 and len(np.unique(values)) > 8

@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_is_named(corpus, tmp_path):
     assert "cannot be written (" in refused(filled, Letters(), corpus, tmp_path / "file" / "kept")
 
 
-def test_the_manifest_says_what_the_vectors_are_of(corpus, tmp_path):
+def test_the_manifest_describes_the_vectors(corpus, tmp_path):
     filled(Letters(), corpus, tmp_path / "kept")
     found = json.loads((tmp_path / "kept" / MANIFEST).read_text())
     assert found == {"corpus": corpus.sha256, "documents": 40, "model": "letters", "max_length": 32, "shard_size": 7}

@@ -62,7 +62,7 @@ def by_hand(directions, duplicates):
 
 @pytest.mark.parametrize("directions", ["one", "both"])
 @pytest.mark.parametrize("duplicates", ["own", "identical"])
-def test_recall_is_what_a_full_sort_gives(data_dir, directions, duplicates):
+def test_recall_equals_that_of_a_full_sort(data_dir, directions, duplicates):
     result = InDomainRetrieval(directions, duplicates).score(encode, data_dir)
     ranks = by_hand(directions, duplicates)
     assert 0 < (ranks < 1).sum() < (ranks < 5).sum() < (ranks < 10).sum() < len(ranks)

@@ -80,7 +80,7 @@ def test_smaller_types_are_read_back(shards, tmp_path, layout, dtype):
 
 
 @pytest.mark.parametrize("width", [16, 768])
-def test_int8_turns_a_vector_by_little(width):
+def test_int8_changes_the_direction_of_a_vector_little(width):
     """Cosine 1 - e with e about scale ** 2 / 24 / mean v ** 2: 4e-5 where max |v| is 3.5 standard deviations."""
     vectors = np.random.default_rng(0).normal(size=(500, width)).astype(np.float32)
     vectors *= np.logspace(-30, 30, 500, dtype=np.float32)[:, None]  # a scale for each: no vector spoils another
@@ -153,7 +153,7 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
 
 
 @pytest.mark.parametrize("shard", ["c.parquet", "c.txt"])  # the file to be replaced is the input, or a stranger's
-def test_no_file_that_is_not_ours_is_replaced(tmp_path, shard):
+def test_foreign_files_are_not_replaced(tmp_path, shard):
     theirs = tmp_path / "c.parquet"
     theirs.write_bytes(table_of(["a", "b"]))
     (tmp_path / "c.txt").write_text("a\n")
@@ -163,7 +163,7 @@ def test_no_file_that_is_not_ours_is_replaced(tmp_path, shard):
     assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
 
 
-def test_a_later_shard_does_not_replace_a_stranger_s_file_either(tmp_path):
+def test_foreign_files_are_not_replaced_by_later_shards_either(tmp_path):
     texts, out = tmp_path / "in", tmp_path / "out"
     texts.mkdir()
     for name in ("first", "mine"):
@@ -204,7 +204,7 @@ def test_two_commands_do_not_write_two_texts_of_one_name(tmp_path):
     assert encode_corpus(job(out), [str(mine)], 1)[0]["new"]
 
 
-def test_vectors_of_another_column_are_not_taken_for_those_asked_for(tmp_path):
+def test_vectors_of_another_column_are_refused(tmp_path):
     path, out = tmp_path / "c.parquet", tmp_path / "out"
     pq.write_table(pa.table({"body": ["a"], "title": ["b"]}), path)
     encode_corpus(job(out), [str(path)], 1)
@@ -235,7 +235,7 @@ def flipped(content):
                          ids=["a bit", "cut", "empty", "zeroed"])  # fmt: skip
 @pytest.mark.parametrize(("layout", "dtype", "end"), [("parquet", "float32", ".parquet"), ("npy", "float32", ".npy"),
                                                      ("npy", "int8", ".scale.npy")])  # fmt: skip
-def test_a_damaged_output_is_made_again_and_said(shards, tmp_path, caplog, layout, dtype, end, damage):
+def test_a_damaged_output_is_encoded_again_and_logged(shards, tmp_path, caplog, layout, dtype, end, damage):
     out, given = tmp_path / "out", [str(tmp_path / "in")]
     made = job(out, format=layout, dtype=dtype)
     encode_corpus(made, given, 1)
@@ -275,7 +275,7 @@ def test_a_pipe_and_missing_or_empty_inputs_are_refused_and_named(tmp_path):
     assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
 
 
-def test_a_lost_output_is_made_again_and_a_damaged_record_refused(shards, tmp_path):
+def test_a_lost_output_is_encoded_again_and_a_damaged_record_refused(shards, tmp_path):
     out, given = tmp_path / "out", [str(tmp_path / "in")]
     encode_corpus(job(out), given, 1)
     whole = (out / "a.parquet").read_bytes()
@@ -317,7 +317,7 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
     assert names(tmp_path / "out") == ["manifest.json"]
 
 
-def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_path):
+def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path):
     (tmp_path / "other").mkdir()
     for second in ("a.parquet", "a.txt.zst", "a"):
         (tmp_path / "other" / second).write_text("text")
@@ -327,7 +327,7 @@ def test_shards_that_would_meet_are_refused_before_anything_is_made(shards, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_the_folder_says_what_it_holds(shards, tmp_path):
+def test_the_folder_describes_its_content(shards, tmp_path):
     out = tmp_path / "out"
     encode_corpus(job(out, format="npy", dtype="int8"), [str(path) for path in shards], 1)
     kept = [f"{stem}{end}" for stem in ("a", "b.1", "c", "d") for end in (".done.json", ".npy", ".scale.npy")]
