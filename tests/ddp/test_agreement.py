@@ -23,12 +23,8 @@ def test_two_processes_that_differ_end_before_the_first_step(tiny_bert, text_fil
               "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "max_steps": 2}  # fmt: skip
     own = {"model_name_or_path": start, "train_file": text, "max_steps": 3, "seed": 7, "learning_rate": 1e-3}
     both = start_both(flags(**common), others=flags(**common | own, logging_steps=1))
-    try:
-        said = [process.communicate(timeout=LIMIT)[1] for process in both]
-    finally:
-        for process in both:
-            process.kill()
-    assert [process.returncode for process in both] == [2, 2], said
+    said = [process.end(LIMIT) for process in both]
+    assert [process.poll() for process in both] == [2, 2], said
     for text in said:
         [line] = [line for line in text.splitlines() if line.startswith("error: ")]
         for name in (*own.keys() - {"train_file"}, "text", "start", "logging_steps"):

@@ -1,6 +1,5 @@
 """Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/several_processes.md)."""
 
-import multiprocessing
 import os
 from contextlib import nullcontext
 
@@ -12,6 +11,7 @@ from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 
 import models.training
+import run_unsup
 from models.caching import GradientCache
 from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
@@ -20,11 +20,6 @@ from tests.ddp.launch import finish, flags, start
 from tests.folders import history
 
 ROWS = 8
-# Not forked from here: a child forked while a library's thread holds a lock waits for it forever. What this file
-# imports is imported once, by the process that they are forked from.
-multiprocessing.set_forkserver_preload(["pytest", "tests.methods", "tests.ddp.launch"])
-
-
 PACKED = ["infocse", "simcse_mlm", "diffcse", "consert"]
 BATCH_NORM = ["infocse", "diffcse"]
 CACHED = ["infocse", "simcse_mlm", "esimcse", "infocse_rtd", "nli", "sg_opt", "is_bert", "tsdae, words"]
@@ -192,8 +187,8 @@ def test_the_launcher_starts_two_processes_that_train_what_one_trains(
               "cache_dir": tmp_path / "cache", "eval_steps": 2, "save_steps": 4, "logging_steps": 1, "optim": "sgd",
               "learning_rate": 0.05, "dropout": 0, "gradient_accumulation_steps": accumulation}  # fmt: skip
     two = flags(**common, output_dir=tmp_path / "two", per_device_train_batch_size=4, chunk_size=chunk_size)
-    assert "processes: 2 on cpu" in finish(start(two, 2))
-    finish(start(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8), 1))
+    assert "processes: 2 on cpu" in finish(start(two))
+    run_unsup.main(flags(**common, output_dir=tmp_path / "one", per_device_train_batch_size=8))
     one, two = (load_file(tmp_path / run / "checkpoint-4" / "model.safetensors") for run in ("one", "two"))
     before = load_backbone(str(tiny_bert)).state_dict()
     moved = max(

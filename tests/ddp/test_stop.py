@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from tests.ddp.launch import ROOT, finish, flags, start, start_both
+from tests.ddp.launch import finish, flags, start, start_both
 from tests.faults.harness import check_at_rest, last_logged, newest_step
+from training.callbacks import StopWhenAsked
+from training.signals import STOPPING
 
 STOPS = int(os.environ.get("FAULT_STOPS", "1"))
 
@@ -40,7 +42,7 @@ def arguments(tiny_bert, text_file, dev_file, tmp_path):
 def wait_for_log(run, began, processes):
     """Until a step after `began` is logged."""
     while last_logged(run) <= began:
-        assert all(process.poll() is None for process in processes), processes[0].stderr.read()
+        assert all(process.poll() is None for process in processes)
         time.sleep(0.01)
 
 
@@ -62,8 +64,8 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
         wait_for_log(run, began, both)
         time.sleep(rng.uniform(0, 0.2))
         rng.choice(both).send_signal(signal.SIGTERM)
-        said = [process.communicate(timeout=120)[1] for process in both]
-        assert [process.returncode for process in both] == [75, 75], said
+        said = [process.end() for process in both]
+        assert [process.poll() for process in both] == [75, 75], said
         stops = [re.findall(r"stopped by (.*) after step ([0-9]+)", text) for text in said]
         (one, step), (other, same) = (found for [found] in stops)
         assert {one, other} == {"SIGTERM", "a signal to another process"}
@@ -72,29 +74,23 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(arguments, tmp_p
     check_end(arguments, run, tmp_path / "whole")
 
 
-AT_THE_END = """
-import os, sys
-sys.path.insert(0, os.getcwd())
-import run_unsup
-from common.errors import run_command
-from training.signals import STOPPING
-from training.callbacks import StopWhenAsked
-before = StopWhenAsked.on_step_end
-def on_step_end(self, args, state, control, **others):
-    if os.environ["RANK"] == "0" and state.global_step == state.max_steps:
-        STOPPING.name = "SIGTERM"
-    return before(self, args, state, control, **others)
-StopWhenAsked.on_step_end = on_step_end
-run_command(run_unsup.main)
-"""
+def stop_at_the_last_step():
+    """Make a signal reach rank 0 at the end of its last step."""
+    before = StopWhenAsked.on_step_end
+
+    def on_step_end(self, args, state, control, **others):
+        if os.environ["RANK"] == "0" and state.global_step == state.max_steps:
+            STOPPING.name = "SIGTERM"
+        return before(self, args, state, control, **others)
+
+    StopWhenAsked.on_step_end = on_step_end
 
 
-def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_a_signal_at_the_last_step_of_one_process_stops_both(arguments, tmp_path):
     others = [word for word in arguments if not word.startswith("--max_steps")]
-    both = start_both([*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], ("-c", AT_THE_END))
-    said = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [75, 75], said
+    both = start_both([*others, f"--output_dir={tmp_path / 'run'}", "--max_steps=2"], before=stop_at_the_last_step)
+    said = [process.end() for process in both]
+    assert [process.poll() for process in both] == [75, 75], said
 
 
 @pytest.mark.slow  # three launches of two processes
