@@ -1,4 +1,4 @@
-"""A model that is not there is refused in one line, and nobody waits for a hub that does not answer."""
+"""A missing model is refused in one line, without waiting long for a hub that does not answer."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import re
 import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from common.errors import BadInput
 from common.model_place import check_place
 from models.loading import load_config, load_tokenizer
+from tests.servers import serving
 from tests.sources import ROOT
 
 SAID = {  # name on the hub: its answer, and ours
@@ -49,8 +49,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
 
 
-def asking(port, *command):
-    env = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_OFFLINE": "0", "HF_HUB_ETAG_TIMEOUT": "1",
+def asking(address, *command):
+    env = {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HUB_ETAG_TIMEOUT": "1",
            "NO_PROXY": "127.0.0.1", "PYTHONPATH": str(ROOT)}  # fmt: skip
     return subprocess.run([sys.executable, *command], env=os.environ | env, capture_output=True, text=True, timeout=60)
 
@@ -59,7 +59,7 @@ def asking(port, *command):
 def test_a_hub_that_never_answers_is_asked_once(here, command):
     with socket.create_server(("127.0.0.1", 0)) as server:
         program = command.split() if command.startswith("-m") else [ROOT / command]
-        done = asking(server.getsockname()[1], *program, *COMMANDS[command])
+        done = asking(f"http://127.0.0.1:{server.getsockname()[1]}", *program, *COMMANDS[command])
         server.settimeout(0.1)
         server.accept()
         with pytest.raises(TimeoutError):
@@ -82,12 +82,8 @@ def test_the_hubs_answer_about_a_model_is_reported(here):
         def log_message(self, *args):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    done = asking(server.server_port, "-c", ALL)
-    server.shutdown()
-    server.server_close()
-    found = json.loads(done.stdout)
+    with serving(Hub) as address:
+        found = json.loads(asking(address, "-c", ALL).stdout)
     for name, (_, said) in SAID.items():
         assert (found[name] is None) if said is None else re.search(said, found[name]), name
 

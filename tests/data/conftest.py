@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from data.prepare import ARCHIVE, LOCK, WIKI, prepare, read_pinned
+from tests.servers import serving
 
 REPO = "princeton-nlp/datasets-for-simcse"
 
@@ -94,17 +94,11 @@ class _Handler(BaseHTTPRequestHandler):
 def hub(monkeypatch):
     """A running stand-in that `HF_ENDPOINT` points to."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its attempts
-    yield hub
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(type("Handler", (_Handler,), {"hub": hub})) as hub.endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        yield hub
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -17,6 +16,7 @@ from common.template import mask_place, templated
 from models.encoder import SentenceEncoder
 from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer
+from tests.servers import serving
 
 SCORES = [
     {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 3108,
@@ -201,17 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
 def hub(monkeypatch):
     """A running stand-in that `HF_ENDPOINT` points to; files go by plain HTTP, as with HF_HUB_DISABLE_XET=1."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", hub.token)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its attempts
-    yield hub
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(type("Handler", (_Handler,), {"hub": hub})) as hub.endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        yield hub
