@@ -7,12 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from common.errors import BadInput
 from data.prepare import LOCK, SETS, SUMS, WIKI, main, place_of, read_pinned
+from tests.faults.forked import check_kills
 
 DOWNSTREAM = "senteval/downstream/"
 EXTRA = {
@@ -192,3 +194,13 @@ def test_the_command_prints_a_table_and_help_teaches(corpora, capsys):
     assert caught.value.code == 0
     for text in ("sts", "transfer", "wiki1m", "110 MB", "CC BY-NC-SA 3.0", "text/wiki1m_for_simcse.txt", LOCK):
         assert text in told
+
+
+@pytest.mark.parametrize("part", ["sts", pytest.param("wiki1m", marks=pytest.mark.slow)])
+def test_a_killed_command_leaves_whole_files_and_the_same_command_ends(corpora, part):
+    """While it downloads, unpacks and moves."""
+
+    def at(folder):
+        return replace(corpora, root=folder)
+
+    check_kills(lambda folder: at(folder).prepare(part), corpora.root.parent, lambda folder: at(folder).placed(), 6)
