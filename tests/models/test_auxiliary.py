@@ -106,7 +106,6 @@ def test_a_head_that_does_not_fill_every_tensor_is_refused(tiny_bert, tmp_path, 
 
 def test_a_pickle_that_runs_code_is_not_read(tiny_bert, tmp_path):
     shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
-
     torch.save({"c_head.0.x": Evil(tmp_path / "ran")}, tmp_path / "model.pt")
     with pytest.raises(BadInput, match="more than weights"):
         load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2)

@@ -15,7 +15,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 from common.errors import BadInput
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
-from tests.folders import change_json
+from tests.folders import Evil, change_json
 from tests.refusals import refused
 
 KERNEL = "somebody/kernel"
@@ -192,12 +192,8 @@ def test_a_pickle_is_refused_and_the_command_in_the_message_converts_it(folder):
 
 
 def test_a_pickle_of_code_is_neither_run_nor_read(folder, tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "ran"), "w"))
-
     (folder / "model.safetensors").unlink()
-    torch.save({"x": Evil()}, folder / "pytorch_model.bin")
+    torch.save({"x": Evil(tmp_path / "ran")}, folder / "pytorch_model.bin")
     refusal(folder, "only safetensors are read")
     assert not (tmp_path / "ran").exists()
 
