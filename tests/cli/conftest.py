@@ -97,6 +97,14 @@ def infocse_run(unsup_in, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def simcse_run(unsup_in, tmp_path_factory):
+    """A finished run: `unsup(method="simcse")`; do not change it."""
+    folder = tmp_path_factory.mktemp("simcse")
+    run_unsup.main(unsup_in(folder, method="simcse"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
 def _finished(unsup_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     run_unsup.main(unsup_in(folder, method="simcse", max_steps=2))

@@ -65,10 +65,9 @@ def test_evaluating_or_not_gives_the_same_weights(infocse_run, unsup, tmp_path):
     assert same_weights(infocse_run / "checkpoint-6", tmp_path / "rare" / "checkpoint-6")
 
 
-def test_weight_zero_trains_what_simcse_trains_bit_for_bit(unsup, tmp_path):
+def test_weight_zero_trains_what_simcse_trains_bit_for_bit(simcse_run, unsup, tmp_path):
     run_unsup.main(unsup("info", aux_weight=0))
-    run_unsup.main(unsup("sim", method="simcse"))
-    assert same_weights(tmp_path / "info" / "checkpoint-6", tmp_path / "sim" / "checkpoint-6")
+    assert same_weights(tmp_path / "info" / "checkpoint-6", simcse_run / "checkpoint-6")
 
 
 def test_a_callback_can_stop_a_run_and_the_message_says_so(unsup):
@@ -327,11 +326,11 @@ def test_more_steps_are_another_run_unless_the_learning_rate_is_constant(unsup, 
         run_unsup.main(unsup("longer", **flags | {"max_steps": 9}))
 
 
-def test_an_option_missing_from_an_older_record_counts_as_off(unsup, tmp_path):
-    run_unsup.main(unsup(**UNSCORED))
-    old = record(tmp_path / "run")["trajectory"]
+def test_an_option_missing_from_an_older_record_counts_as_off(unsup, unscored, tmp_path):
+    run = shutil.copytree(unscored, tmp_path / "run")
+    old = record(run)["trajectory"]
     assert old.pop("bidirectional") is False and old.pop("lora_target") == []
-    change_record(tmp_path / "run", trajectory=old, inputs=...)
+    change_record(run, trajectory=old, inputs=...)
     run_unsup.main(unsup(**UNSCORED))
     with pytest.raises(CheckpointRefused, match=r"; lora_target: None there, \['query'\] now"):
         run_unsup.main(unsup(**UNSCORED, lora_r=2, lora_target="query"))
@@ -360,24 +359,26 @@ def test_change_steps_resumes_with_the_learning_rates_of_the_new_length(unsup, s
     assert same_weights(whole, stopped) and len(record(stopped)["changed_steps"]) == 2
 
 
-@pytest.mark.parametrize("step", [1, 3])
-def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path, step):
+def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
     """At learning rate 0 no score is higher than the first."""
     flags = {"method": "simcse", "patience": 2, "eval_steps": 1, "save_steps": 1, "save_total_limit": 9,
              "learning_rate": 0}  # fmt: skip
-    run_unsup.main(unsup(**flags))
-    run, found = tmp_path / "run", record(tmp_path / "run")
+    run_unsup.main(unsup("whole", **flags))
+    whole, found = tmp_path / "whole", record(tmp_path / "whole")
     assert (found["steps"], found["best"]["step"], found["status"]) == (3, 1, "finished")
     assert "did not improve in 2 evaluations (--patience), so training ended after step 3 of 6" in found["findings"][0]
-    whole = shutil.copytree(run, tmp_path / "whole")
-    rewind(run, step)
-    run_unsup.main(unsup(**flags))
-    assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
-    assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
-    kept = ("eval_dev_spearman", "contrastive", "eval_uniformity")
-    assert [[line.get(name) for name in kept] for line in history(whole) if "train_loss" not in line] == [
-        [line.get(name) for name in kept] for line in history(run) if "train_loss" not in line
-    ]
+
+    def logged(run):
+        kept = ("eval_dev_spearman", "contrastive", "eval_uniformity")
+        return [[line.get(name) for name in kept] for line in history(run) if "train_loss" not in line]
+
+    for step in (1, 3):
+        run = shutil.copytree(whole, tmp_path / f"from-{step}")
+        rewind(run, step)
+        run_unsup.main(unsup(run.name, **flags))
+        assert record(run)["steps"] == 3 and record(run)["findings"] == found["findings"]
+        assert same_weights(whole, run) and same_weights(whole / "checkpoint-3", run / "checkpoint-3")
+        assert logged(whole) == logged(run)
 
 
 def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, caplog):
@@ -433,9 +434,8 @@ def test_collapse_is_logged(unsup, tmp_path, stage_one_folder, caplog):
     assert "collapsed" in caplog.text
 
 
-def test_the_progress_bar_of_a_resumed_run_starts_at_the_resumed_step(unsup, tmp_path, monkeypatch):
-    run_unsup.main(unsup(method="simcse"))
-    rewind(tmp_path / "run", 3)
+def test_the_progress_bar_of_a_resumed_run_starts_at_the_resumed_step(simcse_run, unsup, tmp_path, monkeypatch):
+    rewind(shutil.copytree(simcse_run, tmp_path / "run"), 3)
     bars = []
     monkeypatch.setattr(ResumedProgress, "on_train_end", lambda self, *_, **__: bars.append(self.training_bar))
     run_unsup.main([*(word for word in unsup(method="simcse") if "tqdm" not in word), "--disable_tqdm=false"])
