@@ -1,4 +1,4 @@
-"""What tests read of the folders of runs and do to them, and checkpoints with files of a few bytes."""
+"""Read and change the folders of runs; make checkpoints with files of a few bytes."""
 
 import json
 import shutil

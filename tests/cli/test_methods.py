@@ -111,7 +111,7 @@ def test_a_method_trains_resumes_and_is_exported(whole, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, method):
-    """Of the encoder and its head, only what a flag freezes is frozen; what else is, the methods' own tests say."""
+    """In the encoder and its head only a flag freezes anything; tests/models checks what objectives freeze."""
     model, batch = model_of(unsup(method=method), method)
     model.train()(**batch).loss.backward()
     _, (_, method_args, _, _) = parsed(unsup(method=method), method)

@@ -1,4 +1,4 @@
-"""What the training scripts refuse, or say, before the first step; nothing here trains."""
+"""What the training scripts refuse or warn about before the first step; nothing here trains."""
 
 from types import SimpleNamespace
 

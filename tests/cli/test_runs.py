@@ -1,4 +1,4 @@
-"""Runs on sentences through their scripts: what they leave, how they resume, and when they are refused to go on."""
+"""Runs on sentences through their scripts: what they write, how they resume, and when resuming is refused."""
 
 import json
 import logging

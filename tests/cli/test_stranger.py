@@ -1,4 +1,4 @@
-"""Methods that nothing here knows: CONTRIBUTING.md's, as it is printed, and one that every contract test picks up."""
+"""Two methods that are not in the repository: the example of CONTRIBUTING.md, and one for the contract tests."""
 
 import os
 import re

@@ -18,7 +18,7 @@ class Stream(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds that pass when they are told to."""
+    """A clock that the test moves."""
     now = [1000.0]
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     monkeypatch.setattr(module.tqdm, "monitor_interval", 0)

@@ -1,4 +1,4 @@
-"""One of two processes is told to stop, or killed: what the other does, and that the same command goes on.
+"""One of two processes gets a signal or is killed: what the other does, and that the same command resumes.
 
 `FAULT_STOPS=20` in the environment stops the run as often, each time going on from the stop before.
 """
@@ -47,7 +47,7 @@ def wait_for_log(run, began, processes):
 
 
 def check_end(arguments, run, whole):
-    """The same command ends with the weights of a run that nothing happened to."""
+    """The same command ends with the weights of an undisturbed run."""
     step = newest_step(run)
     for output in (run, whole):
         said = finish(start([*arguments, f"--output_dir={output}"]))

@@ -1,4 +1,4 @@
-"""One warm process for all cases, and the run that nothing happened to."""
+"""One warm process for all cases, and an undisturbed run."""
 
 import pytest
 

@@ -70,7 +70,7 @@ class Server:
         return int(re.findall(r"^([0-9]+) events$", self.said(output), re.MULTILINE)[-1])
 
     def finish(self, output, expected, **flags):
-        """The same command ends an interrupted run, with the weights of the run that nothing happened to."""
+        """The same command ends an interrupted run, with the weights of the undisturbed run."""
         check_at_rest(self.folder / output)
         code = self.run(output, **flags)
         assert code == 0, f"the same command ended with {code}: {self.said(output)}"

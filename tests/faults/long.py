@@ -74,7 +74,7 @@ def material(folder, script, method):
 
 @dataclass(frozen=True)
 class Whole:
-    """A run that nothing happened to: its steps, its events, how long it took, its weights."""
+    """An undisturbed run: its steps, its events, how long it took, its weights."""
 
     steps: int
     events: int

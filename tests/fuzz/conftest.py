@@ -1,4 +1,4 @@
-"""The long form of the fuzz tests goes on where it was stopped.
+"""The long form of the fuzz tests continues where it was stopped.
 
 `FUZZ_RECORD=runs/fuzz.jsonl` in the environment writes a line for each test that passed; one that passed with as many
 examples before is left out. Delete the file after a change.

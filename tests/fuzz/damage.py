@@ -1,6 +1,6 @@
-"""What every fuzz test shares: damaged files, altered JSON, and the one rule of what may come of them.
+"""What every fuzz test shares: damaged files, altered JSON, and the rule for what a parser may do with them.
 
-A parser gives a value or raises one of the classes of errors.py with a message of one line; it never hangs. Each test
+It returns a value or raises one of the classes of errors.py with a message of one line; it never hangs. Each test
 makes 200 examples; FUZZ_EXAMPLES=100000 in the environment makes as many.
 """
 

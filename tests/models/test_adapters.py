@@ -17,7 +17,7 @@ LAYERS = 4
 
 
 def adapted(folder, targets=(), packed=False, alpha=6.0, **options):
-    """An encoder whose adapters were trained, as it were: B is not zero."""
+    """An encoder with adapters as after training: B is not zero."""
     torch.manual_seed(5)
     encoder = SentenceEncoder(load_backbone(folder), "avg", None, 64, packed)
     encoder.adapt(3, alpha, 0.0, targets, **options)

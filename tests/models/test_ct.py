@@ -49,7 +49,7 @@ def test_the_model_s_loss_equals_a_computation_pair_by_pair(tiny_bert, packed):
     model, batch = made(tiny_bert, packed, negatives=3)
     [objective] = model.objectives
     torch.manual_seed(5)
-    with torch.no_grad():  # apart, and short vectors: a sigmoid of hundreds would hide what stands in it
+    with torch.no_grad():  # different encoders; short vectors, because the sigmoid of a large product hides errors
         for encoder, scale in ((model.encoder, 0.1), (objective.second, 0.2)):
             last = encoder.backbone.encoder.layer[-1].output
             last.dense.weight.add_(torch.randn_like(last.dense.weight))

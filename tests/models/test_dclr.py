@@ -1,4 +1,4 @@
-"""DCLR against loops over sentences; its noise is one stream for all processes, which a resume goes on with."""
+"""DCLR against loops over sentences; its noise is one stream for all processes that a resumed run continues."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What stands in the charts: the values that were given, all models, nothing misread as mathematics."""
+"""What the charts show: the given values and all models, and no name misread as mathematics."""
 
 import matplotlib.pyplot as plt
 import pytest

@@ -152,7 +152,7 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-@pytest.mark.parametrize("shard", ["c.parquet", "c.txt"])  # the file to be replaced is the input, or a stranger's
+@pytest.mark.parametrize("shard", ["c.parquet", "c.txt"])  # what is at the output's path: the input or another file
 def test_foreign_files_are_not_replaced(tmp_path, shard):
     theirs = tmp_path / "c.parquet"
     theirs.write_bytes(table_of(["a", "b"]))
@@ -177,7 +177,7 @@ def test_foreign_files_are_not_replaced_by_later_shards_either(tmp_path):
 
 
 def test_two_commands_do_not_write_two_texts_of_one_name(tmp_path):
-    """While the first is at work the second is refused; after a kill of the first, its own text goes on."""
+    """While the first runs the second is refused; when the first was killed, only its own text can be resumed."""
     out = tmp_path / "out"
     for folder, text in (("wiki", "a tale\n"), ("books", "it is\n")):
         (tmp_path / folder).mkdir()
