@@ -102,6 +102,8 @@ def _start(args: argparse.Namespace, start: str) -> str:
 
 def table(rows: list[dict]) -> str:
     """Means over seeds for each combination, and the effect of each factor with the other factors fixed."""
+    starts, heads = list(STARTS), list(HEADS)
+    rows = sorted(rows, key=lambda row: (starts.index(row["start"]), heads.index(row["head"]), float(row["lambda"])))
     scored = [name for name in FIGURES if any(name in row for row in rows)]
     body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
