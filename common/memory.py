@@ -8,6 +8,7 @@ import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _LARGEST = 2**30  # bytes; larger blocks still go back at once
+_ALLOWED = 2**25  # by older versions of glibc
 
 
 def peak_mib() -> float:
@@ -25,5 +26,6 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    mallopt(_MMAP_THRESHOLD, _LARGEST)
+    if not mallopt(_MMAP_THRESHOLD, _LARGEST):  # setting the other one alone would fix this one at 128 KiB
+        mallopt(_MMAP_THRESHOLD, _ALLOWED)
     mallopt(_TRIM_THRESHOLD, -1)  # never

@@ -33,3 +33,20 @@ def test_it_does_nothing_without_mallopt(monkeypatch):
 
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
     memory.keep_freed_memory()
+
+
+def test_an_older_glibc_gets_the_largest_threshold_that_it_allows(monkeypatch):
+    from common import memory
+
+    accepted = {}
+
+    class OldGlibc:
+        def mallopt(self, name, value):
+            if name == memory._MMAP_THRESHOLD and value > 2**25:
+                return 0
+            accepted[name] = value
+            return 1
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: OldGlibc())
+    memory.keep_freed_memory()
+    assert accepted == {memory._MMAP_THRESHOLD: 2**25, memory._TRIM_THRESHOLD: -1}
