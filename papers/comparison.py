@@ -41,7 +41,9 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run, of all methods; missing runs are trained first unless `--collect` is given."""
     if not args.collect:
         runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
-    known = runs.known_rows(args, "method", "learning_rate", "dev", "sts_average")
+    known = runs.known_rows(args, "method", "learning_rate", "dev", "sts_average", "precision")
+    if others := [name for name, row in known.items() if row.get("steps", args.steps) != args.steps]:
+        raise BadInput(f"--known {args.known}: {others[0]} has {known[others[0]]['steps']} steps, not {args.steps}")
     for method in [] if args.collect else args.methods:
         _search(args, method, known)
     found = {row["name"]: row for method in ALL for row in _finished_rows(args, method)}

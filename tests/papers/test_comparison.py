@@ -110,6 +110,8 @@ def test_known_runs_are_not_trained_again_and_stand_in_the_table(made, tmp_path,
     assert len(rows) == 5
     line = next(line for line in capsys.readouterr().out.splitlines()[::-1] if line.startswith("| simcse "))
     assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00" in line and "61.00 ± 1.00" in line
+    with pytest.raises(BadInput, match=r"rows\.json: simcse-mini .* has 9 steps, not 8"):
+        main([*argv, "--steps=8", f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
     (tmp_path / "rows.json").write_text('[{"name": "x"}]')
     with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
         main([*argv, f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
