@@ -51,8 +51,8 @@ class ModelArguments:
     lora_keep: bool = flag(False, "also write the adapters, to the folder adapter/ of the result")
     matryoshka_dims: list[Count] | None = flag(
         None,
-        "also train the first 256, 128 and 64 entries of the vector (256 128 64) for use on their own; each gets a dev "
-        "score (Matryoshka, 2205.13147); default: none",
+        "lengths, such as 256 128 64: also train so many first entries of the vector for use on their own; each gets a "
+        "dev score (Matryoshka, 2205.13147); default: none",
     )
     bow_weight: Weight | None = flag(
         None,
