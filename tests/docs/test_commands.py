@@ -119,9 +119,10 @@ def test_a_page_of_results_shows_its_rows(name, subject):
 @pytest.mark.parametrize(
     ("page", "source", "figures"),
     [
-        ("README.md", "infocse-factorial-mini", ["1.53", "+0.84 to +2.22"]),
-        ("results/README.md", "infocse-factorial-mini", ["1.53", "+0.84 to +2.22"]),
-        ("results/infocse.md", "infocse-factorial-mini", ["1.53", "+0.84 to +2.22", "-0.15", "-1.21 to +0.92"]),
+        ("README.md", "infocse-factorial-mini", ["1.32", "+0.97 to +1.66"]),
+        ("results/README.md", "infocse-factorial-mini", ["1.32", "+0.97 to +1.66"]),
+        ("results/infocse.md", "infocse-factorial-mini", ["+1.32", "+0.97 to +1.66", "-0.06", "-0.24 to +0.13"]),
+        ("results/infocse.md", "infocse-read-mini", ["71.32 ± 0.54", "+0.40", "-0.78 to +1.57"]),
         ("results/README.md", "methods-mini", ["71.31 ± 0.42", "69.72 ± 0.13"]),
     ],
 )
