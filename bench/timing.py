@@ -9,11 +9,7 @@ from dataclasses import dataclass
 
 
 def apart(function: Callable, *args: object):
-    """Call a function in a fresh process, because earlier work changes the state of the allocator.
-
-    Memory returned to the kernel must be zeroed again: the same comparison differed by a fifth after one with larger
-    tensors.
-    """
+    """Call a function in a fresh process, because earlier work changes the state of the allocator."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         return pool.submit(function, *args).result()
 
