@@ -62,10 +62,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser.parse_args(argv)
     import torch  # not at the top: flags are checked first
 
-    threads = getattr(args, "threads", 1)
-    torch.set_num_threads(threads)
-    machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
-               "threads": threads}  # fmt: skip
+    machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+    if args.subject not in STUDIES:  # their runs choose their threads
+        torch.set_num_threads(args.threads)
+        machine["threads"] = args.threads
     subject = _module(args.subject)
     rows = [{**machine, **row} for row in subject.rows(args)]  # imported rows keep the machine that measured them
     if args.output:

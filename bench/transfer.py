@@ -16,11 +16,12 @@ from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
 from bench.timing import alternate, bench_row
-from common.errors import ProjectError
+from common.errors import BadInput, ProjectError
 from common.flags import positive
 from eval.transfer.validation import MODES, Judge
 
 SEED = 1111
+FEWEST = 100  # rows: folds within folds, and 5 % of the rows left to stop at
 PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 
 
@@ -40,7 +41,9 @@ def generated(count: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
-    """One row; ProjectError if an accuracy differs in any digit."""
+    """One row; ProjectError if an accuracy differs in any digit, BadInput for too few rows."""
+    if args.rows < FEWEST:
+        raise BadInput(f"--rows {args.rows}: too few for nested cross-validation; give at least {FEWEST}")
     x, y = generated(args.rows, args.dimension)
 
     def ours(_: int) -> tuple[float, float]:

@@ -79,7 +79,8 @@ def _refuse_mixed(args: argparse.Namespace, rows: list[dict]) -> None:
             first, seen = seen_at.setdefault(part, (row, value))
             if seen != value:
                 names = f"{first['name']} and {row['name']}"
-                raise BadInput(f"{args.folder}: {names} differ in {part[0]}; use two folders")
+                raise BadInput(f"{args.folder}: {names} differ in {part[0]}; compare them in two folders, "
+                               "or without --known")  # fmt: skip
 
 
 def table(rows: list[dict]) -> str:
@@ -117,11 +118,22 @@ def _dev(args: argparse.Namespace, method: str, rate: str, seed: int, known: dic
     config = CONFIGS / f"{method}.yaml"
     start = start_flags(config, {}, args.model, args.stage_one)
     flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
-    return runs.train(_folder(args, method, rate, seed), flags)["best"]["value"]
+    record = runs.train(_folder(args, method, rate, seed), flags)
+    _refuse_mixed(args, [*known.values(), _facts(method, rate, seed, record)])  # before the next run is trained
+    return record["best"]["value"]
 
 
 def _name(method: str, rate: str, seed: int | str) -> str:
     return f"{method} {rate} {seed}"
+
+
+def _facts(method: str, rate: str, seed: int | str, record: dict) -> dict:
+    """The columns of a row that come from the run's record."""
+    return {
+        "name": _name(method, rate, seed), "method": method, "learning_rate": rate, "seed": int(seed),
+        "dev": record["best"]["value"], "best_step": record["best"]["step"],
+        "precision": "bf16" if record["trajectory"]["bf16"] else "float32", **facts_of(record),
+    }  # fmt: skip
 
 
 def _finished_rows(args: argparse.Namespace, method: str) -> list[dict]:
@@ -134,11 +146,8 @@ def _finished_rows(args: argparse.Namespace, method: str) -> list[dict]:
         scored = (path.parent / "sts.json").is_file()  # with the rate that was best on dev
         figures = runs.score_study(path.parent, args, bf16) if scored and method in args.methods else {}
         figures = figures or {name: figures_in(path.parent, name) for name in FIGURES}
-        rate, seed = match.groups()
         rows.append({
-            "name": _name(method, rate, seed), "method": method, "learning_rate": rate, "seed": int(seed),
-            "dev": record["best"]["value"], "best_step": record["best"]["step"],
-            "sts_average": figures.get("sts", {}).get(AVERAGE), "search": figures.get("search", {}),
-            "transfer": figures.get("transfer", {}), "precision": "bf16" if bf16 else "float32", **facts_of(record),
+            **_facts(method, *match.groups(), record), "sts_average": figures.get("sts", {}).get(AVERAGE),
+            "search": figures.get("search", {}), "transfer": figures.get("transfer", {}),
         })  # fmt: skip
     return rows

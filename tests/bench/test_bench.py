@@ -27,6 +27,8 @@ def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):
     assert row["ratio"] == pytest.approx(row["plain_ms"] / row["ours_ms"], abs=0.01 + 0.05 * row["ratio"])
     assert {"machine", "torch", "threads", "dev", "test", "runs", "precision"} <= set(row)
     assert capsys.readouterr().out.startswith("| name ")
+    with pytest.raises(BadInput, match="--rows 99: too few"):
+        main(["transfer", "--rows=99"])
 
 
 def test_transfer_refuses_accuracies_that_differ(monkeypatch):

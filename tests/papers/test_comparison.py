@@ -112,6 +112,10 @@ def test_known_runs_are_not_trained_again_and_stand_in_the_table(made, tmp_path,
     assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00" in line and "61.00 ± 1.00" in line
     with pytest.raises(BadInput, match=r"rows\.json: simcse-mini .* has 9 steps, not 8"):
         main([*argv, "--steps=8", f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
+    with pytest.raises(BadInput, match=r"simcse-mini .* differ in start; compare them in two"):
+        main([*argv, "--model=other", f"--folder={folder / 'runs' / 'new'}", f"--known={tmp_path / 'rows.json'}",
+              "--seeds", "3", "4"])  # fmt: skip
+    assert [run[1:] for run in asked[5:]] == [("1e-5", "3")], "the conflict was found after the first run"
     (tmp_path / "rows.json").write_text('[{"name": "x"}]')
     with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
         main([*argv, f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
@@ -131,7 +135,7 @@ def test_methods_from_two_starts_are_no_comparison(made):
     folder, _ = made
     argv = ["methods", "--steps=9", f"--folder={folder}", "--stage_one=s"]
     assert len(main([*argv, "--model=m", "--methods", "simcse-mini", "infocse-mini"])) == 10
-    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in start; use two folders"):
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in start; compare them in two"):
         main([*argv, "--model=other", "--methods", "esimcse-mini"])
 
 
@@ -141,7 +145,7 @@ def test_the_precision_is_that_of_the_runs_and_one_for_all(made):
     assert {row["precision"] for row in main([*argv, "simcse-mini", "--float32"])} == {"float32"}
     with pytest.raises(CheckpointRefused, match="bf16: was False, now True"):
         main([*argv, "simcse-mini"])
-    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in precision; use two folders"):
+    with pytest.raises(BadInput, match=r"esimcse-mini .* and simcse-mini .* differ in precision; compare them"):
         main([*argv, "esimcse-mini"])
 
 
