@@ -20,9 +20,10 @@ from common.errors import BadInput, ProjectError
 from common.files import read_json, writing
 from common.flags import positive
 from eval.dev import BETTER
+from eval.encode import device_here
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import add_flags, as_argv, facts_of, known_rows, refuse_missing, search_tasks
+from papers.runs import add_flags, as_argv, facts_of, finished, known_rows, refuse_missing, search_tasks
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
@@ -73,12 +74,15 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus: str, seed: int) -> dict | None:
-    if not args.collect:
+    before = finished(folder)
+    device = before["trajectory"].get("device", "cpu") if before else device_here()
+    if not args.collect and device in ("cpu", device_here()):  # without a GPU, a GPU's finished run stays as it is
         beir = Path(args.data_dir) / "beir" / corpus
         flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed,
                  "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
                  "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
         flags |= {"steps": args.steps} if args.steps else {}
+        flags |= {"use_cpu": "true"} if device != device_here() else {}  # otherwise adapt refuses a CPU's run on a GPU
         code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_argv(flags)], stdout=sys.stderr)
         if code == BadInput.exit_code:  # already explained: no bag of words from a start without a vocabulary head
             logger.error("%s: refused, skipped", folder)

@@ -23,7 +23,7 @@ from training.flags import load_method, script_of
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
 from training.run import Run
-from training.run_arguments import RunArguments, argument_groups, settle_packing
+from training.run_arguments import RunArguments, argument_groups
 from training.run_folder import discard
 from training.signals import run_to_its_end
 
@@ -231,8 +231,9 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
     """
     name = peek(argv, "method")
     kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
-    groups = *models, data, args = parse(argv, kinds, "")
-    models[0].packed = settle_packing(models[0].packed, args)
+    groups = *models, data, args = parse(argv, kinds)
+    if models[0].packed is None:  # the default depends on the device, here on that of the finished run
+        models[0].packed = "device" not in record["trajectory"]
     old, new = dict(record["trajectory"]), Run(_script(name), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]

@@ -28,6 +28,26 @@ ROWS = [
 ]
 
 
+def arguments(folder, **changed):
+    flags = {"models": ["mini"], "names": None, "methods": ["spans"], "sets": ["med"], "seeds": [0], "known": None,
+             "folder": str(folder), "collect": False, "figure": None, "steps": 4, "float32": False,
+             "data_dir": "d"}  # fmt: skip
+    return Namespace(**flags | changed)
+
+
+def finish(runs, **trajectory):
+    """Write a finished run of `arguments`; returns its scores."""
+    folder = runs / "mini_spans_med_seed-0"
+    folder.mkdir()
+    score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
+    verdict = score | {"labels": score, "start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
+    (folder / "adapt.json").write_text(json.dumps(verdict))
+    record = {"format": 1, "status": "finished", "trajectory": {"start": "s"} | trajectory}
+    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
+    return score
+
+
 def test_gains_verdicts_and_agreement():
     table = own_text.table(ROWS)
     assert "| mini  | as it is | 41.00 | 22.00 |" in table
@@ -69,12 +89,23 @@ def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(monkeypat
     commands = []
     monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or code)
     monkeypatch.setattr(own_text, "refuse_missing", lambda *_: None)  # no data here
-    args = Namespace(models=["mini"], names=None, methods=["spans, words"], sets=["med"], seeds=[0], known=None,
-                     folder=str(tmp_path), collect=False, figure=None, steps=4, float32=False,
-                     data_dir="d")  # fmt: skip
     with pytest.raises(ProjectError, match=error):
-        own_text.rows(args)
+        own_text.rows(arguments(tmp_path, methods=["spans, words"]))
     assert not [word for word in commands[0] if "use_cpu" in word], "configs/adapt.yaml uses a GPU if there is one"
+
+
+@pytest.mark.parametrize(("trained", "here", "added"), [("cpu", "cuda", ["--use_cpu=true"]), ("cuda", "cuda", []),
+                                                        ("cpu", "cpu", []), ("cuda", "cpu", None)])  # fmt: skip
+def test_a_run_that_finished_on_another_device_is_kept(monkeypatch, tmp_path, trained, here, added):
+    """`adapt` itself refuses to continue on another device; None: it is not called."""
+    commands = []
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or 0)
+    monkeypatch.setattr(own_text, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(own_text, "device_here", lambda: here)
+    finish(tmp_path, **({} if trained == "cpu" else {"device": trained}))
+    assert len(own_text.rows(arguments(tmp_path))) == 1
+    found = [[word for word in command if "use_cpu" in word] for command in commands]
+    assert found == ([] if added is None else [added])
 
 
 def test_a_set_that_is_not_there_stops_the_command_before_the_training(monkeypatch, tmp_path):
@@ -84,15 +115,8 @@ def test_a_set_that_is_not_there_stops_the_command_before_the_training(monkeypat
 
 
 def test_runs_are_gathered_from_their_folders(tmp_path):
-    folder = tmp_path / "mini_spans_med_seed-0"
-    folder.mkdir()
-    score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
-    verdict = score | {"labels": score, "start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
-    (folder / "adapt.json").write_text(json.dumps(verdict))
-    (folder / "run.json").write_text(json.dumps({"format": 1, "status": "finished", "trajectory": {"start": "s"}}))
-    (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
-    args = Namespace(models=["mini"], names=None, methods=["spans", "simcse"], sets=["med"], seeds=[0], known=None,
-                     folder=str(tmp_path), collect=True, figure=str(tmp_path / "gain.png"))  # fmt: skip
+    score = finish(tmp_path)
+    args = arguments(tmp_path, methods=["spans", "simcse"], collect=True, figure=str(tmp_path / "gain.png"))
     [row] = own_text.rows(args)
     assert row["curve"] == [[0, 1.0], [30, 2.0]] and row["facts"]["start"] == "s" and row["real"] == score
     assert (tmp_path / "gain.png").read_bytes()[:4] == b"\x89PNG"

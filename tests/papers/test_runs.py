@@ -22,6 +22,7 @@ from papers.plans import Choice, RunPlan
 from papers.tasks import WITHOUT_TOKENS, FrequentTokens, count_of
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
+from tests.folders import change_record, record
 
 
 @pytest.fixture
@@ -50,6 +51,11 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
     with pytest.raises(CheckpointRefused, match=r"learning_rate: was 3e-05, now 0\.5"):
         runs.train(folder, flags | {"learning_rate": "0.5"})
+    with pytest.raises(CheckpointRefused, match="packed: was True, now False"):
+        runs.train(folder, flags | {"packed": "false"})
+    elsewhere = {"device": "cuda", "use_cpu": False, "packed": False}
+    change_record(folder, trajectory=record(folder)["trajectory"] | elsewhere)
+    assert runs.train(folder, flags)["steps"] == 2, "a run that was trained on a GPU, where the default is padded"
 
 
 def test_a_finished_stage_one_with_other_flags_is_refused(tmp_path, tiny_bert, text_file, monkeypatch):
