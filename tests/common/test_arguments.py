@@ -5,8 +5,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
 from common.command_line import parse, peek, read_config
@@ -248,23 +246,6 @@ def test_links_in_a_folder_are_followed_and_loops_and_broken_ones_are_not_passed
     (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "text")
     with pytest.raises(BadInput, match="linked/back: a link to one of its parent folders"):
         files_of(tmp_path / "text")
-
-
-_SCRAPS = r"""a|b: |: |- |  |[|]|{|}|&x |*x|!!int |!|>|'|"|\|\U|FFFFFFFF|%YAML 1.1|---|...|? |# |<<|,|1|~|%TAG |!<|%f"""
-_YAML = st.lists(st.sampled_from([*_SCRAPS.split("|"), "|", "\n", "\t", "\x00", "\ufeff"]), max_size=25).map("".join)
-_BYTES = st.binary(max_size=80) | (_YAML | st.text(max_size=80)).map(lambda text: text.encode(errors="replace"))
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(_BYTES)
-def test_any_file_is_read_or_refused(config, content):
-    try:
-        found = read_config(config(content))
-    except BadInput:
-        return
-    for key, value in found.items():
-        assert isinstance(key, str)
-        assert all(isinstance(part, str) and part for part in (value if isinstance(value, list) else [value]))
 
 
 @pytest.mark.parametrize(

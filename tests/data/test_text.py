@@ -12,8 +12,6 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from common.arguments import SentenceArguments
 from common.errors import BadInput
@@ -29,7 +27,6 @@ TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007",
 HEADER = "premise\thypothesis\tlabel\n"
 PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
 PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
-_FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(folder, content, name="text.txt"):
@@ -261,15 +258,3 @@ def test_a_title_is_the_first_of_two_columns(tmp_path):
     assert (source.read, source.width, source.titled) == (("title", "text"), 2, True)
     with pytest.raises(BadInput, match="labelled pairs have no titles"):
         source_of(SentenceArguments(train_file=[str(path)], title_column="title"), labelled=True)
-
-
-@_FEW
-@given(st.binary(max_size=300), st.integers(1, 3))
-def test_any_bytes_are_read_or_refused(tmp_path, content, columns):
-    try:
-        found = rows(tmp_path, written(tmp_path, content), columns=columns)
-    except BadInput:
-        return
-    assert found
-    for row in found:
-        assert len(row) == columns and all(cell and not {"\n", "\t", "\x00"} & set(cell) for cell in row)

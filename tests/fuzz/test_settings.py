@@ -18,7 +18,7 @@ _KNOWN = {"method": "str", "learning_rate": "float", "train_file": "list[str]", 
 _SCRAPS = [b"!!python/object/apply:os.system [x]", b"!!map ", b"!!set ", b"!!int ", b"!!float ", b"!!timestamp ",
            b"!!omap ", b"!!binary ", b"!!bool ", b"&a ", b"*a", b"<<: ", b"? ", b"- ", b": ", b"{" * 3000,
            b"- " * 3000, b"---\n", b"|\n", b"~", b"0b_", b"0x_", b"2001-99-99", b"1:99", b"%YAML 9.9\n",
-           b"[1, 2]: 3\n", b".inf", b"%TAG ! x\n"]  # fmt: skip
+           b"[1, 2]: 3\n", b".inf", b"%TAG ! x\n", b'"\\UFFFFFFFF"', b"!<", b">", b"\\", b"...\n"]  # fmt: skip
 
 
 @MANY

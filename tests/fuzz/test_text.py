@@ -28,17 +28,18 @@ def _rows(path, **how):
 
 
 @FEWER
-@given(damaged(_TEXT))
-def test_text_is_read_or_refused_and_means_the_same_in_every_form(tmp_path, content):
+@given(damaged(_TEXT), st.integers(1, 3))
+def test_text_is_read_or_refused_and_means_the_same_in_every_form(tmp_path, content, columns):
     def rows(data, name):
         path = tmp_path / name
         path.write_bytes(data)
-        found = result(lambda: _rows(path))
+        found = result(lambda: _rows(path, columns=columns))
         return found and found[0]
 
     found = rows(content, "text")
-    for (row,) in found or []:
-        assert row and row == row.strip() and not {"\n", "\x00", "\t"} & set(row)
+    for row in found or []:
+        assert len(row) == columns
+        assert all(cell and cell == cell.strip() and not {"\n", "\x00", "\t"} & set(cell) for cell in row)
     if not content.startswith((b"\x1f\x8b", b"BZh")):  # what the library takes for packed
         assert rows(gzip.compress(content, mtime=0), "packed") == found
     if b"\r" not in content:
