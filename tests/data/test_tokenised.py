@@ -97,12 +97,6 @@ def test_ids_are_those_of_the_tokenizer(tokenizer, columns, sentences, tmp_path,
     assert corpus.tokens == sum(corpus.lengths(range(len(rows)), c).sum() for c in range(columns))
 
 
-def test_the_facts_describe_what_was_read(written, load):
-    facts = load(written("\na dog\n\na river\n")).facts
-    assert len(facts.pop("sha256")) == 64
-    assert facts == {"columns": 1, "rows": 2, "empty_lines_dropped": 2}
-
-
 def test_the_cache_is_used_again(load, text, tmp_path, tokenised):
     first = load(text)
     renamed = text.rename(tmp_path / "other.name")
@@ -190,18 +184,6 @@ def test_a_pickled_corpus_is_a_path_not_the_tokens(load, text):
     corpus = load(text)
     assert len(packed := pickle.dumps(corpus)) < 500
     assert lists(pickle.loads(packed)) == lists(corpus)
-
-
-@pytest.mark.parametrize("damage", [None, lambda whole: whole[:200], lambda whole: whole[:-20] + bytes(20)])
-def test_damaged_ids_are_rebuilt_and_logged(load, text, caplog, tokenised, damage):
-    first = load(text)
-    expected, path = lists(first), first.folder / "ids.arrow"
-    whole = path.read_bytes()
-    path.unlink()
-    if damage:
-        path.write_bytes(damage(whole))
-    assert lists(load(text)) == expected and tokenised == [20, 20]
-    assert [r.message for r in caplog.records if "rebuilding" in r.message and str(first.folder) in r.message]
 
 
 def test_ids_that_do_not_fit_in_memory_are_a_storage_error(load, text, monkeypatch):
