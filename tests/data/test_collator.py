@@ -271,19 +271,6 @@ def test_the_corpus_is_left_as_it_was(text, tokenizer):
     assert np.array_equal(before, text.sentences(range(len(text)), 0, 99)[0])
 
 
-def test_the_masked_collator_is_the_masked_twin_alone(text, tokenizer):
-    masking = Masking(0.15, whole_words=True)
-    batch = batch_of(*range(20), epoch=2)
-    made = MaskedCollator(text, tokenizer, 32, 9, masking)(batch)
-    whole = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
-    assert made.keys() == {"input_ids", "attention_mask", "labels"}
-    assert torch.equal(made["input_ids"], whole["masked_input_ids"][0])
-    assert torch.equal(made["labels"], whole["masked_labels"][0])
-    assert torch.equal(made["attention_mask"], whole["attention_mask"][0])
-    restored = torch.where(made["labels"] == IGNORED, made["input_ids"], made["labels"])
-    assert torch.equal(restored, whole["input_ids"][0])
-
-
 def test_twins_of_two_names_are_drawn_apart_and_uniforms_come_when_asked_for(text, tokenizer):
     both = [Masking(0.4, views=(0, 1)), Masking(0.3, views=(0, 1), name="rtd", uniforms=True)]
     made = Collator(text, tokenizer, TWO, 32, 42, both)(batch_of(*range(60)))
@@ -397,14 +384,19 @@ def test_numbers_for_drawing_stay_below_one(text, tokenizer, monkeypatch):
     assert made["rtd_uniforms"].dtype == torch.float32 and float(made["rtd_uniforms"].max()) < 1
 
 
-def test_stage_one_gets_masks_of_the_heads_own_the_clean_text_and_its_words_when_asked(text, tokenizer):
+def test_stage_one_gets_the_masked_twin_and_when_asked_the_heads_masks_the_clean_text_and_its_words(text, tokenizer):
     masking, own = Masking(0.15, whole_words=True), Masking(0.5, whole_words=True, name="aux")
     batch = batch_of(*range(20), epoch=2)
     plain = MaskedCollator(text, tokenizer, 32, 9, masking)(batch)
+    twins = Collator(text, tokenizer, [View()], 32, 9, [masking])(batch)
+    assert plain.keys() == {"input_ids", "attention_mask", "labels"}
+    for name, source in (("input_ids", "masked_input_ids"), ("labels", "masked_labels"), ("attention_mask",) * 2):
+        assert torch.equal(plain[name], twins[source][0])
     made = MaskedCollator(text, tokenizer, 32, 9, masking, own, clean=True, words=True)(batch)
     for name, value in plain.items():
         assert torch.equal(made[name], value), "what is asked for besides must not change the rest"
     clean = made["clean_input_ids"]
+    assert torch.equal(clean, twins["input_ids"][0])
     assert torch.equal(torch.where(plain["labels"] == IGNORED, plain["input_ids"], plain["labels"]), clean)
     assert torch.equal(torch.where(made["aux_labels"] == IGNORED, made["aux_input_ids"], made["aux_labels"]), clean)
     real = made["attention_mask"].sum() - 2 * len(batch)
