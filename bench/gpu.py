@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -54,7 +54,7 @@ def rows(args) -> list[dict]:
         results.append(row)
         if args.output:  # after every row, so that a stopped command keeps its results
             write_rows(args.output, results)
-            Path(args.output).with_suffix(".md").write_text(gpu_measures.page(results), encoding="utf-8")
+            Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
     return results
 
 
@@ -103,6 +103,14 @@ def _compiled(folder: Path) -> Path:
     return library
 
 
-def table(rows: list[dict]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in ("machine", "torch", "threads")))
-    return markdown([columns, *([str(row.get(name, "")) for name in columns] for row in rows)])
+def table(rows: list[dict], hidden: Sequence[str] = ("machine", "torch", "threads")) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in hidden))
+    return markdown([columns, *(["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows)])
+
+
+def page(results: list[dict]) -> str:
+    """The results as a Markdown page."""
+    first = results[0]
+    rate = f"A bfloat16 product of 8192 x 8192 matrices runs at {first['product_tflops']} TFLOP/s."
+    measured = table(results, ("device", "product_tflops"))
+    return f"# {first['device']}\n\n{rate} `python -m bench gpu` measured:\n\n{measured}\n"

@@ -25,7 +25,6 @@ from transformers import BertModel
 from bench import pair
 from common.files import sha256
 from eval.encode import Encode
-from eval.scores import markdown
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
@@ -273,12 +272,3 @@ class Runs:
 def _every(steps: int) -> int:
     """Steps between two checkpoints of a run."""
     return max(1, steps // 3)
-
-
-def page(results: list[dict]) -> str:
-    """The results as a Markdown page."""
-    columns = list(dict.fromkeys(name for row in results for name in row if name not in ("device", "product_tflops")))
-    cells = [["" if row.get(name) is None else str(row[name]) for name in columns] for row in results]
-    first = results[0]
-    rate = f"A bfloat16 product of 8192 x 8192 matrices runs at {first['product_tflops']} TFLOP/s."
-    return f"# {first['device']}\n\n{rate} `python -m bench gpu` measured:\n\n{markdown([columns, *cells])}\n"
