@@ -65,11 +65,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 def name_of(args: argparse.Namespace, start: str, head: str, weight: str, seed: int) -> str:
     """The name of a run and its folder, from everything that distinguishes it."""
     budget = f"steps-{args.stage_one_steps}-{args.steps}_lr-{args.learning_rate}"
-    return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{_precision(args)}".replace(" ", "-")
-
-
-def _precision(args: argparse.Namespace) -> str:
-    return "_float32" if args.float32 else ""
+    return f"{start}_{head}_lambda-{weight}_{budget}_seed-{seed}{'_float32' * args.float32}".replace(" ", "-")
 
 
 def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str, seed: int) -> dict | None:
@@ -92,7 +88,7 @@ def _start(args: argparse.Namespace, start: str) -> str:
     """The checkpoint of a start; a missing stage 1 is trained unless `--collect` is given."""
     if start not in STAGE_ONE:
         return args.model
-    name = f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}{_precision(args)}"
+    name = f"stage-1_{start.replace(' ', '-')}_steps-{args.stage_one_steps}{'_float32' * args.float32}"
     folder = Path(args.folder) / name
     if args.collect and runs.finished(folder) is None:
         return str(folder)
@@ -135,7 +131,7 @@ def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
 
 
 def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
-    rest = [name for name in ("start", "head", "lambda", "seed") if name != factor]
+    rest = [name for name in PARTS if name != factor]
     averages = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
     return [value - averages[first, *key] for (one, *key), value in averages.items()
             if one == level and (first, *key) in averages]  # fmt: skip

@@ -5,7 +5,6 @@ text. It is 0 if the network ignores [CLS]. Finished runs are kept: run the comm
 """
 
 import argparse
-import json
 import re
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **fl
 
 def evaluations(folder: Path) -> list[dict]:
     """The auxiliary network's losses and gap at every evaluation in a run's log."""
-    history = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    history = runs.history(folder)
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
     return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
 

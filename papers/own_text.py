@@ -6,7 +6,6 @@ kept: run the command again to resume.
 """
 
 import argparse
-import json
 import logging
 import sys
 from itertools import product
@@ -23,7 +22,7 @@ from eval.dev import BETTER
 from eval.encode import device_here
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import add_flags, as_argv, facts_of, finished, known_rows, refuse_missing, search_tasks
+from papers.runs import add_flags, as_argv, facts_of, finished, history, known_rows, refuse_missing, search_tasks
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
@@ -91,15 +90,12 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
     if not (folder / "adapt.json").is_file() or not (folder / RUN_FILE).is_file():
         return None
     verdict, record = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run"), read_run(folder)
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    return {
-        "pseudo": {name: verdict[name] for name in ("start", "result", "interval", "verdict")},
-        "real": {name: verdict["labels"][name] for name in ("start", "result", "interval", "verdict")},
-        "start_share": verdict["start_share"],
-        "curve": [[0, verdict["dev_by_start_share"]["1.0"]]]
-        + [[line["step"], line[LOGGED]] for line in lines if LOGGED in line],
-        "facts": facts_of(record),
-    }
+    sides = {"pseudo": verdict, "real": verdict["labels"]}
+    scores = {name: {part: side[part] for part in ("start", "result", "interval", "verdict")}
+              for name, side in sides.items()}  # fmt: skip
+    curve = [[line["step"], line[LOGGED]] for line in history(folder) if LOGGED in line]
+    return {**scores, "start_share": verdict["start_share"],
+            "curve": [[0, verdict["dev_by_start_share"]["1.0"]], *curve], "facts": facts_of(record)}  # fmt: skip
 
 
 def table(rows: list[dict]) -> str:
