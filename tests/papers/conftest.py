@@ -12,6 +12,11 @@ from papers.__main__ import main
 from training.checkpoint import commit
 
 
+def flags_of(argv):
+    """The flags of a command as a dictionary."""
+    return dict(word.removeprefix("--").split("=", 1) for word in argv)
+
+
 class Runner:
     """Stands for training and scoring; `asked` is what was trained, `broken` what fails and how."""
 
@@ -23,7 +28,7 @@ class Runner:
         monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
 
     def launch(self, script, argv):
-        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        flags = flags_of(argv)
         self.asked.append(flags)
         if flags["seed"] in self.broken:
             raise self.broken[flags["seed"]]

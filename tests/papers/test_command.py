@@ -14,6 +14,7 @@ from papers.__main__ import main
 from papers.plans import Choice, plan_of
 from papers.runs import start_flags
 from tests.faults.forked import check_kills
+from tests.papers.conftest import flags_of
 
 
 def test_only_what_is_missing_is_trained_and_the_same_run_serves_two_tables(runner, filled, tmp_path, capsys):
@@ -199,7 +200,7 @@ def trains_nothing(runner, monkeypatch):
     """A run is its record and its scores, both written as they always are."""
 
     def launch(script, argv):
-        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        flags = flags_of(argv)
         runs.record_untrained(Path(flags["output_dir"]), {"seconds_of_last_start": 7.2, "steps": 4, "run_id": "r"})
 
     def score(folder, name, tasks, data_dir, model=None, **how):

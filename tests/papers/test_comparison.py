@@ -7,6 +7,7 @@ import pytest
 from bench.__main__ import main
 from common.errors import BadInput, CheckpointRefused
 from papers import runs
+from tests.papers.conftest import flags_of
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def made(tmp_path, monkeypatch):
     asked = []
 
     def train(script, argv):
-        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+        flags = flags_of(argv)
         folder = tmp_path / "runs" / flags["output_dir"].split("/runs/")[1]
         asked.append((flags["config"].split("/")[-1], flags["learning_rate"], flags["seed"]))
         folder.mkdir(parents=True)
@@ -41,6 +42,11 @@ def made(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "score", score)
     return tmp_path / "runs", asked
+
+
+@pytest.fixture
+def argv(made):
+    return ["methods", "--model=m", "--methods", "simcse-mini", "--steps=9", f"--folder={made[0]}"]
 
 
 def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made, capsys):
@@ -69,9 +75,8 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
         main([*argv, "--model=other"])
 
 
-def test_search_is_added_to_finished_runs_and_stays(made, capsys):
+def test_search_is_added_to_finished_runs_and_stays(made, argv, capsys):
     folder, asked = made
-    argv = ["methods", "--model=m", "--methods", "simcse-mini", "--steps=9", f"--folder={folder}"]
     main(argv)
     rows = main([*argv, "--collect", "--search", "med"])
     assert len(asked) == 5 and main([*argv, "--collect"]) == rows
@@ -85,9 +90,8 @@ def test_search_is_added_to_finished_runs_and_stays(made, capsys):
     assert "| 61.00 ± 1.00 | not run | 3 |" in capsys.readouterr().out, "a mean of two beside means of three"
 
 
-def test_a_run_that_was_moved_away_is_not_collected(made):
+def test_a_run_that_was_moved_away_is_not_collected(made, argv):
     folder, _ = made
-    argv = ["methods", "--model=m", "--methods", "simcse-mini", "--steps=9", f"--folder={folder}"]
     rows = main(argv)
     (folder / "simcse-mini" / "steps-9_lr-1e-5_seed-0").rename(folder / "simcse-mini" / "steps-9_lr-1e-5_seed-0_old")
     assert len(main([*argv, "--collect"])) == len(rows) - 1
@@ -121,9 +125,7 @@ def test_known_runs_are_not_trained_again_and_stand_in_the_table(made, tmp_path,
         main([*argv, f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
 
 
-def test_classifiers_are_added_to_finished_runs(made, capsys):
-    folder, _ = made
-    argv = ["methods", "--model=m", "--methods=simcse-mini", "--steps=9", f"--folder={folder}"]
+def test_classifiers_are_added_to_finished_runs(argv, capsys):
     main(argv)
     assert "transfer avg." not in capsys.readouterr().out
     rows = main([*argv, "--collect", "--transfer"])

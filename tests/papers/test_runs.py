@@ -23,6 +23,7 @@ from papers.tasks import WITHOUT_TOKENS, FrequentTokens, count_of
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
 from tests.folders import change_record, record
+from tests.papers.conftest import flags_of
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in started[0])
+    flags = flags_of(started[0])
     with pytest.raises(CheckpointRefused, match=r"learning_rate: was 3e-05, now 0\.5"):
         runs.train(folder, flags | {"learning_rate": "0.5"})
     with pytest.raises(CheckpointRefused, match="packed: was True, now False"):

@@ -10,6 +10,7 @@ import pytest
 from bench.__main__ import main
 from common.errors import BadInput
 from papers import factorial, gap, runs
+from tests.papers.conftest import flags_of
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def asked(monkeypatch):
     found = []
 
     def train(script, argv):
-        flags = dict(flag.removeprefix("--").split("=", 1) for flag in argv if flag.startswith("--"))
+        flags = flags_of(argv)
         found.append(flags)
         folder = Path(flags["output_dir"])
         folder.mkdir(parents=True)
