@@ -146,9 +146,9 @@ def _unpack(sets: list[EvalSet], archive: Path, staged: Path, pinned: Mapping[st
     return result
 
 
-def read_pinned(path: Path = SUMS) -> dict[str, str]:
-    """Read expected digests from a file in the format of `sha256sum`: path below the data folder -> sha256."""
-    lines = path.read_text(encoding="ascii").splitlines()
+def read_pinned() -> dict[str, str]:
+    """Read the expected digests, in the format of `sha256sum`: path below the data folder -> sha256."""
+    lines = SUMS.read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from common import memory
 from tests.sources import ROOT
 
 FAULTS = """
@@ -30,15 +31,11 @@ def test_a_large_array_reuses_the_pages_of_the_last_one():
 
 
 def test_it_does_nothing_without_mallopt(monkeypatch):
-    from common import memory
-
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
     memory.keep_freed_memory()
 
 
 def test_an_older_glibc_gets_the_largest_threshold_that_it_allows(monkeypatch):
-    from common import memory
-
     accepted = {}
 
     class OldGlibc:
