@@ -31,11 +31,12 @@ def corpus(sentences, tmp_path):
 
 @pytest.fixture
 def arguments(corpus, tiny_bert, tmp_path):
-    def arguments(name="run", *others):
+    def arguments(name="run", *others, **changed):
+        """The command's words; None leaves a flag out."""
         flags = {"text": corpus / "corpus.jsonl", "output": tmp_path / name, "steps": 4, "labels": corpus, "seed": 0,
                  "cache_dir": tmp_path / "cache", "use_cpu": "true", "per_device_train_batch_size": 16,
-                 "max_length": 32, "disable_tqdm": "true"}  # fmt: skip
-        return [str(tiny_bert), *(f"--{flag}={value}" for flag, value in flags.items()), *others]
+                 "max_length": 32, "disable_tqdm": "true"} | changed  # fmt: skip
+        return [str(tiny_bert), *(f"--{flag}={value}" for flag, value in flags.items() if value is not None), *others]
 
     return arguments
 
@@ -51,7 +52,7 @@ def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_ber
     assert found["labels"]["apart"], "the real queries choose nothing"
     assert found["labels"]["start"] == pytest.approx(found["labels"]["result"], abs=1e-6)
     assert record(tmp_path / "run")["status"] == "finished"
-    words = [word for word in arguments("run", "--learning_rate", "1e-9") if not word.startswith("--labels")]
+    words = arguments("run", "--learning_rate", "1e-9", labels=None)
     assert command.main(words)["labels"] == found["labels"], "scored earlier"
     (tmp_path / "run" / "adapt.json").write_text(json.dumps(found | {"steps": 2}))
     assert "labels" not in command.main(words), "scored on another result"
@@ -81,12 +82,10 @@ def test_the_same_command_resumes_and_then_changes_nothing(arguments, tmp_path, 
     assert found | {"seconds": 0} == command.main(arguments("cut")) | {"seconds": 0}
 
 
-def test_plain_documents_are_adapted_to_as_well(sentences, tiny_bert, tmp_path):
+def test_plain_documents_are_adapted_to_as_well(arguments, sentences, tmp_path):
     text = tmp_path / "documents.txt"
     text.write_text("".join(" ".join(sentences[i : i + 3]) + "\n" for i in range(0, 300, 3)), encoding="utf-8")
-    found = command.main([str(tiny_bert), "--text", str(text), "--output", str(tmp_path / "run"), "--steps", "1",
-                          "--cache_dir", str(tmp_path / "cache"), "--use_cpu", "true", "--max_length", "32",
-                          "--per_device_train_batch_size", "16", "--disable_tqdm", "true"])  # fmt: skip
+    found = command.main(arguments("run", text=text, steps=1, labels=None, seed=None))
     assert found["verdict"] in ("better", "worse", "not told apart")
 
 
@@ -142,9 +141,8 @@ def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
 
 @pytest.mark.parametrize("flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1"])
 def test_what_adapt_decides_itself_is_refused(arguments, flag):
-    words = [word for word in arguments() if not word.startswith("--seed")]
     with pytest.raises(BadInput, match=flag.split("=")[0]):
-        command.main([*words, flag])
+        command.main(arguments("run", flag, seed=None))
 
 
 def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, tmp_path):
@@ -157,9 +155,8 @@ def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, 
 
 
 def test_labels_that_are_not_there_are_refused_before_the_training(arguments, tmp_path):
-    words = [word for word in arguments("run") if not word.startswith("--labels")]
     with pytest.raises(BadInput, match="nowhere"):
-        command.main([*words, f"--labels={tmp_path / 'nowhere'}"])
+        command.main(arguments("run", labels=tmp_path / "nowhere"))
     assert not (tmp_path / "run").exists()
 
 
