@@ -106,6 +106,7 @@ def test_links_lead_somewhere(page):
     [
         ("methods-mini", comparison),
         ("infocse-factorial-mini", factorial),
+        ("infocse-start-mini", factorial),
         ("aux-gap-mini", gap),
         ("own-text", own_text),
     ],
