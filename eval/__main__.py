@@ -111,7 +111,7 @@ def score_model(args: argparse.Namespace, name: str, model: str, output: str | N
     rows = rows_of(results, name, None)
     if encode.unknown:
         rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
-    logger.info("%d tasks in %.1f s", len(results), time.perf_counter() - start)
+    logger.info("scored in %.1f s", time.perf_counter() - start)
     if output:
         write_scores(output, results, rows)
     return rows
