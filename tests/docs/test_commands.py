@@ -125,6 +125,8 @@ def test_a_page_of_results_shows_its_rows(name, subject):
         ("results/infocse.md", "infocse-factorial-mini", ["+1.32", "+0.97 to +1.66", "-0.06", "-0.24 to +0.13"]),
         ("results/infocse.md", "infocse-read-mini", ["71.32 ± 0.54", "+0.40", "-0.78 to +1.57"]),
         ("results/README.md", "methods-mini", ["71.31 ± 0.42", "69.72 ± 0.13"]),
+        ("results/README.md", "rankcse-mini", ["72.34 ± 0.10", "1.42", "+0.96 to +1.87"]),
+        ("README.md", "rankcse-mini", ["1.42", "+0.96 to +1.87"]),
     ],
 )
 def test_headline_figures_stand_in_the_generated_table(page, source, figures):
