@@ -134,25 +134,23 @@ class Collator:
 
     def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray]:
         """The padded ids with each view's frame around its texts, (V, B, L), and the attention mask."""
-        longest = max(lengths.max() + frame.added for (_, lengths), frame in zip(views, frames, strict=True))
+        starts, added = _column([len(frame.prefix) for frame in frames]), _column([frame.added for frame in frames])
+        lengths = np.stack([lengths for _, lengths in views])[..., None]
+        longest = (lengths + added).max()
         if self.packing and self.packing.static:
             longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
         position = np.arange(longest)
-        ids = np.full((len(views), len(views[0][1]), len(position)), self.pad, dtype=np.int64)
-        for view, (flat, lengths), (prefix, suffix) in zip(ids, views, frames, strict=True):
-            start = len(prefix)
-            view[(position >= start) & (position < start + lengths[:, None])] = flat
-            view[:, :start] = prefix
-            for offset, token in enumerate(suffix):
-                view[np.arange(len(lengths)), start + lengths + offset] = token
-        ends = [lengths[:, None] + frame.added for (_, lengths), frame in zip(views, frames, strict=True)]
-        return ids, position < np.stack(ends)
+        ids = np.full((*lengths.shape[:2], longest), self.pad, dtype=np.int64)
+        ids[(position >= starts) & (position < starts + lengths)] = np.concatenate([flat for flat, _ in views])
+        for view, ends, (prefix, suffix) in zip(ids, starts + lengths, frames, strict=True):
+            view[:, : len(prefix)] = prefix
+            view[np.arange(len(view))[:, None], ends + np.arange(len(suffix))] = suffix
+        return ids, position < lengths + added
 
     def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Each distinct token of a text at its first occurrence, IGNORED elsewhere, (V, B, L)."""
         words = np.full_like(ids, IGNORED)
-        text = np.stack([is_text(*each) for each in zip(mask, self.frames, strict=True)])
-        plain = text & ~self._special[ids]
+        plain = is_text(mask, self.frames) & ~self._special[ids]
         for row in np.ndindex(ids.shape[:2]):
             positions = np.flatnonzero(plain[row])
             values, first = np.unique(ids[row][positions], return_index=True)
@@ -182,24 +180,23 @@ class Collator:
         return {"positions": positions, "kept": kept}
 
     def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
-        corrupted, numbers = [], []
+        views = list(masking.views)
+        ids, text = ids[views], is_text(mask[views], [self.frames[view] for view in views])
+        # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not depend on the
+        # longest sentence of its batch.
+        purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
         stream = "" if masking.name == "masked" else f"{masking.name} "
-        for view in masking.views:
-            # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not depend on the
-            # longest sentence of its batch.
-            purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
-            keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes])
-            select, replace, *free = draws.uniforms(keys, ids.shape[-1])
-            numbers += [np.minimum(drawn, 1 - 2**-24).astype(np.float32) for drawn in free]  # rounded, but not to 1
-            text, special = is_text(mask[view], self.frames[view]), self._special[ids[view]]
-            if masking.whole_words:
-                chosen = choose_words(text, special, self._starts[ids[view]], masking.rate, select)
-            else:
-                chosen = choose_tokens(text & ~special, masking.rate, select)
-            corrupted.append(corrupt(ids[view], chosen, masking.recipe, self.mask, self.vocabulary, replace))
-        parts = [*zip(*corrupted, strict=True), *([numbers] if masking.uniforms else [])]
-        names = ("input_ids", "labels", "uniforms")
-        return {f"{masking.name}_{name}": np.stack(part) for name, part in zip(names, parts, strict=False)}
+        keys = keyed([f"{stream}{purpose} {view}" for purpose in purposes for view in views])
+        select, replace, *free = draws.uniforms(keys, ids.shape[-1]).reshape(len(purposes), *ids.shape)
+        if masking.whole_words:
+            chosen = choose_words(text, self._special[ids], self._starts[ids], masking.rate, select)
+        else:
+            chosen = choose_tokens(text & ~self._special[ids], masking.rate, select)
+        masked, labels = corrupt(ids, chosen, masking.recipe, self.mask, self.vocabulary, replace)
+        arrays = {"input_ids": masked, "labels": labels}
+        if masking.uniforms:
+            arrays["uniforms"] = np.minimum(free[0], 1 - 2**-24).astype(np.float32)  # rounded, but not to 1
+        return {f"{masking.name}_{name}": array for name, array in arrays.items()}
 
 
 def _apart(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
@@ -210,11 +207,16 @@ def _joined(texts: list[np.ndarray]) -> Texts:
     return np.concatenate(texts), np.array([len(ids) for ids in texts])
 
 
-def is_text(mask: np.ndarray, frame: Frame) -> np.ndarray:
-    """Whether a token is neither padding nor part of the frame: (..., L) attention mask -> (..., L) bool."""
+def _column(numbers: list[int]) -> np.ndarray:
+    """A number per view, (V, 1, 1)."""
+    return np.array(numbers)[:, None, None]
+
+
+def is_text(mask: np.ndarray, frames: Sequence[Frame]) -> np.ndarray:
+    """Whether a token is neither padding nor part of its view's frame: (V, B, L) attention mask -> (V, B, L) bool."""
     position = np.arange(mask.shape[-1])
-    end = mask.sum(-1, keepdims=True) - len(frame.suffix)
-    return (position >= len(frame.prefix)) & (position < end)
+    ends = mask.sum(-1, keepdims=True) - _column([len(frame.suffix) for frame in frames])
+    return (position >= _column([len(frame.prefix) for frame in frames])) & (position < ends)
 
 
 class MaskedCollator:

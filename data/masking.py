@@ -11,33 +11,33 @@ from common.views import IGNORED
 
 
 def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:
-    """Choose each maskable token with probability `rate`: (R, L) bool and (R, L) numbers -> (R, L) bool."""
+    """Choose each maskable token with probability `rate`: (..., L) bool and (..., L) numbers -> (..., L) bool."""
     return maskable & (uniform < rate)
 
 
 def choose_words(
     text: np.ndarray, special: np.ndarray, starts: np.ndarray, rate: float, uniform: np.ndarray
 ) -> np.ndarray:
-    """Choose whole words in random order until `rate` of a row's tokens is reached: (R, L) -> (R, L) bool.
+    """Choose whole words in random order until `rate` of a row's tokens is reached: (..., L) -> (..., L) bool.
 
     As in Condenser's data collator, max(1, round(rate n)) of n text tokens are chosen. A word that would exceed that
     number is skipped. So is a special token in the text, such as the unknown token, though it counts among the n.
 
-    `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a word; all are (R, L)
-    bool. The uniform number of a word's first token, (R, L), ranks the word.
+    `text` excludes padding and tokens that the tokenizer adds; `starts` marks the first token of a word; all are
+    (..., L) bool. The uniform number of a word's first token, (..., L), ranks the word.
     """
     chosen = np.zeros_like(text)
-    for row in np.flatnonzero(text.any(1)):
+    for row in zip(*np.nonzero(text.any(-1)), strict=True):
         positions = np.flatnonzero(text[row])
-        alone = special[row, positions]  # a word of its own
-        heads = starts[row, positions] | alone
+        alone = special[row][positions]  # a word of its own
+        heads = starts[row][positions] | alone
         heads[1:] |= alone[:-1]
         heads[0] = True
         words = np.split(positions, np.flatnonzero(heads)[1:])
         budget = max(1, round(rate * len(positions)))
-        for w in np.argsort(uniform[row, positions[heads]], kind="stable"):
-            if len(words[w]) <= budget and not special[row, words[w][0]]:
-                chosen[row, words[w]] = True
+        for w in np.argsort(uniform[row][positions[heads]], kind="stable"):
+            if len(words[w]) <= budget and not special[row][words[w][0]]:
+                chosen[row][words[w]] = True
                 budget -= len(words[w])
             if budget == 0:
                 break
@@ -47,7 +47,7 @@ def choose_words(
 def corrupt(
     ids: np.ndarray, chosen: np.ndarray, recipe: str, mask_id: int, vocabulary: int, uniform: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return masked ids and labels, (R, L) each; a label is the original id where chosen, IGNORED elsewhere.
+    """Return masked ids and labels, (..., L) each; a label is the original id where chosen, IGNORED elsewhere.
 
     The recipe `mask` masks all chosen tokens. `bert` masks those with a uniform number below 0.8, replaces those from
     0.8 to 0.9 by a random id below `vocabulary` (the remainder picks it), and keeps the others.
