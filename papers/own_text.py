@@ -1,8 +1,9 @@
 """`python -m bench own_text`: does training on documents without labels improve search in them?
 
 Every start is adapted to the documents of every set by every method with `python -m adapt`, over seeds. Steps, mixture
-and verdict come from pseudo-queries; the judged queries of the set only measure the gain afterwards. Finished runs are
-kept: run the command again to resume.
+and verdict come from pseudo-queries; the judged queries of the set only measure the gain afterwards. With `--stage_1`
+every start first goes through InfoCSE's stage 1 on the same documents; it then counts as a start of its own. Finished
+runs are kept: run the command again to resume.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from statistics import fmean
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
+from adapt.run import prepare
 from common.errors import BadInput, ProjectError
 from common.files import read_json, writing
 from common.flags import positive
@@ -22,12 +24,25 @@ from eval.dev import BETTER
 from eval.encode import device_here
 from eval.scores import markdown
 from papers.page import mean_and_std
-from papers.runs import add_flags, as_argv, facts_of, finished, history, known_rows, refuse_missing, search_tasks
+from papers.runs import (
+    CONFIGS,
+    add_flags,
+    as_argv,
+    facts_of,
+    finished,
+    history,
+    known_rows,
+    refuse_missing,
+    run_flags,
+    search_tasks,
+    train,
+)
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
 LOGGED = "eval_search_ndcg"
+STAGE_1_STEPS = 60  # as many as `adapt` trains
 METHODS: dict[str, dict[str, str]] = {
     "spans": {},
     "spans, words": {"bow_weight": "0.1"},
@@ -46,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--steps", type=positive, help="per run (default: configs/adapt.yaml); use another --folder "
                         "for each number")  # fmt: skip
+    parser.add_argument("--stage_1", action="store_true", help="first pre-train every start and an auxiliary "
+                        f"network on the documents: configs/aux-read-mini.yaml, {STAGE_1_STEPS} steps")  # fmt: skip
     add_flags(parser, "runs/own_text", *"data_dir seeds float32 collect known".split())
     parser.add_argument("--figure", help="draw the gain on pseudo-queries against steps into this PNG file")
 
@@ -58,10 +75,11 @@ def rows(args: argparse.Namespace) -> list[dict]:
     if not args.collect:
         refuse_missing(search_tasks(args.sets), args.data_dir)
     known = known_rows(args, "start", "facts", "method", "set", "pseudo", "real", "start_share", "curve")
+    names = [f"{name}, stage 1" if args.stage_1 else name for name in names]
     for seed, (name, model), method, corpus in product(
         args.seeds, zip(names, args.models, strict=True), args.methods, args.sets
     ):
-        run = f"{name}_{method}_{corpus}_seed-{seed}".replace(", ", "-")
+        run = f"{name}_{method}_{corpus}_seed-{seed}".replace(", ", "-").replace(" ", "-")
         if run not in known and (row := _row(args, Path(args.folder) / run, model, method, corpus, seed)):
             known[run] = {"name": run, "start": name, "method": method, "set": corpus, "seed": seed, **row}
     if not known:
@@ -79,7 +97,10 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
         beir = Path(args.data_dir) / "beir" / corpus
         flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed,
                  "keep_start": "false", "bf16": str(not args.float32).lower(), "disable_tqdm": "true",
-                 "cache_dir": Path(args.folder) / "cache", **METHODS[method]}  # fmt: skip
+                 "cache_dir": _cache(args), **METHODS[method]}  # fmt: skip
+        if args.stage_1:
+            model = _stage_1(args, model, beir / "corpus.jsonl", seed)
+            flags |= {"aux_init": "checkpoint"} if "aux_init" in flags else {}
         flags |= {"steps": args.steps} if args.steps else {}
         flags |= {"use_cpu": "true"} if device != device_here() else {}  # otherwise adapt refuses a CPU's run on a GPU
         code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_argv(flags)], stdout=sys.stderr)
@@ -98,14 +119,30 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
             "curve": [[0, verdict["dev_by_start_share"]["1.0"]], *curve], "facts": facts_of(record)}  # fmt: skip
 
 
+def _cache(args: argparse.Namespace) -> Path:
+    return Path(args.folder) / "cache"
+
+
+def _stage_1(args: argparse.Namespace, model: str, corpus: Path, seed: int) -> str:
+    """The start after stage 1 on the documents that `adapt` trains on."""
+    documents = prepare([corpus], seed, str(_cache(args)), None, "title") / "documents.txt"
+    folder = Path(args.folder) / f"stage-1_{Path(model).name}_{corpus.parent.name}_seed-{seed}"
+    train(folder, run_flags(
+        args, seed, STAGE_1_STEPS, config=str(CONFIGS / "aux-read-mini.yaml"), model_name_or_path=model,
+        train_file=str(documents.resolve()), cache_dir=str(_cache(args)),
+    ))  # fmt: skip
+    return str(folder)
+
+
 def table(rows: list[dict]) -> str:
     """nDCG@10 on judged queries by start and method, the verdict on each run, and how well pseudo-queries agree."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
     body = [["start", "method", *sets, "mean gain", "n"]]
     for start in dict.fromkeys(row["start"] for row in rows):
         start_rows = [row for row in rows if row["start"] == start]
-        before = {row["set"]: row["real"]["start"] for row in start_rows}
-        body.append([start, "as it is", *(f"{before[name]:.2f}" if name in before else "-" for name in sets), "", ""])
+        # After stage 1, each seed has a start of its own.
+        before = [{row["real"]["start"] for row in start_rows if row["set"] == name} for name in sets]
+        body.append([start, "as it is", *(mean_and_std(list(each), "-") for each in before), "", ""])
         for method in dict.fromkeys(row["method"] for row in start_rows):
             body.append(_line([row for row in start_rows if row["method"] == method], start, method, sets))
     return "\n\n".join([markdown(body), markdown(verdicts(rows)), markdown(orders(rows)), shipped(rows)])

@@ -31,7 +31,7 @@ ROWS = [
 def arguments(folder, **changed):
     flags = {"models": ["mini"], "names": None, "methods": ["spans"], "sets": ["med"], "seeds": [0], "known": None,
              "folder": str(folder), "collect": False, "figure": None, "steps": 4, "float32": False,
-             "data_dir": "d"}  # fmt: skip
+             "data_dir": "d", "stage_1": False}  # fmt: skip
     return Namespace(**flags | changed)
 
 
@@ -106,6 +106,30 @@ def test_a_run_that_finished_on_another_device_is_kept(monkeypatch, tmp_path, tr
     assert len(own_text.rows(arguments(tmp_path))) == 1
     found = [[word for word in command if "use_cpu" in word] for command in commands]
     assert found == ([] if added is None else [added])
+
+
+def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(monkeypatch, tmp_path):
+    trained, commands = [], []
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or 2)
+    monkeypatch.setattr(own_text, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(own_text, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}")
+    monkeypatch.setattr(own_text, "train", lambda folder, flags: trained.append((folder, flags)))
+    with pytest.raises(BadInput, match="every one was refused"):
+        own_text.rows(arguments(tmp_path, methods=["infocse", "spans"], sets=["med", "npl"], stage_1=True))
+    stages = [tmp_path / f"stage-1_mini_{name}_seed-0" for name in ("med", "npl")] * 2
+    assert [folder for folder, _ in trained] == stages
+    assert [flags["train_file"] for _, flags in trained[:2]] == [
+        str(tmp_path / f"{name}-0" / "documents.txt") for name in ("med", "npl")
+    ], "never the held-out documents"
+    assert all(flags["model_name_or_path"] == "mini" for _, flags in trained)
+    assert [command[3] for command in commands] == [str(folder) for folder in stages]
+    assert ["--aux_init=checkpoint" in command for command in commands] == [True, True, False, False]
+    assert f"--output={tmp_path}/mini-stage-1_infocse_med_seed-0" in commands[0], "apart from runs without stage 1"
+
+
+def test_each_seed_has_its_own_start_after_stage_1():
+    after = [made("spans", "med", (30, 40), (start, 58), "better", seed) for seed, start in enumerate((41, 43))]
+    assert "| mini  | as it is | 42.00 ± 1.41 |" in own_text.table(after)
 
 
 def test_a_set_that_is_not_there_stops_the_command_before_the_training(monkeypatch, tmp_path):
