@@ -211,10 +211,10 @@ def draw(rows: list[dict], path: Path) -> None:
                 panel.plot(
                     steps, [value - values[0] for value in values], color=f"C{methods.index(row['method'])}", alpha=0.7
                 )
-        panel.set(title=start, xlabel="steps", ylabel="nDCG@10 gained on pseudo-queries")
+        panel.set(title=start, xlabel="steps")
         panel.grid(alpha=0.3)
-    for number, method in enumerate(methods):
-        panels[0][0].plot([], [], color=f"C{number}", label=method)
-    panels[0][0].legend()
+    lines = [panels[0][0].plot([], [], color=f"C{number}", label=method)[0] for number, method in enumerate(methods)]
+    panels[0][0].set_ylabel("nDCG@10 gained on pseudo-queries")
+    figure.legend(handles=lines, loc="center left", bbox_to_anchor=(0.91, 0.5))
     with writing(path) as part:
         figure.savefig(part, dpi=110, format="png", bbox_inches="tight")
