@@ -155,6 +155,9 @@ class ScoredArguments(DataArguments):
         "and the trained model (LM-Cocktail, 2311.13534); default: none",
     )
     keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
+    least_gain: Rate = flag(
+        0.0, "with keep_start: the gain's 95 % interval must lie above this share of the initial model's score"
+    )
     patience: Count | None = flag(
         None,
         "stop after this many evaluations in a row without a higher dev score (early stopping, Prechelt 1998); "

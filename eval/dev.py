@@ -145,6 +145,11 @@ def verdict(start: Items, result: Items, seed: int = 0) -> dict[str, Any]:
             "difference": after - before, "interval": [low, high], "verdict": word}  # fmt: skip
 
 
+def clears(facts: Mapping[str, Any], least_gain: float) -> bool:
+    """Whether the interval of a verdict's gain lies above this share of the start's score; 0: the result is better."""
+    return facts["interval"][0] > least_gain * abs(facts["start"])
+
+
 def in_words(facts: Mapping[str, Any]) -> str:
     """A verdict as one line."""
     low, high = facts["interval"]
@@ -153,4 +158,6 @@ def in_words(facts: Mapping[str, Any]) -> str:
     text += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
     text += "" if facts.get("apart", True) else ", on the examples that selected it"
     kept = "; the start was kept" if facts.get("shipped") == "start" else ""
+    if kept and facts["verdict"] == BETTER and facts.get("least_gain"):
+        kept += f": the interval does not lie above {facts['least_gain']:.0%} of its score (--least_gain)"
     return f"the result {IS[facts['verdict']]} its start ({text}){kept}"

@@ -20,7 +20,7 @@ from adapt.run import prepare
 from common.errors import BadInput, ProjectError
 from common.files import read_json, writing
 from common.flags import positive
-from eval.dev import BETTER
+from eval.dev import clears
 from eval.encode import device_here
 from eval.scores import markdown
 from papers.page import mean_and_std
@@ -32,6 +32,7 @@ from papers.runs import (
     finished,
     history,
     known_rows,
+    read_once,
     refuse_missing,
     run_flags,
     search_tasks,
@@ -165,7 +166,7 @@ def verdicts(rows: list[dict]) -> list[list[str]]:
             f"{one['result'] - one['start']:+.2f} ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f})"
             for one in (row["pseudo"], row["real"])
         ]
-        model = "result" if row["pseudo"]["verdict"] == BETTER else "start"
+        model = "result" if _ships(row) else "start"
         body.append([row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), model])
     return body
 
@@ -188,9 +189,14 @@ def orders(rows: list[dict]) -> list[list[str]]:
     return [*body, ["mean", "", "", mean]]
 
 
+def _ships(row: dict) -> bool:
+    """Whether `adapt` ships the result of a run, by the rule that it has now."""
+    return clears(row["pseudo"], float(read_once(str(CONFIGS / "adapt.yaml"))["least_gain"]))
+
+
 def shipped(rows: list[dict]) -> str:
     """How often the start was shipped, and the worst gain of a shipped result."""
-    better = [row for row in rows if row["pseudo"]["verdict"] == BETTER]
+    better = [row for row in rows if _ships(row)]
     worst = min((row["real"]["result"] - row["real"]["start"] for row in better), default=0.0)
     return (
         f"The start was shipped {len(rows) - len(better)} of {len(rows)} times; the smallest gain of a shipped result "

@@ -14,7 +14,7 @@ import torch
 from common.arguments import ScoredArguments
 from common.errors import BadInput
 from common.streams import show
-from eval.dev import BETTER, DevSet, halves_set, in_words, pairs_set, search_set
+from eval.dev import DevSet, clears, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
 from eval.scores import rows_of, tables, write_scores
 from eval.sts import STS_DEV, merged, own_pairs
@@ -165,8 +165,8 @@ def _choose(
         found |= _spread([" ".join(pair) for pair in judge.content], *encoders)
     if data_args.start_shares:
         found |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
-    if data_args.keep_start and found["verdict"] != BETTER:
-        return start, found | {"shipped": "start"}
+    if data_args.keep_start and not clears(found, data_args.least_gain):
+        return start, found | {"shipped": "start", "least_gain": data_args.least_gain}
     return (models[best] if best else None), found
 
 

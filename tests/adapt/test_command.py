@@ -71,6 +71,20 @@ def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_b
         np.testing.assert_allclose(weight, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(("lowest", "shipped"), [(4.9, "start"), (5.1, "result")])
+def test_a_result_replaces_its_start_only_with_a_gain_above_a_tenth_of_its_score(
+    arguments, tiny_bert, tmp_path, monkeypatch, capsys, lowest, shipped
+):
+    judged = {"start": 50.0, "result": 57.0, "interval": [lowest, 9.0], "verdict": "better"}
+    monkeypatch.setattr("eval.dev.verdict", lambda *_: judged)
+    found = command.main(arguments("run", "--learning_rate", "1e-3", labels=None))
+    assert (found["verdict"], found["shipped"]) == ("better", shipped)
+    start, weights = (load_file(folder / "model.safetensors") for folder in (tiny_bert, tmp_path / "run"))
+    unchanged = all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in weights.items())
+    assert unchanged == (shipped == "start")
+    assert ("does not lie above 10% of its score" in capsys.readouterr().out) == unchanged
+
+
 def test_the_same_command_resumes_and_then_changes_nothing(arguments, tmp_path, monkeypatch):
     command.main(arguments("whole"))
     with monkeypatch.context() as patch:

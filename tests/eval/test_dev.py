@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.dev import halves_set, pairs_set, score_of, search_set, verdict
+from eval.dev import clears, halves_set, pairs_set, score_of, search_set, verdict
 from eval.retrieval.beir import BeirTask
 from eval.sts import Pairs
 from tests.eval.toys import spearman, write_beir
@@ -74,3 +74,10 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
     low, high = found["interval"]
     error = 100 * (after - before).std() / np.sqrt(200)  # of the mean of paired differences, in closed form
     assert [low, high] == pytest.approx([100 * shift - 1.96 * error, 100 * shift + 1.96 * error], abs=0.15 * error * 2)
+
+
+@pytest.mark.parametrize(("low", "start", "share", "clear"), [
+    (0.1, 40, 0.0, True), (0.0, 40, 0.0, False), (4.1, 40, 0.1, True), (4.0, 40, 0.1, False), (-3.0, -40, 0.1, False),
+])  # fmt: skip
+def test_an_interval_clears_a_share_of_the_starts_score(low, start, share, clear):
+    assert clears({"interval": [low, 9.0], "start": start}, share) is clear

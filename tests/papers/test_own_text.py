@@ -23,7 +23,7 @@ def made(method, corpus, pseudo, real, verdict, seed=0):
 ROWS = [
     made("spans", "med", (30, 40), (41, 58), "better"),
     made("spans", "npl", (20, 20.5), (22, 21), "not told apart"),
-    made("simcse", "med", (30, 32), (41, 40.5), "better"),
+    made("simcse", "med", (30, 34.5), (41, 40.5), "better"),
     made("simcse", "npl", (20, 20.2), (22, 23), "not told apart"),
 ]
 
@@ -55,6 +55,8 @@ def test_gains_verdicts_and_agreement():
     lines = own_text.verdicts(ROWS)
     assert [line[-1] for line in lines[1:]] == ["result", "start", "result", "start"]
     assert lines[1][4:6] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
+    small = made("spans", "cisi", (60, 66), (42, 41), "better")  # at least 5 points, less than a tenth of 60
+    assert own_text.verdicts([small])[1][-1] == "start"
     said = own_text.shipped(ROWS)
     assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
 
