@@ -156,7 +156,7 @@ class ScoredArguments(DataArguments):
     )
     keep_start: bool = flag(False, "keep the initial model unless the trained one is significantly better")
     least_gain: Rate = flag(
-        0.0, "with keep_start: the gain's 95 % interval must lie above this share of the initial model's score"
+        0.0, "with keep_start: the gain's confidence interval must lie above this share of the initial model's score"
     )
     patience: Count | None = flag(
         None,
