@@ -23,7 +23,8 @@ DESCRIPTION = """Adapt a model to search in your own documents.
 
 Some documents are held out and turned into pseudo-queries, the model is trained on the rest, and its weights may be
 averaged with the start's. Half of the pseudo-queries choose the weights, the other half compare them with the start.
-DIR is an ordinary run; it contains the unchanged start unless the result is clearly better (see --least_gain).
+DIR is an ordinary run; it contains the unchanged start unless the result is clearly better (--least_gain of
+run_unsup.py).
 DIR/adapt.json has the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
