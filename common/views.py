@@ -82,6 +82,7 @@ class Masking:
         views: the copies that get a masked twin, by position.
         name: key of the twins in `Batch.twins`; the collator returns `NAME_input_ids` and `NAME_labels`.
         uniforms: also draw a number in [0, 1) per position, `NAME_uniforms`, for a generator that samples.
+        stop_words: how many of the text's most frequent tokens get no label; they are masked like the others.
     """
 
     rate: float
@@ -90,3 +91,4 @@ class Masking:
     views: tuple[int, ...] = (0,)
     name: str = "masked"
     uniforms: bool = False
+    stop_words: int = 0

@@ -72,6 +72,7 @@ class Collator:
         self.operations = operations if any(v.dropout and v.dropout.per_operation for v in self.views) else 1
         needs_words = any(view.words for view in self.views) or any(each.whole_words for each in self.masking)
         self._starts = word_starts(tokenizer) if needs_words else None
+        self._unlabelled = {each.name: self._stop_words(each.stop_words) for each in self.masking if each.stop_words}
 
     def __call__(self, batch: Sequence[Key]) -> dict[str, torch.Tensor]:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
@@ -179,6 +180,14 @@ class Collator:
                     kept[number, row, :count] = np.packbits(change.kept, axis=-1)
         return {"positions": positions, "kept": kept}
 
+    def _stop_words(self, count: int) -> np.ndarray:
+        """The most frequent tokens of the text, (count,); the lower id first among equals."""
+        frequencies = self.text.frequencies(self.room, len(self._special)) * ~self._special
+        distinct = np.count_nonzero(frequencies)
+        if distinct <= count:
+            raise BadInput(f"{count:,} stop words: the text has only {distinct:,} distinct tokens; none would be left")
+        return np.argsort(-frequencies, kind="stable")[:count]
+
     def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
         views = list(masking.views)
         ids, text = ids[views], is_text(mask[views], [self.frames[view] for view in views])
@@ -193,6 +202,8 @@ class Collator:
         else:
             chosen = choose_tokens(text & ~self._special[ids], masking.rate, select)
         masked, labels = corrupt(ids, chosen, masking.recipe, self.mask, self.vocabulary, replace)
+        if masking.stop_words:
+            labels[np.isin(labels, self._unlabelled[masking.name])] = IGNORED
         arrays = {"input_ids": masked, "labels": labels}
         if masking.uniforms:
             arrays["uniforms"] = np.minimum(free[0], 1 - 2**-24).astype(np.float32)  # rounded, but not to 1

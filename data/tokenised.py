@@ -24,8 +24,8 @@ from data.source import LABEL, Source
 from data.text import describe, map_options, read_text
 from data.tokenizer import word_starts
 
-_COMPARED_AT_ONCE = 50_000  # rows
-EXAMINED = 1_000_000  # examples searched for duplicates, so that a longer text does not start later
+_READ_AT_ONCE = 50_000  # rows
+EXAMINED = 1_000_000  # examples counted and searched for duplicates, so that a longer text does not start later
 WHOLE = np.iinfo(np.int32).max  # no length limit
 
 
@@ -86,6 +86,18 @@ class TokenisedText:
     def lengths(self, rows: Sequence[int], column: int) -> np.ndarray:
         """The lengths of B sentences, (B,)."""
         return self._extents(rows, column)[1]
+
+    def frequencies(self, longest: int, size: int) -> np.ndarray:
+        """How often each token occurs in the first `longest` ids of the sentences, (size,).
+
+        Of a long text only the first `EXAMINED` rows are counted.
+        """
+        counts = np.zeros(size, dtype=np.int64)
+        for start in range(0, min(len(self), EXAMINED), _READ_AT_ONCE):
+            rows = np.arange(start, min(len(self), start + _READ_AT_ONCE))
+            for column in range(self.columns):
+                counts += np.bincount(self.sentences(rows, column, longest)[0], minlength=size)
+        return counts
 
     def _extents(self, rows: Sequence[int], column: int) -> tuple[np.ndarray, np.ndarray]:
         """The index in the file of the first id of B sentences, and their lengths."""
@@ -220,8 +232,8 @@ def false_negatives(text: TokenisedText, sampler: draws.KeyedSampler, longest: i
 def _fingerprints(text: TokenisedText, chosen: np.ndarray, longest: int) -> np.ndarray:
     """Return a 64-bit hash of each row's first sentence, (rows,): the sum of hashes of (token, position)."""
     parts = []
-    for start in range(0, len(chosen), _COMPARED_AT_ONCE):
-        ids, lengths = text.sentences(chosen[start : start + _COMPARED_AT_ONCE], 0, longest)
+    for start in range(0, len(chosen), _READ_AT_ONCE):
+        ids, lengths = text.sentences(chosen[start : start + _READ_AT_ONCE], 0, longest)
         first = np.cumsum(lengths) - lengths
         positions = np.arange(len(ids)) - np.repeat(first, lengths)
         parts.append(np.add.reduceat(draws.keys(0, positions, ids, "equal"), first))

@@ -67,9 +67,13 @@ def _lines(facts: dict[str, Any]) -> str:
 
 
 def describe_masking(masking: Sequence[Masking]) -> str:
-    """The name, rate and recipe of each masking."""
-    parts = [f"{one.name} {one.rate:.0%} ({'whole words, ' * one.whole_words}{one.recipe})" for one in masking]
-    return ", ".join(parts) or "none"
+    """The name, rate and recipe of each masking, and its stop words."""
+    return ", ".join(map(_masking, masking)) or "none"
+
+
+def _masking(one: Masking) -> str:
+    stop_words = f"; the {one.stop_words:,} most frequent tokens are not predicted" if one.stop_words else ""
+    return f"{one.name} {one.rate:.0%} ({'whole words, ' * one.whole_words}{one.recipe}{stop_words})"
 
 
 def describe_truncation(lengths: np.ndarray, max_length: int, special: int, longest: int) -> str:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.ranges import Count, Share, Weight, flag
+from common.ranges import Count, CountOrZero, Share, Weight, flag
 from common.views import Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
@@ -40,6 +40,9 @@ class Arguments(simcse.Arguments):
     )
     aux_views: Literal["both", "first"] = flag(
         "both", "copies that get a masked twin: both (official code) or one (section 3.2)"
+    )
+    aux_stop_words: CountOrZero = flag(
+        0, "masked but not predicted: this many of the text's most frequent tokens (ours; 0: none, as in the paper)"
     )
     aux_init: Literal["checkpoint", "encoder_top", "random"] = flag(
         "checkpoint", "head layers: from stage 1; without stage 1, the backbone's top layers (Table 4) or new ones"
@@ -149,7 +152,8 @@ class InfoCSE(simcse.SimCSE):
     def masking(self, args: Arguments) -> tuple[Masking, ...]:
         if args.aux_weight == 0:
             return ()
-        return (Masking(args.mask_rate, args.mask_recipe, views=twinned(args)),)
+        masking = Masking(args.mask_rate, args.mask_recipe, views=twinned(args), stop_words=args.aux_stop_words)
+        return (masking,)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         objectives: list[Objective] = []

@@ -1,4 +1,5 @@
 import copy
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -208,6 +209,28 @@ def test_epochs_seeds_and_views_have_masks_of_their_own(text, tokenizer):
         for other in masks[:i]:
             both = (one & other).sum().item() / real
             assert abs(both - 0.09) < 5 * np.sqrt(0.09 * 0.91 / real), "two masks meet as often as chance has it"
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_stop_words_are_masked_like_the_others_but_have_no_label(text, tokenizer, sentences, whole_words):
+    seen = Counter(token for each in sentences for token in tokenizer(each, add_special_tokens=False)["input_ids"][:30])
+    del seen[tokenizer.unk_token_id]
+    expected = sorted(seen, key=lambda token: (-seen[token], token))[:7]
+    plain, spared = (
+        collator(text, tokenizer, masking=Masking(0.5, views=(0, 1), whole_words=whole_words, stop_words=count))(
+            batch_of(*range(40)))
+        for count in (0, 7)
+    )  # fmt: skip
+    assert torch.equal(plain["masked_input_ids"], spared["masked_input_ids"])
+    labels = plain["masked_labels"]
+    frequent = torch.isin(labels, torch.tensor(expected))
+    assert 0 < frequent.sum() < (labels != IGNORED).sum()
+    assert torch.equal(spared["masked_labels"], labels.masked_fill(frequent, IGNORED))
+
+
+def test_stop_words_that_leave_nothing_to_predict_are_refused(text, tokenizer):
+    with pytest.raises(BadInput, match=r"5,000 stop words: the text has only [0-9,]+ distinct tokens"):
+        collator(text, tokenizer, masking=Masking(0.5, stop_words=5000))
 
 
 def test_which_tokens_are_masked_is_independent_of_what_replaces_them(text, tokenizer):
