@@ -105,6 +105,7 @@ def test_links_lead_somewhere(page):
     ("name", "subject"),
     [
         ("methods-mini", comparison),
+        ("infocse-read-mini", comparison),
         ("infocse-factorial-mini", factorial),
         ("infocse-start-mini", factorial),
         ("infocse-rate-mini", factorial),

@@ -62,7 +62,9 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
     assert "81.00 ± 1.00" in line and "61.00 ± 1.00" in line and "1e-5: 70.00" in line
-    assert "| diffcse" in printed and "not run" in printed
+    assert "| diffcse" not in printed and "not run" in printed
+    # Means 61 and 61, deviations 1 and 1, three runs each: 2.776 (t, 4 degrees of freedom) times the root of 2 / 3.
+    assert "| moco         | +0.00 (-2.27 to +2.27) | -       |" in printed
     other = folder / "simcse-mini" / "steps-9_lr-1e-4_seed-0"  # another rate, scored by hand
     runs.score(other, "sts", [], "", bf16=True)
     main([*argv, "--collect"])
@@ -158,6 +160,26 @@ def test_another_start_excuses_no_other_precision(made):
     with pytest.raises(BadInput, match=r"infocse-mini .* and simcse-mini .* differ in precision|simcse-mini .* and "
                                        r"infocse-mini .* differ in precision"):  # fmt: skip
         main([*argv, "infocse-mini"])
+
+
+def test_a_configuration_with_flags_is_a_method_of_its_own(made, capsys):
+    folder, asked = made
+    argv = ["methods", "--model=m", "--steps=9", f"--folder={folder}", "--seeds=0", "--learning_rates=3e-5"]
+    flags = "simcse-mini  --temperature 0.1"
+    rows = main([*argv, "--methods", "simcse-mini", flags])
+    assert {row["method"] for row in rows} == {"simcse-mini", "simcse-mini --temperature 0.1"} and len(asked) == 2
+    assert "| simcse --temperature 0.1 | 3e-5: 80.00" in capsys.readouterr().out
+    assert main([*argv, "--methods", flags]) == rows and len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [("simcse", "'simcse' is none of consert-mini, ct-mini"), ("", "'' is none of"),
+     ("simcse-mini --temperature", "is not CONFIG --FLAG VALUE"), ("simcse-mini a 1", "is not CONFIG --FLAG")],
+)  # fmt: skip
+def test_a_method_that_is_none_is_refused(wrong, message):
+    with pytest.raises(BadInput, match=message):
+        main(["methods", "--model=m", "--methods", wrong])
 
 
 def test_nothing_to_collect_is_said(tmp_path):
