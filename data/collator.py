@@ -185,7 +185,7 @@ class Collator:
         frequencies = self.text.frequencies(self.room, len(self._special)) * ~self._special
         distinct = np.count_nonzero(frequencies)
         if distinct <= count:
-            raise BadInput(f"{count:,} stop words: the text has only {distinct:,} distinct tokens; none would be left")
+            raise BadInput(f"--aux_stop_words {count}: the text has only {distinct:,} distinct tokens; give fewer")
         return np.argsort(-frequencies, kind="stable")[:count]
 
     def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:

@@ -229,7 +229,7 @@ def test_stop_words_are_masked_like_the_others_but_have_no_label(text, tokenizer
 
 
 def test_stop_words_that_leave_nothing_to_predict_are_refused(text, tokenizer):
-    with pytest.raises(BadInput, match=r"5,000 stop words: the text has only [0-9,]+ distinct tokens"):
+    with pytest.raises(BadInput, match=r"aux_stop_words 5000: the text has only [0-9,]+ distinct tokens"):
         collator(text, tokenizer, masking=Masking(0.5, stop_words=5000))
 
 
