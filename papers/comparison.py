@@ -67,7 +67,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
         raise BadInput(f"--known {args.known}: {others[0]} has {known[others[0]]['steps']} steps, not {args.steps}")
     for method in [] if args.collect else args.methods:
         _search(args, method, known)
-    found = {row["name"]: row for method in {*ALL, *args.methods} for row in _finished_rows(args, method)}
+    found = {row["name"]: row for method in sorted({*ALL, *args.methods}) for row in _finished_rows(args, method)}
     if not (known or found):
         raise BadInput(f"{args.folder}: no finished run of {args.steps} steps; remove --collect to train")
     rows = list((known | found).values())
