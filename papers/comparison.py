@@ -62,6 +62,8 @@ def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run, of all methods; missing runs are trained first unless `--collect` is given."""
     if not args.collect:
         runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
+        for method in args.methods:  # before the first of them is trained
+            runs.parsed(runs.as_argv(_flags(args, method, args.learning_rates[0], args.seeds[0])))
     known = runs.known_rows(args, "method", "learning_rate", "dev", "sts_average", "precision")
     if others := [name for name, row in known.items() if row.get("steps", args.steps) != args.steps]:
         raise BadInput(f"--known {args.known}: {others[0]} has {known[others[0]]['steps']} steps, not {args.steps}")
@@ -164,12 +166,20 @@ def _dev(args: argparse.Namespace, method: str, rate: str, seed: int, known: dic
     """The dev score of a run, which is trained unless it has finished or is known."""
     if row := known.get(_name(method, rate, seed)):
         return row["dev"]
-    config, overrides = _config_of(method)
-    start = start_flags(config, overrides, args.model, args.stage_one)
-    flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **(start | overrides))
-    record = runs.train(_run_folder(args, method, rate, seed), flags)
+    record = runs.train(_run_folder(args, method, rate, seed), _flags(args, method, rate, seed))
     _refuse_mixed(args, [*known.values(), _facts(method, rate, seed, record)])  # before the next run is trained
     return record["best"]["value"]
+
+
+def _flags(args: argparse.Namespace, method: str, rate: str, seed: int) -> dict[str, str]:
+    """The flags of a run; BadInput if the method has one that this command sets."""
+    config, overrides = _config_of(method)
+    start = start_flags(config, overrides, args.model, args.stage_one)
+    flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
+    ours = runs.all_flags(_run_folder(args, method, rate, seed), flags)
+    if clash := sorted(ours.keys() & overrides.keys()):
+        raise BadInput(f"--methods '{method}': this command sets --{clash[0]}; remove it")
+    return ours | overrides
 
 
 def _name(method: str, rate: str, seed: int | str) -> str:

@@ -227,6 +227,13 @@ def figures_in(folder: Path, name: str) -> dict[str, float]:
     return {AVERAGE: next(iter(figures.values())), **figures} if figures else figures  # for a single task, its value
 
 
+def parsed(argv: Sequence[str]) -> tuple[Any, ...]:
+    """The argument dataclasses of a run's script; BadInput for flags that it would refuse."""
+    name = peek(argv, "method")
+    kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
+    return parse(argv, kinds)
+
+
 def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:
     """Compare a finished run's settings, and the content of its text and models, with those of `argv`.
 
@@ -235,12 +242,10 @@ def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> N
     Raises:
         CheckpointRefused: the run has other settings, or its input files have changed.
     """
-    name = peek(argv, "method")
-    kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
-    groups = *models, data, args = parse(argv, kinds)
+    groups = *models, data, args = parsed(argv)
     if models[0].packed is None:  # the default depends on the device, here on that of the finished run
         models[0].packed = "device" not in record["trajectory"]
-    old, new = dict(record["trajectory"]), Run(_script(name), argv, groups, {}).trajectory
+    old, new = dict(record["trajectory"]), Run(_script(peek(argv, "method")), argv, groups, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]
     changed += _changed_text(old.get("text", {}), data, args) + _changed_models(old, vars(models[0]) | vars(models[-1]))

@@ -25,7 +25,8 @@ def made(tmp_path, monkeypatch):
                   "commit": "c", "versions": {}, "hardware": {},
                   "trajectory": {"model_name_or_path": flags["model_name_or_path"],
                                  "start": flags["model_name_or_path"], "text": {"sha256": "t"},
-                                 "bf16": flags["bf16"] == "true"}}  # fmt: skip
+                                 "bf16": flags["bf16"] == "true",
+                                 "temperature": float(flags.get("temperature", 0.05))}}  # fmt: skip
         (folder / "run.json").write_text(json.dumps(record))
 
     def score(folder, name, tasks, data_dir, bf16, max_length=None):
@@ -168,8 +169,23 @@ def test_a_configuration_with_flags_is_a_method_of_its_own(made, capsys):
     flags = "simcse-mini  --temperature 0.1"
     rows = main([*argv, "--methods", "simcse-mini", flags])
     assert {row["method"] for row in rows} == {"simcse-mini", "simcse-mini --temperature 0.1"} and len(asked) == 2
+    trained = {path.parts[-3]: json.loads(path.read_text())["trajectory"] for path in folder.rglob("run.json")}
+    assert {name: each["temperature"] for name, each in trained.items()} == {
+        "simcse-mini": 0.05, "simcse-mini_temperature-0.1": 0.1}  # fmt: skip
     assert "| simcse --temperature 0.1 | 3e-5: 80.00" in capsys.readouterr().out
     assert main([*argv, "--methods", flags]) == rows and len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [("learning_rate", "this command sets --learning_rate; remove it"), ("seed", "this command sets --seed"),
+     ("output_dir", "this command sets --output_dir"), ("bow_wait", "--bow_wait")],
+)  # fmt: skip
+def test_a_flag_that_the_command_sets_or_no_script_has_is_refused_before_any_training(made, flag, message):
+    folder, asked = made
+    with pytest.raises(BadInput, match=message):
+        main(["methods", "--model=m", f"--folder={folder}", "--methods", "simcse-mini", f"simcse-mini --{flag} 1"])
+    assert not asked
 
 
 @pytest.mark.parametrize(
