@@ -129,9 +129,8 @@ def _check(model: str, pooling: str | None) -> None:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    search_tasks = {task.lower() for task in args.tasks} & {"beir", "nanobeir"}
-    if (args.beir and "beir" not in search_tasks) or (args.embeddings and not search_tasks):
-        raise BadInput("--beir and --embeddings need --tasks beir (or, for --embeddings, nanobeir); add it")
+    if args.beir and "beir" not in map(str.lower, args.tasks):
+        raise BadInput("--beir needs --tasks beir; add it")
     models = labelled(args.models)
     suffix = ".json" if len(models) > 1 else ""
     if suffix and args.output and Path(args.output).is_file():
@@ -141,7 +140,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
         check_output(output, [args.dev_file], b"[")
     for model in models.values():
         check_place(model)
-    for task in tasks_of(args, options_of(args, ""))[1:]:
+    tasks = tasks_of(args, options_of(args, ""))
+    if args.embeddings and not any(hasattr(task, "embeddings") for task in tasks):
+        raise BadInput("--embeddings needs a search task: beir, nanobeir or one of its sets; add it to --tasks")
+    for task in tasks[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored

@@ -16,7 +16,7 @@ import numpy as np
 from common.errors import BadInput, newer_format
 from common.files import read_json
 from eval.compare.sides import Side, from_files
-from eval.scores import has_scores, read_items
+from eval.scores import AVERAGE, has_scores, read_items
 
 SEARCH = "search.json"  # nDCG@10, as `python -m bench methods --search` writes it
 FORMAT = 1  # of run.json; must equal the one in training/record.py, which the report may not import
@@ -60,12 +60,14 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
 
 
 def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
-    """The scores of several files; the first file wins."""
+    """The scores of several files; the first file wins, and an average keeps the tasks of its own file."""
     files = [path for path in paths if has_scores(path)]
     if not files:
         return None, {}
     sides, items = [from_files(label, [path]) for path in files], [read_items(path) for path in files]
-    scores, averaged = (dict(ChainMap(*(getattr(side, name) for side in sides))) for name in ("scores", "averaged"))
+    scores = dict(ChainMap(*(side.scores for side in sides)))
+    averaged = {key[1:]: side.averaged[key[1:]] for side in reversed(sides) for key in side.headline
+                if key.task == AVERAGE}  # fmt: skip
     headline = tuple(dict.fromkeys(key for side in sides for key in side.headline))
     return replace(sides[0], scores=scores, averaged=averaged, headline=headline), dict(ChainMap(*items))
 

@@ -67,7 +67,7 @@ def _drawn(run: RunFolder, resamples: int, seed: int) -> dict[Key, np.ndarray]:
     side, drawn = run.scores, {}
     for key in sorted(side.headline, key=lambda key: key.task == AVERAGE) if side else ():
         average = key.task == AVERAGE
-        drawn[key] = mean_of_tasks(drawn, side, key) if average else resampled(side, run.items, key, resamples, seed)
+        drawn[key] = mean_of_tasks(drawn, key, side) if average else resampled(side, run.items, key, resamples, seed)
     return {key: figures for key, figures in drawn.items() if not isinstance(figures, str)}
 
 

@@ -114,7 +114,8 @@ def _against(a: Side, b: Side, keys: list[Key], name: str) -> list[Line]:
 
 def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> Interval | str:
     one, other = a.scores[key], b.scores[key]
-    if key.task == AVERAGE and a.averaged[key[1:]] != b.averaged[key[1:]]:
+    tasks = [side.averaged.get(key[1:]) for side in (a, b)]  # not known of an average that a file has alone
+    if key.task == AVERAGE and all(tasks) and tasks[0] != tasks[1]:
         return "cannot say: averages over different tasks"
     if one.examples and other.examples and one.examples != other.examples:
         return f"cannot say: {one.examples} examples against {other.examples}"
@@ -153,8 +154,8 @@ def bootstrap(a: Side, b: Side, keys: list[Key], resamples: int, seed: int) -> d
             one, other = (resampled(side, examples, key, resamples, seed, name) for name, side, examples in sides)
             reasons = [side for side in (one, other) if isinstance(side, str)]
             differences[key] = reasons[0] if reasons else one - other
-        elif a.averaged[key[1:]] == b.averaged[key[1:]]:
-            differences[key] = mean_of_tasks(differences, a, key)
+        elif a.averaged.get(key[1:]) == b.averaged.get(key[1:]):
+            differences[key] = mean_of_tasks(differences, key, a, b)
     return differences
 
 
@@ -179,11 +180,17 @@ def resampled(side: Side, items: dict, key: Key, resamples: int, seed: int, name
     return resampled_figures(examples, resamples, draws_of(key, seed))
 
 
-def mean_of_tasks(resampled: Mapping[Key, np.ndarray | str], side: Side, key: Key) -> np.ndarray | str:
-    """The average over tasks in every resample, or the first task's reason; tasks are drawn independently."""
-    parts = [resampled[Key(task, *key[1:])] for task in sorted(side.averaged[key[1:]])]
-    reasons = [part for part in parts if isinstance(part, str)]
-    return reasons[0] if reasons else np.mean(parts, axis=0)
+def mean_of_tasks(resampled: Mapping[Key, np.ndarray | str], key: Key, *sides: Side) -> np.ndarray | str:
+    """The average over the sides' tasks in every resample, or why there is none; tasks are drawn independently."""
+    tasks = [Key(task, *key[1:]) for task in sorted(sides[0].averaged.get(key[1:], ()))]
+    reasons = [resampled[task] for task in tasks if isinstance(resampled[task], str)]
+    if reasons or not tasks:
+        return reasons[0] if reasons else f"cannot say: no tasks of {key}"
+    for side in sides:
+        mean, value = float(np.mean([side.scores[task].mean for task in tasks])), side.scores[key].mean
+        if abs(mean - value) > TOLERANCE:  # a task's row is from another evaluation
+            return f"cannot say: the tasks of {side.label} have the mean {mean:.2f}, its row {key} {value:.2f}"
+    return np.mean([resampled[task] for task in tasks], axis=0)
 
 
 def draws_of(key: Key, seed: int) -> np.random.Generator:

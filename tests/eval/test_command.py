@@ -76,12 +76,13 @@ def test_a_model_without_a_pooling_is_refused_before_any_is_scored(tiny_bert, de
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--beir", "small"], "--beir and --embeddings need --tasks beir"),
-        (["--tasks", "nanobeir", "--beir", "small"], "--beir and --embeddings need --tasks beir"),
-        (["--tasks", "MR", "--embeddings", "vectors"], "--beir and --embeddings need --tasks beir"),
+        (["--beir", "small"], "--beir needs --tasks beir"),
+        (["--tasks", "nanobeir", "--beir", "small"], "--beir needs --tasks beir"),
+        (["--tasks", "MR", "--embeddings", "vectors"], "--embeddings needs a search task"),
         (["--tasks", "beir", "--beir", "nowhere"], "corpus.jsonl"),
         (["--tasks", "BEIR", "--beir", "nowhere", "--embeddings", "vectors"], "corpus.jsonl"),
         (["--tasks", "nanobeir", "--embeddings", "vectors"], "not found, and zeta-alpha-ai/"),
+        (["--tasks", "NanoNQ", "--embeddings", "vectors"], "not found, and zeta-alpha-ai/"),
     ],
 )
 def test_bad_flags_are_refused(tiny_bert, tmp_path, flags, said, monkeypatch):

@@ -242,6 +242,26 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     assert said["STS-B retrieval recall@5"] == "cannot say from one run"  # found though it is no headline of ours
 
 
+def test_an_average_that_stands_alone_is_compared(tmp_path):
+    """As `python -m papers` writes averages without frequent tokens."""
+    rows = [row("Avg.", "test", f"spearman{rest}", "mean of tasks", 100, 50.0) for rest in ("", " without 34 tokens")]
+    write_rows(tmp_path / "a.json", rows_of({"a": Result(rows)}, "a", None))
+    said = verdicts(compare(side(tmp_path / "a.json"), published("bert-base-last-2")))
+    assert said["Avg."] == said["Avg. spearman without 34 tokens"] == "cannot say from one run"
+    write_rows(tmp_path / "b.json", rows_of({"b": Result(rows)}, "b", None))
+    said = verdicts(compare(side(tmp_path / "a.json"), side(tmp_path / "b.json")))
+    assert said == {"Avg.": "cannot say: no tasks of Avg."}
+
+
+def test_an_average_of_other_figures_than_its_tasks_has_no_interval(pairs, tmp_path):
+    golds, good, other, _ = pairs
+    a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
+    rows = json.loads(b.read_text())
+    b.write_text(json.dumps([one | {"value": one["value"] + 5 * (one["task"] == "Avg.")} for one in rows]))
+    said = verdicts(compare(side(a), side(b)))
+    assert "have the mean" in said["Avg."] and {said["STS12"], said["STS13"]} <= {ABOVE, BELOW, INSIDE}
+
+
 def test_nothing_in_common_is_refused(tmp_path):
     a = side(of_values(tmp_path, "a", {"STS12": 70.0}))
     b = side(of_values(tmp_path, "b", {"STS12": 70.0}, split="dev"))
