@@ -72,6 +72,11 @@ class Model:
         return "add_pooling_layer" in inspect.signature(type(self.encoder.backbone)).parameters
 
     @property
+    def has_prompts(self) -> bool:
+        """Whether sentence-transformers can put prompts before texts."""
+        return any(self.encoder.prompts.values())
+
+    @property
     def custom_part(self) -> str | None:
         """The part that only this repository implements, as text; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
@@ -85,8 +90,8 @@ class Model:
 
     @property
     def address(self) -> str:
-        """The name that the snippets load: the hub id, or else the folder."""
-        return plain(self.repo or self.place or self.name)
+        """The name that the snippets load: the hub id, or else the folder, never a name that could be a hub id."""
+        return plain(self.repo or self.place or f"./{self.name}")
 
     def usage(self) -> Markup:
         """The section on usage."""
@@ -185,7 +190,6 @@ def _mteb(model: Model, facts: Facts) -> dict[str, Any]:
     """The fields of mteb's `ModelMeta`; None if unknown."""
     parameters = list(model.encoder.parameters())
     tasks = facts.method and {_MTEB[name] for name, each in facts.counted.items() if name in _MTEB and each.get("seen")}
-    text = ", ".join(plain(short(name)) for name in facts.text.get("files", []))
     return {
         "name": model.address if "/" in model.address else f"./{model.address}",
         "revision": None if model.repo else plain(facts.result_hash or "not recorded")[:16],
@@ -198,10 +202,10 @@ def _mteb(model: Model, facts: Facts) -> dict[str, Any]:
         "license": None,
         "open_weights": True,
         "public_training_code": None,
-        "public_training_data": (facts.method and text) or None,
+        "public_training_data": None,
         "framework": ["Sentence Transformers", "PyTorch"],
         "similarity_fn_name": "cosine",
-        "use_instructions": False,
+        "use_instructions": model.has_prompts,
         "training_datasets": tasks or None,
         "adapted_from": facts.base_model and plain(facts.base_model),
     }
@@ -245,13 +249,18 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
     if not matching:
         return title + (f"No published scores of {citation.name} are known for a backbone of this size on these tasks.")
     about = f"The published scores are for {backbone}, which has this model's architecture and size. "
-    about += "A is this model, B the published one; the interval is the known spread between runs of the method."
-    return title + "\n\n".join([about, *(_compared(ours, record, known) for record in matching)])
+    about += "A is this model, B the published one"
+    differences = facts.differences(backbone)
+    about += f"; no verdict, because it is not known that {' and '.join(differences)} were the paper's." \
+        if differences else "; the interval is the known spread between runs of the method."  # fmt: skip
+    return title + "\n\n".join([about, *(_compared(ours, one, known, not differences) for one in matching)])
 
 
-def _compared(ours: Side, record: Side, known: dict[str, Side]) -> str:
+def _compared(ours: Side, record: Side, known: dict[str, Side], judged: bool) -> str:
+    """The table, with interval and verdict if `judged`, and its sources."""
     lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
     body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
+    body = body if judged else [cells[:4] for cells in body]
     sources = dict.fromkeys(line.b.source for line in lines)
     about = "; ".join(filter(None, [*sources, record.note, f"`python -m eval.compare` calls it {record.label}"]))
     return f"{markdown(body)}\n\nB: {about}."

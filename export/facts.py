@@ -128,10 +128,20 @@ class Facts:
         return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
 
     @property
+    def is_wiki(self) -> bool:
+        """Whether the training text is the papers' one million sentences, which `data.prepare` downloads."""
+        return self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
+
+    @property
     def text_terms(self) -> str:
-        """The training text's licence; known only for the text that `data.prepare` downloads."""
-        is_wiki = self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
-        return WIKI_TERMS if is_wiki else "licence not stated"
+        """The training text's licence, if known."""
+        return WIKI_TERMS if self.is_wiki else "licence not stated"
+
+    def differences(self, backbone: str) -> list[str]:
+        """What is not known to be as in the papers: start, text, budget (one pass over that text)."""
+        start = (self.base_model or "").rpartition("/")[2]
+        same = {"start": start == backbone, "text": self.is_wiki, "budget": self.examples >= 0.99 * WIKI.min_lines}
+        return [name for name, is_same in same.items() if not is_same]
 
 
 def read_facts(folder: Path) -> Facts:

@@ -222,10 +222,15 @@ def test_no_file_of_an_export_holds_a_path_of_this_machine(card_of, tmp_path, ti
 BASE = BertConfig(num_hidden_layers=12, hidden_size=768, vocab_size=30522)
 
 
-def facts_with(folder, method="simcse", columns=1):
+WIKI_TEXT = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000, "columns": 1}
+
+
+def facts_with(folder, method="simcse", columns=1, start="owner/bert-base-uncased", steps=15_625, **text):
     (folder / "scores.json").write_text(json.dumps(SCORES))
     run = record()
-    run["settings"]["method"], run["trajectory"]["text"]["columns"] = method, columns
+    run["settings"] |= {"method": method, "model_name_or_path": start}
+    run["trajectory"] |= {"start": start, "text": WIKI_TEXT | {"columns": columns} | text}
+    run["steps"] = steps
     (folder / "run.json").write_text(json.dumps(run))
     return read_facts(folder)
 
@@ -237,6 +242,20 @@ def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
     assert "InfoCSE (arXiv 2210.06432), table 2" in section
     assert "bert-large" not in section
     assert [line[-1] for line in lines if line[0] == "Avg."] == ["cannot say: averages over different tasks"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"start": "princeton-nlp/sup-simcse-bert-base-uncased"}, "start were"),
+        ({"files": ["customer_mails.txt"]}, "text were"),
+        ({"start": "runs/aux/deep", "steps": 500, "rows": 3}, "start and text and budget were"),
+    ],
+)
+def test_a_run_unlike_the_papers_gets_no_verdict(tmp_path, changed, said):
+    section = comparison(facts_with(tmp_path, **changed), citations()["simcse"], BASE)
+    assert f"no verdict, because it is not known that {said} the paper's" in section
+    assert "| STS12" in section and "verdict |" not in section and "cannot say" not in section
 
 
 def test_other_backbones_and_other_data_are_not_compared(tmp_path):

@@ -99,7 +99,7 @@ def test_the_onnx_snippet_asks_the_file_for_our_vectors(make_run, tmp_path, monk
     names = run_snippet(snippet)
     expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
     assert np.abs(names["embeddings"] - expected).max() < 1e-5
-    assert loaded == [f"a-model/{PLACE}"]
+    assert loaded == [f"./a-model/{PLACE}"]
     assert 'hf_hub_download("me/x", "onnx/model.onnx")' in Model("x", "me/x", encoder, onnx=True).usage()
 
 
@@ -118,8 +118,27 @@ def test_the_mteb_snippet_states_every_field_that_has_to_be(make_run, tmp_path, 
     meta = run_snippet(snippet)["meta"]
     assert meta.keys() == {*needed, "adapted_from"}
     assert meta["training_datasets"] == {"STS12", "STSBenchmark"} and meta["revision"] == "12" * 8
+    assert meta["public_training_data"] is None and meta["use_instructions"] is False
     assert load_encoder(meta["name"])[0].max_length == meta["max_tokens"] == 64
     assert meta["n_parameters"] == sum(p.numel() for p in load_encoder(str(run))[0].parameters())
+
+
+@pytest.mark.parametrize("prompts", [{}, {"query": "", "document": ""}, {"query": "query: ", "document": ""}])
+def test_the_card_mentions_prompts_that_others_would_add(make_run, tmp_path, prompts):
+    encoder, tokenizer = load_encoder(str(make_run()))
+    encoder.prompts = prompts
+    encoder.save(str(tmp_path / "prompted"), tokenizer)
+    main([str(tmp_path / "prompted"), "--output", str(tmp_path / "a-model")])
+    card = (tmp_path / "a-model" / "README.md").read_text()
+    assert ("which `encode_query`" in card) is ("use_instructions=True" in card) is any(prompts.values())
+
+
+def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(make_run, tmp_path, monkeypatch):
+    main([str(make_run()), "--output", str(tmp_path / "deep" / "a-model")])
+    card = (tmp_path / "deep" / "a-model" / "README.md").read_text()
+    assert 'SentenceTransformer("./a-model")' in card and "relative to the folder that contains it" in card
+    monkeypatch.chdir(tmp_path / "deep")
+    assert run_snippet(SNIPPET.findall(card)[0])["embeddings"].shape[0] == 3
 
 
 def test_a_saved_folder_is_loaded_without_a_warning_and_can_be_read_by_others(make_run):
