@@ -12,8 +12,7 @@ import argparse
 from collections.abc import Sequence
 from itertools import chain, product
 from pathlib import Path
-
-import numpy as np
+from statistics import fmean
 from scipy import stats
 
 from common.errors import BadInput
@@ -114,33 +113,38 @@ def table(rows: list[dict]) -> str:
 def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
     """Each level of a factor against its first level: mean paired difference of averages, and its interval.
 
-    The two runs of a pair differ only in that factor. Lambda is also shown per start, and per start and head. The
-    interval is Student's t interval over the pairs.
+    The two runs of a pair differ only in that factor. Lambda is also shown per start, and per start and head. Pairs of
+    one seed are averaged first, since they are not independent; the interval is Student's t interval over the seeds.
+    It does not cover the seeds of stage 1, which each start has once.
     """
     rows = [row for row in rows if score in row]
-    body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "pairs"]]
+    body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "seeds"]]
     for factor, *at in (("start",), ("head",), ("lambda",), ("lambda", "start"), ("lambda", "start", "head")):
         for place in dict.fromkeys(tuple(row[name] for name in at) for row in rows):
             chosen = [row for row in rows if tuple(row[name] for name in at) == place]
             levels = list(dict.fromkeys(row[factor] for row in chosen))
             for level in levels[1:]:
-                pairs = _differences(chosen, factor, level, levels[0], score)
+                by_seed = _differences(chosen, factor, level, levels[0], score)
                 where = ", ".join(place) or "all"
-                body.append([f"{factor} {level}", where, levels[0], *_interval(pairs), str(len(pairs))])
+                body.append([f"{factor} {level}", where, levels[0], *_interval(by_seed), str(len(by_seed))])
     return body
 
 
 def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
-    rest = [name for name in PARTS if name != factor]
+    """The mean difference over the pairs of each seed."""
+    rest = [name for name in PARTS if name != factor]  # the seed last
     averages = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
-    return [value - averages[first, *key] for (one, *key), value in averages.items()
-            if one == level and (first, *key) in averages]  # fmt: skip
+    by_seed: dict[int, list[float]] = {}
+    for (one, *key), value in averages.items():
+        if one == level and (first, *key) in averages:
+            by_seed.setdefault(key[-1], []).append(value - averages[first, *key])
+    return [fmean(differences) for differences in by_seed.values()]
 
 
 def _interval(differences: Sequence[float]) -> tuple[str, str]:
     if not differences:
         return "-", "-"
-    mean = float(np.mean(differences))
+    mean = fmean(differences)
     if len(differences) < 2:
         return f"{mean:+.2f}", "-"
     half = float(stats.sem(differences) * stats.t.ppf(0.975, len(differences) - 1))

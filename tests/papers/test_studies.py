@@ -83,7 +83,7 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
     text = " ".join(capsys.readouterr().out.split())
     # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
     assert "| lambda 0.1 | all | 0 | +1.05 |" in text
-    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 8 |" in text
+    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 |" in text
     main([*argv[:-1], "--search", "scifact", "--transfer"])
     text = " ".join(capsys.readouterr().out.split())
     assert "nDCG@10, points" in text and "transfer avg., points" in text
@@ -131,11 +131,13 @@ def test_each_precision_has_its_own_stage_one_and_collect_trains_none(asked, tmp
     assert asked[3]["model_name_or_path"] == asked[2]["output_dir"] != asked[0]["output_dir"]
 
 
-def test_an_interval_is_students_over_pairs_that_differ_in_one_factor():
-    rows = [{"start": "plain", "head": "tanh", "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
-            for weight, seed, value in (("0", 0, 60.0), ("0", 1, 61.0), ("0.1", 0, 61.0), ("0.1", 1, 64.0),
-                                        ("0.1", 2, 99.0))]  # fmt: skip
-    [_, line, per_start, _] = factorial.effects(rows)
-    # differences 1 and 3: mean 2, standard error 1, t(0.975, 1) = 12.706
+def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
+    rows = [{"start": "plain", "head": head, "lambda": weight, "seed": seed, "sts": {"Avg.": value}}
+            for head, weight, seed, value in (
+                ("tanh", "0", 0, 60.0), ("tanh", "0", 1, 61.0), ("tanh", "0.1", 0, 60.5), ("tanh", "0.1", 1, 62.0),
+                ("norm", "0", 0, 50.0), ("norm", "0", 1, 50.0), ("norm", "0.1", 0, 51.5), ("norm", "0.1", 1, 55.0),
+                ("tanh", "0.1", 2, 99.0))]  # fmt: skip
+    _, _, line, per_start, *_ = factorial.effects(rows)
+    # differences 0.5 and 1.5 of seed 0, 1 and 5 of seed 1: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
     assert per_start[1] == "plain"
