@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
+
 from scipy import stats
 
 from common.errors import BadInput

@@ -138,6 +138,6 @@ def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
                 ("norm", "0", 0, 50.0), ("norm", "0", 1, 50.0), ("norm", "0.1", 0, 51.5), ("norm", "0.1", 1, 55.0),
                 ("tanh", "0.1", 2, 99.0))]  # fmt: skip
     _, _, line, per_start, *_ = factorial.effects(rows)
-    # differences 0.5 and 1.5 of seed 0, 1 and 5 of seed 1: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
+    # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
     assert per_start[1] == "plain"
