@@ -85,8 +85,9 @@ class Embedder:
         """
         if faiss and find_spec("faiss") is None:
             raise BadInput("faiss=True: FAISS is not installed; pip install faiss-cpu, or leave it out")
-        self.texts = list(texts)
-        self.vectors = unit(self.encode(self.texts)).astype(np.float32)
+        texts = list(texts)
+        vectors = unit(self.encode(texts)).astype(np.float32)
+        self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole
         self._faiss = _exact_index(self.vectors) if find_spec("faiss") and faiss is not False else None
         return self
 

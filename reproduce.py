@@ -74,6 +74,10 @@ def _check_record(file: Path, record: dict[str, Any]) -> None:
             raise BadInput(f"{file}: '{name}' is not a {kind.__name__}, so the run cannot be repeated")
     if not all(isinstance(word, str) for word in record["command"]):
         raise BadInput(f"{file}: 'command' is not a list of strings, so the run cannot be repeated")
+    for change in record.get("changed_steps", []):
+        if change.get("after_step"):
+            raise BadInput(f"{file}: the number of steps was changed after step {change['after_step']} "
+                           "(--change_steps), which a single command cannot repeat")  # fmt: skip
 
 
 def _check_new(folder: Path) -> None:

@@ -119,8 +119,11 @@ def _refuse_repeated(argv: Sequence[str]) -> None:
 def peek(argv: Sequence[str], name: str) -> str | None:
     """Read one flag before all flags are known: from the command line, else from the configuration file."""
     config, flags = split_flag(argv, "config")
+    default = read_config(config).get(name) if config else None
+    if isinstance(default, list):
+        raise BadInput(f"{config}: '{name}' takes one value, not {default}")
     finder = Parser(add_help=False)
-    finder.add_argument(f"--{name}", default=read_config(config).get(name) if config else None)
+    finder.add_argument(f"--{name}", default=default)
     return vars(finder.parse_known_args(flags)[0])[name]
 
 

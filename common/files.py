@@ -66,8 +66,8 @@ def files_in(folder: Path) -> dict[str, Path]:
 def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
     """Yield a temporary path; at the end it is flushed and renamed to `path`.
 
-    Each writer has its own temporary name (`NAME.*.part`), so of concurrent writers each writes a complete file and the
-    last one wins. A successful writer removes leftovers of killed ones.
+    Each writer has its own temporary name (`NAME.*.part`), so concurrent writers leave a complete file of one of them.
+    A successful writer removes leftovers of killed ones, and the files of slower ones with them.
 
     Raises:
         BadInput, StorageError: the file cannot be written there; the message ends with `remedy`. Without a remedy,
@@ -77,7 +77,6 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        sync(part)
         _replace(part, path)
         sync(path.parent)
     except OSError as error:
@@ -91,6 +90,7 @@ def writing(path: Path, remedy: str | None = "choose another folder") -> Iterato
 
 def _replace(part: Path, path: Path) -> None:
     try:
+        sync(part)
         part.replace(path)
     except FileNotFoundError:
         if not path.is_file():  # otherwise a faster writer removed this part as a leftover, and its file is complete

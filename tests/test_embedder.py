@@ -65,5 +65,9 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     for texts in ([], ["a", None]):
         with pytest.raises(BadInput, match="one or more strings"):
             model.build_index(texts)
+    model.build_index(["a", "b"])
+    with pytest.raises(BadInput, match="one or more strings"):
+        model.build_index(["c", None])
+    assert {text for text, _ in model.search("a")} == {"a", "b"}, "the old index"
     with pytest.raises(BadInput, match="faiss=True: FAISS is not installed"):
         model.build_index(["a"], faiss=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from transformers.hf_argparser import string_to_bool
 
+from common.errors import BadInput
 from common.flags import Parser
 from eval.encode import BF16_INSTRUCTIONS
 from models.loading import load_config
@@ -49,7 +51,7 @@ def _use_cpu(settings: Settings) -> tuple[str, str]:
 
 
 def _bf16(settings: Settings) -> tuple[str, str]:
-    if settings["use_cpu"] != "true" and torch.cuda.is_available():
+    if not string_to_bool(settings["use_cpu"] or "false") and torch.cuda.is_available():
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
         able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
@@ -57,7 +59,10 @@ def _bf16(settings: Settings) -> tuple[str, str]:
 
 
 def _skip_from(settings: Settings) -> tuple[str, str]:
-    config = load_config(settings["model_name_or_path"] or settings["config_name"])
+    model = settings["model_name_or_path"] or settings["config_name"]
+    if model is None:
+        raise BadInput("--skip_from auto: depends on the model; give --model_name_or_path or --config_name")
+    config = load_config(model)
     if hasattr(config, "skip_from"):
         return str(config.skip_from), "the layer used in stage 1"
     return str(config.num_hidden_layers // 2), f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1"

@@ -73,13 +73,14 @@ def read_best(root: Path, run_id: str) -> dict[str, Any]:
 def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
     """Refuse to resume from a checkpoint without its best model: the run would end with a worse one.
 
-    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it.
+    A best model from a later step of this run is not checked: the resumed run reaches that step and rewrites it, or
+    replaces it at its next evaluation if its number of steps was changed.
 
     Raises:
         CheckpointRefused: `best/` is lost, damaged, from another run, or not the model that the checkpoint records.
     """
     value = state_of(checkpoint).get("best_metric")
-    if value is None or (_step(root) > step_of(checkpoint) and owner(root / BEST) in (run_id, None)):
+    if value is None or (best_step(root) > step_of(checkpoint) and owner(root / BEST) in (run_id, None)):
         return
     best = read_best(root, run_id)
     if best.get("value") != value:
@@ -89,7 +90,7 @@ def check_best(root: Path, checkpoint: Path, run_id: str) -> None:
         )
 
 
-def _step(root: Path) -> int:
+def best_step(root: Path) -> int:
     """The step recorded in `best/`; 0 if unreadable."""
     try:
         return read_json(root / BEST / _FACTS, "", error=ValueError, fields={"step": int})["step"]

@@ -96,12 +96,14 @@ def describe_truncation(lengths: np.ndarray, max_length: int, special: int, long
 
 
 def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
-    """Run a few batches forward and backward; print the plan, raw terms, time and memory."""
+    """Run a few batches forward and backward, not compiled; print the plan, raw terms, time and memory."""
     args = trainer.args
     size = args.per_device_train_batch_size
     batch = trainer.data_collator([(0, i, 0) for i in range(size)])
     shapes = {name: " x ".join(map(str, value.shape)) for name, value in batch.items() if name != "layouts"}
     trainer.model.to(args.device).train()
+    if args.activation_checkpointing:  # the stock Trainer turns it on when training begins
+        trainer.model.activation_checkpointing_enable(**args.activation_checkpointing_kwargs or {})
     batch = send_to_device(batch, args.device)
     seconds = []
     for _ in range(_TIMED):
@@ -113,10 +115,11 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
     measured = {
         "batch": ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
         "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items()),
-        "time": _time(args, trainer.sampler.count, min(seconds[1:])),
+        "time": _time(args, trainer.sampler.count, min(seconds[1:])) + ", not compiled" * args.torch_compile,
         "memory": f"{peak_memory(args.device)}, measured with these batches; plus {_state(trainer.model, args)}",
     }
-    show(f"{description}\n{_lines(measured)}")
+    if trainer.is_world_process_zero():
+        show(f"{description}\n{_lines(measured)}")
 
 
 def _time(args: TrainingArguments, count: int, seconds: float) -> str:

@@ -41,11 +41,20 @@ def _state_in(checkpoint: str) -> TrainerState:
 
 
 class ResumingTrainer(Trainer):
-    """Stock Trainer that raises CheckpointRefused for an unreadable or mismatched checkpoint."""
+    """Stock Trainer that raises CheckpointRefused for an unreadable or mismatched checkpoint.
+
+    Attributes:
+        forgets_best: whether a resume ignores the best score so far, so that the next evaluation replaces `best/`.
+    """
+
+    forgets_best = False
 
     def _init_training_state(self, max_steps, updates, epochs, checkpoint, trial):
         with _loading(checkpoint):
-            return super()._init_training_state(max_steps, updates, epochs, checkpoint, trial)
+            begun = super()._init_training_state(max_steps, updates, epochs, checkpoint, trial)
+        if self.forgets_best:
+            self.state.best_metric = None
+        return begun
 
     def _load_from_checkpoint(self, checkpoint, model=None):
         with _loading(checkpoint):

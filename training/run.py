@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from models.collectives import sum_over_processes
 from report.curves import describe_gap, draw
 from training.automatic import Automatic
-from training.best import BEST
+from training.best import BEST, best_step
 from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
 from training.faults import check_space, compile_errors, memory_errors, storage_errors
@@ -116,14 +116,15 @@ class Run:
         dry = self.record["settings"]["dry_run"]
         with self._open(dry) as start:
             if not start.finished:
-                trainer, description = build()
-                description += str(automatic)
-                if dry:
-                    dry_run(trainer, description)
-                    return self.args.output_dir
-                self._train(trainer, start, description, callbacks)
-                if trainer.is_world_process_zero():
-                    end(trainer)
+                with self._memory_errors():
+                    trainer, description = build()
+                    description += str(automatic)
+                    if dry:
+                        dry_run(trainer, description)
+                        return self.args.output_dir
+                    self._train(trainer, start, description, callbacks)
+                    if trainer.is_world_process_zero():
+                        end(trainer)
                 trainer.accelerator.wait_for_everyone()
         return self.args.output_dir
 
@@ -147,8 +148,15 @@ class Run:
             if isinstance(start, ProjectError):
                 raise start
             if start.finished:
-                logger.info("%s: already finished; nothing to do", self.args.output_dir)
+                logger.info("%s: already finished; nothing to do%s", self.args.output_dir, self._unscored())
             yield start
+
+    def _unscored(self) -> str:
+        """How to score the finished run on tasks that it was not asked for; empty if there are none."""
+        before = read_run(Path(self.args.output_dir)).get("settings", {})
+        tasks = [{*(settings.get("test_tasks") or ())} - {"none"} for settings in (self.record["settings"], before)]
+        new, folder = " ".join(sorted(tasks[0] - tasks[1])), self.args.output_dir
+        return f"; not scored: {new} (python -m eval {folder} --tasks {new})" if new else ""
 
     def _decide(self, stack: ExitStack, dry_run: bool) -> Start | ProjectError:
         """How to begin, or the error for all processes to raise."""
@@ -190,7 +198,11 @@ class Run:
         steps = steps_of(args, trainer.sampler.count)
         state = state_of(start.checkpoint) if start.checkpoint else None
         if state is not None:
-            _check_change(start.checkpoint, state, steps)
+            changed = _check_change(start.checkpoint, state, steps)
+            trainer.forgets_best = changed and best_step(Path(folder)) > state["global_step"]
+            if trainer.forgets_best:
+                logger.warning("%s/ is from a step after %s and from the former number of steps; the next evaluation "
+                               "replaces it", BEST, Path(start.checkpoint).name)  # fmt: skip
         if trainer.is_world_process_zero():
             check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(Path(folder))))
             write_run(folder, self.record | {"status": "running"})
@@ -207,8 +219,7 @@ class Run:
 
     def _take_steps(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
         args = self.args
-        batch = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
-        with STOPPING.held(), memory_errors(batch), compile_errors():
+        with STOPPING.held(), compile_errors():
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
             except ImportError as error:  # from creating the optimizer
@@ -218,6 +229,10 @@ class Run:
         if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):
             cause = STOPPING.name or ("a signal to another process" if stopped else "a callback")
             raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
+
+    def _memory_errors(self) -> AbstractContextManager[None]:
+        size, device = self.args.per_device_train_batch_size, self.args.device.type
+        return memory_errors(f"--per_device_train_batch_size {size} on {device}")
 
     def export(self, save: Callable[[str], object]) -> None:
         """Let `save` write the result into a temporary folder, then move each file into the run's folder."""
@@ -250,11 +265,11 @@ def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | N
     return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
 
 
-def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> None:
-    """Log a changed number of steps; CheckpointRefused if the checkpoint is already past it."""
+def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> bool:
+    """Return whether the number of steps has changed, and log it; CheckpointRefused if the checkpoint is past it."""
     done, before = state["global_step"], state["max_steps"]
     if steps == before:
-        return
+        return False
     if done >= steps:
         raise CheckpointRefused(
             f"{checkpoint}: the run is at step {done}, so it cannot end after {steps}; give more than {done} steps "
@@ -262,6 +277,7 @@ def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> None:
         )
     logger.info("%d of %d steps are done; continuing to step %d with the learning rates of a run of %d steps",
                 done, before, steps, steps)  # fmt: skip
+    return True
 
 
 def _early_end(trainer: EmbeddingTrainer) -> str | None:

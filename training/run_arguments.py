@@ -105,7 +105,8 @@ def _check_refused(args: RunArguments) -> None:
             raise BadInput(f"--{name}: {reason}")
     for name, (value, reason) in _ONLY.items():
         if getattr(args, name) != value:
-            raise BadInput(f"--{name} {getattr(args, name)}: must be {str(value).lower()}; {reason}")
+            allowed = "left out" if value is None else str(value).lower()
+            raise BadInput(f"--{name} {getattr(args, name)}: must be {allowed}; {reason}")
 
 
 def _check_precision(args: RunArguments) -> None:
@@ -215,6 +216,8 @@ _ONLY = {
     "train_sampling_strategy": ("random", "the sentences of a batch are each other's negatives"),
     "average_tokens_across_devices": (True, "a loss is a mean over the targets of all processes"),
     "dataloader_in_order": (True, "another order of batches would be a different run"),
+    "dataloader_drop_last": (True, "a smaller last batch has fewer negatives"),
+    "greater_is_better": (None, "the dev score is better when it is higher"),
 }
 _REFUSED = {
     "auto_find_batch_size": "the batch supplies the negatives, so another size is a different experiment",

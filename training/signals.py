@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,7 +63,13 @@ class Stopping:
 
 @contextmanager
 def _signals_to(receive: Callable[[int, object], object]) -> Iterator[None]:
-    """Handle `SIGNALS` while the block runs; a signal this process was started to ignore (nohup) stays ignored."""
+    """Handle `SIGNALS` while the block runs; a signal this process was started to ignore (nohup) stays ignored.
+
+    Python handles signals in the main thread alone: in any other one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     handled = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
     for number in handled:

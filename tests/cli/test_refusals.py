@@ -8,7 +8,7 @@ import torch
 
 import run_sup
 import run_unsup
-from common.errors import BadInput
+from common.errors import BadInput, StorageError
 from models.encoder import load_encoder
 from tests.sources import ROOT
 from training.flags import OLD_NAMES, method_names
@@ -77,6 +77,8 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: "),
         ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy group_by_length: must be random"),
         ({"dataloader_in_order": "false"}, "--dataloader_in_order False: must be true"),
+        ({"dataloader_drop_last": "false"}, "--dataloader_drop_last False: must be true"),
+        ({"greater_is_better": "false"}, "--greater_is_better False: must be left out"),
         ({"dataloader_num_workers": 1, "dataloader_persistent_workers": "true"}, "--dataloader_persistent_workers: "),
         ({"save_strategy": "best"}, "--save_strategy best: "),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
@@ -257,6 +259,19 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
         assert word in printed
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
+
+
+def test_a_dry_run_measures_the_checkpointed_step_and_says_when_memory_is_full(unsup, monkeypatch):
+    seen = []
+
+    def measured(trainer, batch):
+        seen.append(trainer.model.is_activation_checkpointing)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("training.trainer.EmbeddingTrainer.gradients", measured)
+    with pytest.raises(StorageError, match="out of memory with --per_device_train_batch_size 8 on cpu"):
+        run_unsup.main([*unsup(method="simcse", activation_checkpointing="true"), "--dry_run"])
+    assert seen == [True]
 
 
 def test_a_length_that_cuts_few_texts_is_suggested(caplog):

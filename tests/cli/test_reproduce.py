@@ -43,6 +43,7 @@ _RUN = {"status": "finished", "trajectory": {}, "script": "run_unsup.py", "comma
         *(({"command": value}, "command' is not a .*, so the run cannot be repeated")
           for value in (None, "python", [1, 2, 3])),
         ({"versions": 3}, "versions' is not a .*, so the run cannot be repeated"),
+        ({"changed_steps": [{"after_step": 0}, {"after_step": 3}]}, "number of steps was changed after step 3"),
         ({"hardware": None}, "hardware' is not a .*, so the run cannot be repeated"),
     ],
 )  # fmt: skip

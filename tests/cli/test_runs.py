@@ -6,6 +6,7 @@ import math
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -357,6 +358,38 @@ def test_change_steps_resumes_with_the_learning_rates_of_the_new_length(unsup, s
     rewind(stopped, 6)  # of the new schedule
     run_unsup.main(unsup(**flags))
     assert same_weights(whole, stopped) and len(record(stopped)["changed_steps"]) == 2
+
+
+def test_a_best_model_of_the_former_number_of_steps_does_not_outlive_it(unsup, tmp_path, caplog):
+    """Killed after `best/` of step 3; no score of the shorter run reaches that of its checkpoint, of step 2."""
+    flags = {"method": "simcse", "eval_steps": 1, "save_steps": 2, "save_total_limit": 9}
+    run_unsup.main(unsup("run", **flags))
+    run = tmp_path / "run"
+    rewind(run, 2)
+    reseal(change_json(run / "best" / "best.json", step=3, value=99.0))
+    reseal(change_json(run / "checkpoint-2" / "trainer_state.json", best_metric=98.0))
+    run_unsup.main(unsup("run", **flags, max_steps=4, change_steps="true"))
+    scores = {line["step"]: line["eval_dev_spearman"] for line in history(run) if "eval_dev_spearman" in line}
+    best = record(run)["best"]
+    assert best["step"] in (3, 4) and best["value"] == scores[best["step"]] == max(scores[3], scores[4])
+    assert "the next evaluation replaces it" in caplog.text
+
+
+def test_a_finished_run_says_which_tasks_it_was_not_scored_on(unsup, unscored, tmp_path, caplog, monkeypatch):
+    run = shutil.copytree(unscored, tmp_path / "run")
+    monkeypatch.setattr("training.sentence_run.load_tests", lambda *_: [])
+    with caplog.at_level(logging.INFO):
+        run_unsup.main(unsup(**UNSCORED))
+    assert caplog.text.rstrip().endswith("already finished; nothing to do")
+    with caplog.at_level(logging.INFO):
+        run_unsup.main(unsup(**UNSCORED | {"test_tasks": "sts"}))
+    assert f"not scored: sts (python -m eval {run} --tasks sts)" in caplog.text
+
+
+def test_a_run_may_be_started_from_another_thread(unsup, tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run_unsup.main, unsup(**UNSCORED | FINISHED)).result()
+    assert record(tmp_path / "run")["status"] == "finished"
 
 
 def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):

@@ -192,6 +192,8 @@ def test_peek_reads_one_flag_before_the_others_are_known(config):
     assert peek(["--method", "simcse"], "method") == "simcse"
     assert peek(["--config", path], "pooling") is None
     assert peek([], "method") is None
+    with pytest.raises(BadInput, match=r"'method' takes one value, not \['infocse', 'simcse'\]"):
+        peek(["--config", config("method: [infocse, simcse]\n")], "method")
     with pytest.raises(BadInput, match="cannot be read"):
         peek(["--config", path + "x"], "method")
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+from common.errors import BadInput
 from tests.folders import change_json
 from training.automatic import Automatic
 
@@ -17,6 +18,8 @@ GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
         (GPU | {"bf16": True}, "--bf16=auto --use_cpu=auto", ["false", "true"]),
         (GPU | {"bf16": False}, "--bf16 auto --use_cpu auto", ["false", "false"]),
         (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu", ["true", "false"]),
+        (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=True", ["True", "false"]),
+        (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=no", ["no", "true"]),
         (NEW, "--use_cpu=auto --bf16=auto", ["true", "true"]),
         (OLD, "--use_cpu=auto --bf16=auto", ["true", "false"]),
         (OLD, "--bf16=auto --use_cpu=auto --bf16", ["true", "true"]),
@@ -37,6 +40,9 @@ def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_pa
         change_json(folder / "config.json", **change)
         words = Automatic()([f"--model_name_or_path={folder}", "--skip_from=auto"])
         assert words == [f"--model_name_or_path={folder}", f"--skip_from={layer}"]
+
+    with pytest.raises(BadInput, match="--skip_from auto: depends on the model"):
+        Automatic()(["--skip_from=auto"])
 
 
 def test_without_the_word_nothing_changes():

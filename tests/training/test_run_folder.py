@@ -10,6 +10,7 @@ import torch
 
 import report.runs
 from common.errors import BadInput, CheckpointRefused
+from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
@@ -52,6 +53,14 @@ def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_ne
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     write_run(tmp_path, RECORD)
     assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".lock"}
+
+
+def test_of_two_writers_of_a_file_the_slower_does_not_fail(tmp_path):
+    with writing(tmp_path / "file") as slow:
+        slow.write_text("of the slower")
+        with writing(tmp_path / "file") as fast:
+            fast.write_text("of the faster")
+    assert (tmp_path / "file").read_text() == "of the faster" and len([*tmp_path.iterdir()]) == 1
 
 
 def test_a_file_or_a_foreign_folder_is_refused(tmp_path):
