@@ -119,8 +119,9 @@ def output_of(lm: PreTrainedModel) -> tuple[nn.Module, nn.Linear]:
 
 
 def attends_backwards(model: PreTrainedModel) -> bool:
-    """Whether a model is causal, according to its configuration and its attention modules."""
-    causal = any(getattr(part, "is_causal", False) is True for part in model.modules())
+    """Whether a model is causal, by its configuration and its attention modules or, if they are silent, by a trial."""
+    said = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
+    causal = any(said) if said else not _sees_ahead(model)
     return causal and getattr(model.config, "is_causal", None) is not False
 
 

@@ -50,7 +50,8 @@ def settle(path: str, config: PreTrainedConfig) -> None:
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:
     for name in _SIZES:
         size = getattr(config, name, 1)
-        if isinstance(size, int) and size < 1:
+        computed = isinstance(getattr(type(config), name, None), property)  # XLNet's -1 positions: no limit
+        if isinstance(size, int) and size < 1 and not computed:
             raise BadInput(f"'{path}': {name} {size} in config.json; must be at least 1")
     depth = getattr(config, "num_hidden_layers", 0)
     if isinstance(depth, int) and depth > MOST_LAYERS:  # all would be built before a file shows that they are missing

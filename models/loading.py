@@ -20,7 +20,8 @@ from models.folder import check_weights, conversion, settle
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout",
-            "embedding_dropout", "mlp_dropout")  # fmt: skip
+            "embedding_dropout", "mlp_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop",
+            "resid_dropout", "embed_dropout", "residual_dropout")  # fmt: skip
 _UNKNOWN = "a \U00010600"  # with a sign of Linear A, which no vocabulary has
 
 
@@ -159,7 +160,8 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
 
 def usable_length(config, tokenizer) -> int:
     """Return how many tokens a sentence may have, by the position table and the tokenizer."""
-    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    positions = getattr(config, "max_position_embeddings", None) or -1
+    positions = tokenizer.model_max_length if positions == -1 else positions
     if family_of(config).offset_positions:
         positions -= config.pad_token_id + 1
     return int(min(positions, tokenizer.model_max_length, NO_LIMIT))
@@ -171,6 +173,9 @@ def dropout_rates(config) -> dict[str, float]:
 
 
 def set_dropout(config, rate: float | None) -> None:
-    """Set every dropout rate of a configuration; None keeps the checkpoint's."""
+    """Set every dropout rate of a configuration; None keeps the checkpoint's. BadInput if it names none."""
+    rates = dropout_rates(config)
+    if rate is not None and not rates:
+        raise BadInput(f"--dropout {rate}: the configuration of a '{config.model_type}' names no known dropout rate")
     if rate is not None:
-        config.update(dict.fromkeys(dropout_rates(config), rate))
+        config.update(dict.fromkeys(rates, rate))

@@ -81,9 +81,22 @@ def _read(path: str, config) -> Described | None:
             head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
         if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
             head.append(Normalize())
+        _check_modules(path, pooling, count or 0)
         return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
+
+
+def _check_modules(path: str, pooling: str, dense: int) -> None:
+    """Refuse a folder whose modules another program has changed: it copies our entry of config.json as it was."""
+    modules = _read_json(path, "modules.json", list) or []
+    kinds = [_entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1] for module in modules]
+    named = POOLINGS[pooling].module if pooling in POOLINGS else None
+    places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
+    found = [(_read_json(path, f"{place}/config.json") or {}).get("pooling_mode", named) for place in places]
+    if modules and (found != [named] or kinds.count("Dense") != dense):
+        raise BadInput(f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; "
+                       "remove that key if modules.json is right")  # fmt: skip
 
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from transformers import SchedulerType, TrainingArguments, get_scheduler
+from torch import nn
+from transformers import PreTrainedModel, SchedulerType, TrainingArguments, get_scheduler
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
@@ -187,6 +188,14 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     if missing:
         choices = ", ".join(sorted(INTEGRATION_TO_CALLBACK))
         raise BadInput(f"--report_to {missing[0]}: unknown to transformers; choose from {choices}")
+
+
+def check_checkpointing(args: TrainingArguments, model: nn.Module) -> None:
+    """Refuse `--activation_checkpointing` for a backbone without it."""
+    for part in model.modules() if args.activation_checkpointing else ():
+        inner = [one for one in part.modules() if isinstance(one, PreTrainedModel)]
+        if inner == [part] and not part.supports_gradient_checkpointing:  # a backbone, and not what contains it
+            raise BadInput(f"--activation_checkpointing: transformers has none for '{part.config.model_type}'")
 
 
 def steps_of(args: TrainingArguments, count: int) -> int:

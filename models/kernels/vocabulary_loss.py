@@ -16,7 +16,7 @@ def vocabulary_loss(decoder: nn.Linear, states: Tensor, targets: Tensor) -> Tens
     """Return the sum of -log softmax(decoder(states))[target] over the rows with a target.
 
     Args:
-        decoder: the output matrix and its bias, (vocabulary, H).
+        decoder: the output matrix, (vocabulary, H), and its bias, if any.
         states: (M, H); products use the autocast dtype if autocast is on, the softmax float32.
         targets: (M,), IGNORED for a row without a loss.
     """
@@ -31,17 +31,18 @@ class _SumOfCrossEntropies(torch.autograd.Function):
     """Computes the gradients with the loss, chunk by chunk, while softmax minus target is in memory."""
 
     @staticmethod
-    def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, learns: bool) -> Tensor:
+    def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, learns: bool) -> Tensor:
         kind = states.device.type
         precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         matrix, rows = weight.to(precision), states.to(precision)
         total = torch.zeros((), device=states.device)
         d_states = torch.empty_like(rows)
-        d_weight, d_bias = None, torch.zeros_like(bias)
+        shift = None if bias is None else bias.to(precision)
+        d_weight, d_bias = None, None if bias is None else torch.zeros_like(bias)
         chunk = CHUNK * 4 // rows.element_size()
         for start in range(0, max(len(rows), 1), chunk):
             piece = slice(start, start + chunk)
-            logits = F.linear(rows[piece], matrix, bias.to(precision))
+            logits = F.linear(rows[piece], matrix, shift)
             total += _become_gradient(logits, targets[piece], d_bias)
             if not learns:
                 continue
@@ -60,10 +61,11 @@ class _SumOfCrossEntropies(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         d_states, d_weight, d_bias = ctx.gradients
         del ctx.gradients  # scaled in place, so only one copy of the matrix gradient exists; a second backward fails
-        return d_states.mul_(gradient), d_weight.mul_(gradient), d_bias.mul_(gradient), None, None
+        d_bias = None if d_bias is None else d_bias.mul_(gradient)
+        return d_states.mul_(gradient), d_weight.mul_(gradient), d_bias, None, None
 
 
-def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor) -> Tensor:
+def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor | None) -> Tensor:
     """Return the sum of the rows' cross entropies; replace the logits by their gradient and add that of the bias."""
     total = torch.zeros((), device=logits.device)
     size = BLOCK if logits.device.type == "cpu" else len(logits)
@@ -76,6 +78,7 @@ def _become_gradient(logits: Tensor, targets: Tensor, d_bias: Tensor) -> Tensor:
         total += torch.where(real, (top + mass.log()).squeeze(1) - picked, 0.0).sum()
         weight = real.to(soft.dtype).unsqueeze(1)  # 0 for a row without a target, whose gradient is 0
         soft.mul_(mass.reciprocal().mul_(weight)).scatter_add_(1, target, -weight)
-        d_bias += soft.sum(0)
+        if d_bias is not None:
+            d_bias += soft.sum(0)
         part.copy_(soft)
     return total

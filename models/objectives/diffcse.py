@@ -23,7 +23,7 @@ from common.views import IGNORED, Masking
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
 from models.heads import check_width
-from models.loading import load_config, load_strictly
+from models.loading import load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
@@ -131,8 +131,11 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
-def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None) -> ReplacedTokens:
-    """Build the detection objective and load its generator; BadInput if vocabularies or widths differ."""
+def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> ReplacedTokens:
+    """Build the detection objective and load its generator; BadInput if vocabularies or widths differ.
+
+    `source` is the encoder's start, whose tokenizer makes the ids that the generator reads and writes.
+    """
     if args.rtd_condition == "projected":
         check_width(projection, encoder.config.hidden_size)
     config = load_config(args.generator)
@@ -140,6 +143,11 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
         raise BadInput(
             f"--generator '{args.generator}' has {config.vocab_size} tokens, the encoder {encoder.config.vocab_size}: "
             "choose a generator with the encoder's vocabulary"
+        )
+    if load_tokenizer(args.generator).get_vocab() != load_tokenizer(source).get_vocab():
+        raise BadInput(
+            f"--generator '{args.generator}' has as many tokens as '{source}', but not the same: choose a generator "
+            "with the encoder's vocabulary"
         )
     generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
     return ReplacedTokens(args, generator, encoder.backbone, encoder.runner)
@@ -154,7 +162,7 @@ class DiffCSE(simcse.SimCSE):
         return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection)]
+        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection, source)]
 
 
 METHOD = DiffCSE()

@@ -26,7 +26,8 @@ class InfoCSEWithRTD(infocse.InfoCSE):
         return (*super().masking(args), *diffcse.METHOD.masking(args))
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [*super().build(args, encoder, projection, source), diffcse.detector(args, encoder, projection)]
+        detector = diffcse.detector(args, encoder, projection, source)
+        return [*super().build(args, encoder, projection, source), detector]
 
 
 METHOD = InfoCSEWithRTD()

@@ -274,6 +274,12 @@ def test_a_dry_run_measures_the_checkpointed_step_and_says_when_memory_is_full(u
     assert seen == [True]
 
 
+def test_a_backbone_without_activation_checkpointing_is_refused(unsup, tiny):
+    flags = {"method": "simcse", "model_name_or_path": tiny("mpnet"), "activation_checkpointing": "true"}
+    with pytest.raises(BadInput, match="--activation_checkpointing: transformers has none for 'mpnet'"):
+        run_unsup.main(unsup(**flags))
+
+
 def test_a_length_that_cuts_few_texts_is_suggested(caplog):
     lengths = np.arange(1, 101)
     assert describe_truncation(lengths, 102, 2, 512) == "0.0% of the texts, at --max_length 102 tokens"

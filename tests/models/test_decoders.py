@@ -8,13 +8,13 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, processors
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import run_unsup
 from common.errors import BadInput
 from models.encoder import SentenceEncoder, load_encoder
 from models.families import attend_both_ways
-from models.loading import load_backbone, load_tokenizer
+from models.loading import load_backbone, load_tokenizer, set_dropout
 from tests.encoders import encode_of
 from tests.folders import rewind, same_weights
 
@@ -43,6 +43,31 @@ def decoder(roberta_tokenizer, tmp_path_factory):
         return str(made[kind])
 
     return folder
+
+
+@pytest.mark.parametrize("kind", ["bloom", "codegen", "xglm"])
+def test_a_decoder_that_does_not_say_it_is_causal_is_tried(kind):
+    sizes = {"bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+             "codegen": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 4},
+             "xglm": {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64}}[kind]  # fmt: skip
+    backbone = AutoModel.from_config(AutoConfig.for_model(kind, vocab_size=99, pad_token_id=1, **sizes))
+    with pytest.raises(BadInput, match=r"the first token of a .* sees no other"):
+        SentenceEncoder(backbone, "cls_before_pooler", None, 40)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "falcon", "gptj", "phi"])
+def test_dropout_is_set_under_the_names_of_other_families(kind):
+    config = AutoConfig.for_model(kind)
+    set_dropout(config, 0.3)
+    config.update({"num_hidden_layers": 1} if kind in ("gpt_neox", "falcon", "phi") else {"n_layer": 1})
+    with torch.device("meta"):
+        model = AutoModel.from_config(config)
+    assert {part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
+
+
+def test_a_dropout_rate_that_nothing_reads_is_refused():
+    with pytest.raises(BadInput, match=r"--dropout 0\.3: the configuration of a 'mamba' names no known dropout rate"):
+        set_dropout(AutoConfig.for_model("mamba"), 0.3)
 
 
 def encoder_of(folder, pooling, both_ways):

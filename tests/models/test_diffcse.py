@@ -1,5 +1,8 @@
 """Replaced token detection against a computation sentence by sentence."""
 
+import json
+import shutil
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -109,7 +112,14 @@ def test_a_packed_generator_writes_the_same_tokens(folder, tokens):
     assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3
 
 
-def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta):
+def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta, tmp_path):
     encoder = built(tiny_bert)[0].encoder
-    with pytest.raises(BadInput, match="choose a generator with the encoder's vocabulary"):
-        diffcse.METHOD.build(diffcse.Arguments(generator=str(tiny_roberta)), encoder, None, str(tiny_bert))
+    other = shutil.copytree(tiny_bert, tmp_path / "other")  # as many tokens, two of them swapped
+    vocabulary = json.loads((other / "tokenizer.json").read_text())
+    words = vocabulary["model"]["vocab"]
+    one, two = [*words][-2:]
+    words[one], words[two] = words[two], words[one]
+    (other / "tokenizer.json").write_text(json.dumps(vocabulary))
+    for generator in (tiny_roberta, other):
+        with pytest.raises(BadInput, match="choose a generator with the encoder's vocabulary"):
+            diffcse.METHOD.build(diffcse.Arguments(generator=str(generator)), encoder, None, str(tiny_bert))

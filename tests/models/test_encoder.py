@@ -9,6 +9,7 @@ import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from transformers import AutoModel, AutoTokenizer
 
 from common.errors import BadInput
@@ -95,6 +96,19 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused(tiny_bert, tmp_path):
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(BadInput, match=r"layer\.1\.output\.dense\.weight"):
         load_backbone(str(tmp_path))
+
+
+def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert, tmp_path):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "cls_before_pooler")
+    encoder.save(str(tmp_path / "ours"), tokenizer)
+    model = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    model.save(str(tmp_path / "same"))
+    assert load_encoder(str(tmp_path / "same"))[0].pooling == "cls_before_pooler"
+    width = encoder.config.hidden_size
+    for name, further in (("mean", [Pooling(width, "mean")]), ("dense", [model[1], Dense(width, 8)])):
+        SentenceTransformer(modules=[model[0], *further], device="cpu").save(str(tmp_path / name))
+        with pytest.raises(BadInput, match=r"modules\.json and 'sentence_embedding' .* describe different models"):
+            load_encoder(str(tmp_path / name))
 
 
 def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):

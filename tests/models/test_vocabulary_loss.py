@@ -9,9 +9,9 @@ from models.kernels import vocabulary_loss as module
 from models.kernels.vocabulary_loss import vocabulary_loss
 
 
-def problem(rows, ignored=0.3):
+def problem(rows, ignored=0.3, bias=True):
     torch.manual_seed(rows)
-    decoder = nn.Linear(8, 50)
+    decoder = nn.Linear(8, 50, bias=bias)
     states = torch.randn(rows, 8, requires_grad=True)
     targets = torch.randint(0, 50, (rows,)).masked_fill(torch.rand(rows) < ignored, -100)
     return decoder, states, targets
@@ -19,16 +19,17 @@ def problem(rows, ignored=0.3):
 
 @pytest.mark.parametrize("rows", [1, 7, 16, 40, 57])
 @pytest.mark.parametrize("ignored", [0.0, 0.3, 1.0])
-def test_value_and_gradients_equal_cross_entropy(rows, ignored, monkeypatch):
+@pytest.mark.parametrize("bias", [True, False])
+def test_value_and_gradients_equal_cross_entropy(rows, ignored, bias, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 16)
-    decoder, states, targets = problem(rows, ignored)
+    decoder, states, targets = problem(rows, ignored, bias)
     found = []
     for loss in (
         lambda: vocabulary_loss(decoder, states, targets),
         lambda: F.cross_entropy(decoder(states), targets, ignore_index=-100, reduction="sum"),
     ):
         value = loss()
-        gradients = torch.autograd.grad(0.7 * value, [states, decoder.weight, decoder.bias])
+        gradients = torch.autograd.grad(0.7 * value, [states, *decoder.parameters()])
         found.append((value, *gradients))
     for ours, torchs in zip(*found, strict=True):
         assert torch.allclose(ours, torchs, rtol=1e-5, atol=1e-5)
