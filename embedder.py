@@ -11,6 +11,7 @@ The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from os import PathLike, fspath
@@ -24,6 +25,7 @@ from eval.retrieval.search import in_blocks, top_k
 from models.encoder import load_encoder
 
 Hit = tuple[str, float]
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Embedder:
@@ -64,6 +66,8 @@ class Embedder:
         batch = [texts] if isinstance(texts, str) else list(texts)
         if not batch or not all(isinstance(text, str) for text in batch):
             raise BadInput("texts to encode: give one or more strings")
+        if any(map(_SURROGATE.search, batch)):
+            raise BadInput("texts to encode: one has half a surrogate pair, which is not valid Unicode")
         vectors = self._encode(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -103,6 +107,8 @@ class Embedder:
         """
         if not self.texts:
             raise BadInput("search: there is no index yet; call build_index with the texts")
+        if top_k < 1:
+            raise BadInput(f"search: top_k {top_k} must be at least 1")
         query_vectors = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
         hits = [
             [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)

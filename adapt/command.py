@@ -16,7 +16,7 @@ from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
 from training.flags import check_sentence_command
-from training.python_arguments import as_flags
+from training.python_arguments import as_flags, write_text
 from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Adapt a model to search in your own documents.
@@ -28,6 +28,7 @@ run_unsup.py).
 DIR/adapt.json has the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
+_TITLED = ("title", "text")  # the header of documents with titles
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
 
 
@@ -46,7 +47,7 @@ def parser() -> Parser:
                    "document per line, or tables with a column `text` and optionally `title`, such as BEIR's "
                    "corpus.jsonl")  # fmt: skip
     p.add_argument("--text_column", help="text column of tables (default: text)")
-    p.add_argument("--title_column", default="title", help="optional title column of tables (default: title)")
+    p.add_argument("--title_column", help="title column of tables (default: title, if there is one)")
     p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
     p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
     p.add_argument("--steps", type=positive, help="training steps (default: configs/adapt.yaml)")
@@ -105,7 +106,8 @@ def adapt(
     """The command as a function.
 
     Args:
-        text: documents, or the path of a file or folder.
+        text: documents; a `datasets.Dataset` with a column `text` and optionally `title`; or the path of a file or
+            folder.
         model: the model to start from.
         output_dir: the run's folder.
         settings: any flag of `python -m adapt` and of run_unsup.py by name.
@@ -117,5 +119,14 @@ def adapt(
         ProjectError: any error that the command would print as one line.
     """
     named = {"output": output_dir, **settings}
+    title = named.get("title_column") or "title"
+    if title in getattr(text, "column_names", ()):
+        cells = (text[name] for name in (title, named.get("text_column") or "text"))
+        cache = Path(named.get("cache_dir") or parser().get_default("cache_dir"))
+        text, _ = write_text(zip(*cells, strict=True), cache, _TITLED)
+        named |= dict(zip(("title_column", "text_column"), _TITLED, strict=True))
     words = as_flags(text, named)
+    if "columns" not in named and any(word.startswith("--columns=") for word in words):
+        raise BadInput("documents of several parts: give each as one text or, with titles, a Dataset with the columns "
+                       "title and text")  # fmt: skip
     return main([fspath(model), *(word.replace("--train_file=", "--text=", 1) for word in words)])

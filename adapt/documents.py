@@ -49,7 +49,7 @@ class Document(NamedTuple):
 
 
 def read_documents(
-    files: Sequence[Path], cache_dir: str, text_column: str | None = None, title_column: str = "title"
+    files: Sequence[Path], cache_dir: str, text_column: str | None = None, title_column: str | None = None
 ) -> list[Document]:
     """All documents, in the order of the files.
 
@@ -57,7 +57,7 @@ def read_documents(
         files: of any supported format, recognised by name.
         cache_dir: folder for the converted texts.
         text_column: text column of tables, default `text`; if given, text files must have a header.
-        title_column: title column of tables that have one.
+        title_column: title column of tables, default `title` where there is one.
 
     Raises:
         BadInput: a file cannot be read; names file and line.
@@ -65,8 +65,10 @@ def read_documents(
     documents = []
     for path in files:
         source = Source((path,), names=(text_column,) if text_column else ())
-        if title_column in column_names(source):
-            source = replace(source, names=(title_column, text_column or "text"), titled=True)
+        title = title_column or "title"
+        names = column_names(source)
+        if title in names or (title_column and names):  # `read_text` refuses a missing one
+            source = replace(source, names=(title, text_column or "text"), titled=True)
         text = read_text(source, cache_dir).rows
         columns = ([" ".join(cell.split()) for cell in text[name]] for name in ("0", "1")[: source.width])
         documents += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))

@@ -1,6 +1,7 @@
 """Lines of plain and compressed files, numbered from 1, and the content hash of files.
 
-Only a line feed ends a line (not U+2028, not NEL). Compression is detected by a file's first bytes, not by its name.
+Only a line feed ends a line (not U+2028, not NEL); `datasets`, which reads the training text, also ends one at a
+carriage return. Compression is detected by a file's first bytes, not by its name.
 Tables named like text files are refused: a model would train on braces and field names. In doubt a file is read:
 quotation marks and commas alone do not make a table.
 """
@@ -14,6 +15,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +25,12 @@ from common.errors import BadInput
 from common.files import open_regular
 
 LONGEST_LINE = 1_000_000  # bytes; a longer "sentence" is a file without line breaks
+INSPECTED = 100  # first lines of a file, to tell texts from a table
 _BLOCK = 2**16
+_KINDS = {
+    ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
+    ".feather": "arrow",
+}  # fmt: skip
 _FIELDS = set(
     "text sentence sentences premise hypothesis label labels gold_label score id idx index anchor positive negative "
     "query document passage title body source target question answer".split()
@@ -139,6 +146,38 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error
+
+
+def kind_of(path: Path) -> str:
+    """The reader in `datasets` for a file, by its name: csv, json, parquet, arrow, or text for lines."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _PACKINGS:
+        suffixes.pop()
+    return _KINDS.get(suffixes[-1], "text") if suffixes else "text"
+
+
+def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` of a file with one text per line.
+
+    Raises:
+        BadInput: also for a table, whose lines are not texts, and for a carriage return within a line, where training
+            would end it.
+    """
+    lines = numbered_lines(path)
+    first = list(islice(lines, INSPECTED))
+    filled = [(number, line) for number, line in first if line.strip()]
+    try:
+        table = kind_of(path) != "text"
+        if filled:
+            refuse_tables(path, filled[0][0], [line for _, line in filled])
+    except BadInput:
+        table = True
+    if table:
+        raise BadInput(f"{path}: a table, not one text per line; convert it to Parquet or to lines of text")
+    for number, line in chain(first, lines):
+        if "\r" in line:
+            raise BadInput(f"{path}:{number}: carriage return within a line; convert the line ends to line feeds")
+        yield number, line
 
 
 def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:

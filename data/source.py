@@ -9,15 +9,10 @@ import datasets
 
 from common.errors import DISK, BadInput
 from common.files import digest, find_files
-from data.lines import content_hash
+from data.lines import content_hash, kind_of
 
 VERSION = 2  # part of the cache keys: raise it if the same bytes would give other rows
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"
-_KINDS = {
-    ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".arrow": "arrow",
-    ".feather": "arrow",
-}  # fmt: skip
-_PACKED = {".gz", ".xz", ".zst", ".bz2"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class Source:
     @cached_property
     def kind(self) -> str:
         """The reader in `datasets`; BadInput for files of several kinds."""
-        kinds = {_kind(path): path for path in self.files}
+        kinds = {kind_of(path): path for path in self.files}
         if len(kinds) > 1:
             examples = ", ".join(f"{path} ({kind})" for kind, path in kinds.items())
             raise BadInput(f"files of several kinds: {examples}; give files of one kind")
@@ -97,13 +92,6 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
     return source
-
-
-def _kind(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
-        suffixes.pop()
-    return _KINDS.get(suffixes[-1], "text") if suffixes else "text"
 
 
 def _from_hub(args) -> list[Path]:

@@ -8,12 +8,14 @@ import json
 import logging
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import datasets
 import pandas
+import pyarrow.parquet
 from datasets import ClassLabel, Dataset, Features, Value
 from datasets.data_files import DataFilesList
 from fsspec.compression import register_compression
@@ -21,15 +23,14 @@ from fsspec.compression import register_compression
 from common.errors import DISK, BadInput
 from common.files import open_regular, read_json
 from data.cache import cached
-from data.lines import LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
+from data.lines import INSPECTED, LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
 from data.source import LABEL, Source, root_cause
 
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
-_INSPECTED = 100  # first lines of a text file
 _DEEP = 500  # levels of JSON nesting
-_TEXT = ("string", "large_string")
+_TEXT = ("string", "large_string", "string_view")
 
 datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are reported here in one line
 for _suffix, _name in ((".xz", "xz"), (".bz2", "bz2"), (".zst", "zstd")):
@@ -75,9 +76,9 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
 
 
 def column_names(source: Source) -> list[str]:
-    """Return the columns of a table, as in its first file; none for lines of text."""
+    """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
     if source.kind == "text":
-        return []
+        return _header(source) or []
     with TemporaryDirectory() as raw:
         try:
             return _loaded(source, source.files[:1], Path(raw)).column_names
@@ -163,7 +164,7 @@ def _header(source: Source) -> list[str] | None:
     header = None
     for path in source.files if source.kind == "text" else ():
         filled = ((number, line) for number, line in numbered_lines(path) if line.strip())
-        first = list(islice(filled, _INSPECTED))
+        first = list(islice(filled, INSPECTED))
         if len(first) <= bool(source.read):
             raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
@@ -233,10 +234,14 @@ class _Parser:
         if cells is None:
             return None
         texts = [(cell or "").strip() for cell in cells[: self.source.width]]
+        if any("\0" in text for text in texts):
+            raise BadInput("a text has a NUL byte")
+        if any(len(text) > LONGEST_LINE for text in texts):
+            raise BadInput(f"a text is longer than {LONGEST_LINE:,} characters")
         if self.source.titled and not texts[1]:
             texts[:2] = "", texts[0]  # a title without a text is the text
         blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]
-        if blank and self.source.kind == "text":
+        if blank and self.source.kind == "text" and not self.header:
             raise BadInput(f"column {self.places[blank[0]] + 1} is empty")
         if blank:
             self.empty += 1
@@ -253,7 +258,7 @@ class _Parser:
         if cells == self.header:
             return None
         if len(cells) != self.width:
-            hint = "; --columns 2 or 3 reads rows of sentences" if self.width == 1 else ""
+            hint = "; replace the tabs or, for rows of sentences, give --columns 2 or 3" if self.width == 1 else ""
             raise BadInput(f"{len(cells)} tab-separated columns, expected {self.width}{hint}")
         return [cells[place] for place in self.places]
 
@@ -270,8 +275,10 @@ class _Parser:
 
 def _search(source: Source, parse: _Parser) -> None:
     """Read files of lines again; raise BadInput with file and line for the first wrong one."""
-    for path in source.files if source.kind in ("text", "json") else ():
+    for path in source.files if source.kind in ("text", "json", "csv") else ():
         for number, line in numbered_lines(path):
+            if source.kind == "csv":
+                continue  # only the encoding: a row may have several lines
             if number == 1 and source.kind == "json" and line.lstrip().startswith("["):
                 break  # one document, not one per line
             try:
@@ -299,6 +306,9 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
         return cause
     _search(source, parse)
     place = describe(source)
+    for path in source.files:
+        if _is_empty(source.kind, path):
+            return BadInput(f"{path}: contains no sentences")
     for path in source.files if len(source.files) > 1 else ():
         with TemporaryDirectory(dir=folder) as raw:
             try:
@@ -307,6 +317,17 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
                 cause, place = root_cause(alone), path
                 break
     return BadInput(f"{place}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
+
+
+def _is_empty(kind: str, path: Path) -> bool:
+    """Whether a table has no rows: no lines, an empty array, or only the header of a csv."""
+    if kind == "parquet":
+        with suppress(pyarrow.ArrowException, OSError):
+            return pyarrow.parquet.ParquetFile(path).metadata.num_rows == 0
+    if kind not in ("csv", "json"):
+        return False
+    lines = [line.strip() for _, line in islice(numbered_lines(path), INSPECTED) if line.strip()]
+    return len(lines) < 2 if kind == "csv" else lines in ([], ["[]"])
 
 
 def describe(source: Source) -> str:

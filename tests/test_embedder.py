@@ -65,7 +65,11 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     for texts in ([], ["a", None]):
         with pytest.raises(BadInput, match="one or more strings"):
             model.build_index(texts)
+    with pytest.raises(BadInput, match="half a surrogate pair"):
+        model.encode(["a", "\ud800"])
     model.build_index(["a", "b"])
+    with pytest.raises(BadInput, match="top_k 0 must be at least 1"):
+        model.search("a", top_k=0)
     with pytest.raises(BadInput, match="one or more strings"):
         model.build_index(["c", None])
     assert {text for text, _ in model.search("a")} == {"a", "b"}, "the old index"

@@ -31,12 +31,16 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
         labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
     Raises:
-        BadInput: a row is not text, or the Dataset's text column is missing or ambiguous.
+        BadInput: `text` is a table of another kind, a row is not text, or the Dataset's text column is missing or
+            ambiguous.
     """
     settings = dict(settings)
     if isinstance(text, (str, PathLike)):
         settings["train_file"] = text
     elif text is not None:
+        if isinstance(text, Mapping) or hasattr(text, "columns") or not isinstance(text, Iterable):
+            raise BadInput(f"text of type {type(text).__name__}: give sentences (of a DataFrame, df['text'].tolist()), "
+                           "one split of a Dataset, or a path")  # fmt: skip
         if hasattr(text, "column_names"):
             columns = settings.pop("text_column", None)
             text = _pairs(text, columns) if labelled else _rows(text, columns)
@@ -90,7 +94,11 @@ def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequenc
             raise BadInput(f"row {number} of the text: expected text, got {type(row).__name__}: {str(row)[:40]}")
         columns = columns if number else len(cells)
         lines.append("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n")
-    content = "".join(lines).encode()
+    try:
+        content = "".join(lines).encode()
+    except UnicodeEncodeError as error:
+        number = error.object.count("\n", 0, error.start) - bool(header)
+        raise BadInput(f"row {number} of the text: has half a surrogate pair, which UTF-8 cannot encode") from error
     path = cache / f"text-{hashlib.sha256(content).hexdigest()[:16]}.txt"
     if not path.is_file() or path.read_bytes() != content:
         with writing(path) as part:

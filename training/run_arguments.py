@@ -93,7 +93,11 @@ def _check_ranges(args: RunArguments) -> None:
         for name in names.split():
             value = getattr(args, name)
             if value is not None and not low <= value <= high:  # refuses NaN too
-                raise BadInput(f"--{name} {value}: must be between {low:g} and {high:g}")
+                raise BadInput(f"--{name} {value}: must be between {_figure(low)} and {_figure(high)}")
+
+
+def _figure(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def _check_refused(args: RunArguments) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from common.declared import add_pooling
 from common.flags import Parser
-from data.lines import numbered_lines
+from data.lines import texts_by_line
 from eval.encode import Encode
 from eval.vectors.job import Job
 from eval.vectors.store import DTYPES, WRITERS, VectorStore
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     model = str(Path(args.model).absolute()) if local else args.model  # workers may have another working directory
     make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
     store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
-    return encode_corpus(Job(make, numbered_lines, store, args.column), args.inputs, args.processes, args.ray)
+    return encode_corpus(Job(make, texts_by_line, store, args.column), args.inputs, args.processes, args.ray)
 
 
 if __name__ == "__main__":

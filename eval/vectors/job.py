@@ -15,7 +15,7 @@ from eval.encode import Encoder
 from eval.vectors.store import MANIFEST, VectorStore, claim
 
 ROWS = 20_000  # texts held at once
-Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.numbered_lines`
+Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.texts_by_line`
 _PACKED, _KINDS = (".gz", ".xz", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 RECORDS = "*.done.json"
@@ -194,5 +194,6 @@ def _check_column(path: Path, schema: pa.Schema, column: str) -> None:
     if column not in schema.names:
         raise BadInput(f"{path}: no column '{column}'; set --column to one of: {', '.join(schema.names)}")
     kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise BadInput(f"{path}: column '{column}' is {kind}, not string; choose another --column")

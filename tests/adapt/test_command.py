@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -101,6 +102,21 @@ def test_plain_documents_are_adapted_to_as_well(arguments, sentences, tmp_path):
     text.write_text("".join(" ".join(sentences[i : i + 3]) + "\n" for i in range(0, 300, 3)), encoding="utf-8")
     found = command.main(arguments("run", text=text, steps=1, labels=None, seed=None))
     assert found["verdict"] in ("better", "worse", "not told apart")
+
+
+def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypatch):
+    flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None)[1:])
+    rows = [
+        (f"title {number}", f"the body of document {number} has a few more words than that") for number in range(120)
+    ]
+    titles, texts = zip(*rows, strict=True)
+    command.adapt(Dataset.from_dict({"title": titles, "body": texts}), tiny_bert, tmp_path / "run",
+                  text_column="body", dry_run=True, **flags)  # fmt: skip
+    [prepared] = (tmp_path / "cache").glob("adapt-*")
+    lines = (prepared / "documents.tsv").read_text().splitlines()
+    assert {tuple(line.split("\t")) for line in lines} < {*rows}
+    with pytest.raises(BadInput, match="documents of several parts: give each as one text"):
+        command.adapt(rows, tiny_bert, tmp_path / "run", dry_run=True, **flags)
 
 
 @pytest.fixture

@@ -34,6 +34,14 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     assert found["lines.txt"] == [Document("", "a dog"), Document("", "a river")]
     (tmp_path / "headed.tsv").write_text("name\tbody\na dog\ta river\n")
     assert read_documents([tmp_path / "headed.tsv"], tmp_path / "cache", "body") == [Document("", "a river")]
+    (tmp_path / "titled.tsv").write_text("title\ttext\nA dog\twatches a river\n\ta teacher\n")
+    assert read_documents([tmp_path / "titled.tsv"], tmp_path / "cache", "text") == titled
+    assert read_documents([tmp_path / "headed.tsv"], tmp_path / "cache", "body", "name") == [
+        Document("a dog", "a river")
+    ]
+    for path, column in (("a.csv", None), ("headed.tsv", "body")):
+        with pytest.raises(BadInput, match="no column 'headline'"):
+            read_documents([tmp_path / path], tmp_path / "cache", column, "headline")
     (tmp_path / "lines.jsonl").write_text(json.dumps({"text": "one\n\nparagraph\tmore"}) + "\n")
     assert read_documents([tmp_path / "lines.jsonl"], tmp_path / "cache") == [Document("", "one paragraph more")]
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')

@@ -67,6 +67,12 @@ def as_arrow(write):
     return sink.getvalue().to_pybytes()
 
 
+def parquet_of(columns):
+    sink = pa.BufferOutputStream()
+    pyarrow.parquet.write_table(pa.table(columns), sink)
+    return sink.getvalue().to_pybytes()
+
+
 def stream(made, sink):
     with pa.ipc.new_stream(sink, made.schema) as writer:
         writer.write_table(made)
@@ -161,7 +167,7 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "latin-1": ("good\nZwölf\n".encode("latin-1"), {}, ":2: byte 3 is not UTF-8"),
         "NUL": (b"good\ngood\nb\x00d\n", {}, ":3: NUL byte"),
         "a long line": (b"good\n" + b"x" * (LONGEST_LINE + 1), {}, ":2: line longer than 1,000,000"),
-        "two columns for one": ("a\n\nb\tc\n", {}, ":3: 2 tab-separated columns, expected 1; --columns 2"),
+        "two columns for one": ("a\n\nb\tc\n", {}, ":3: 2 tab-separated columns, expected 1; replace the tabs"),
         "one column for two": ("a\tb\nc\n", {"columns": 2}, ":2: 1 tab-separated columns, expected 2"),
         "an empty column": ("a\tb\tc\nd\t \te\n", {"columns": 3}, ":2: column 2 is empty"),
         "nothing": ("\n \r\n\t\n", {}, ": contains no sentences"),
@@ -197,9 +203,20 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
         "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "the first row has more cells than the header"),
         "no Parquet": ("x.parquet", "a\n", ("text",), "cannot be read as parquet"),
         "no Arrow": ("x.arrow", "a\n", ("text",), "cannot be read as arrow"),
-        "an empty CSV": ("x.csv", "", ("text",), "cannot be read as csv"),
-        "an empty JSON": ("x.json", "", ("text",), "cannot be read as json"),
-        "a CSV without rows": ("x.csv", "a,text\n", ("text",), "x.csv: "),
+        "an empty CSV": ("x.csv", "", ("text",), ": contains no sentences"),
+        "an empty JSON": ("x.json", "", ("text",), ": contains no sentences"),
+        "blank JSON lines": ("x.jsonl", "\n\n", ("text",), ": contains no sentences"),
+        "an empty array": ("x.json", "[]\n", ("text",), ": contains no sentences"),
+        "a CSV without rows": ("x.csv", "a,text\n", ("text",), ": contains no sentences"),
+        "Parquet without rows": (
+            "x.parquet",
+            parquet_of({"text": pa.array([], "string")}),
+            ("text",),
+            ": contains no sentences",
+        ),
+        "latin-1": ("x.csv", "a,text\n1,Zwölf\n".encode("latin-1"), ("text",), "x.csv:2: byte 5 is not UTF-8"),
+        "NUL": ("x.jsonl", '{"text": "a"}\n{"text": "b\\u0000"}\n', ("text",), "row 2: a text has a NUL byte"),
+        "a long text": ("x.jsonl", json.dumps({"text": "a" * (LONGEST_LINE + 1)}), ("text",), "longer than 1,000,000"),
         "empty texts": ("x.csv", "a,text\n1,\n2, \n", ("text",), "contains no sentences"),
         "a deep document": ("x.json", '{"a":' * 500 + "1" + "}" * 500, ("text",), "x.json"),
     }.values(),
@@ -208,6 +225,18 @@ def test_a_bad_table_is_one_error(tmp_path, name, content, names, said):
     path = written(tmp_path, content, name)
     message = refusal(tmp_path, path, names=names)
     assert message.startswith(f"{path}") and said in message
+
+
+def test_rows_with_an_empty_cell_are_dropped_also_from_lines_with_a_header(tmp_path):
+    path = written(tmp_path, "id\ttext\n1\thello\n2\t\n3\tbye\n", "x.tsv")
+    assert rows(tmp_path, path, names=("text",)) == [("hello",), ("bye",)]
+
+
+def test_strings_of_every_arrow_type_are_text(tmp_path):
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        column = pa.array(["a dog", "a river"], kind)
+        path = written(tmp_path, parquet_of({"text": column}), "x.parquet")
+        assert rows(tmp_path, path, names=("text",)) == [("a dog",), ("a river",)], kind
 
 
 def test_the_bad_file_of_several_tables_is_named(tmp_path):

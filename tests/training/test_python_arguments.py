@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from pandas import DataFrame
 from transformers import SchedulerType
 
 from common.errors import BadInput
@@ -44,6 +45,20 @@ def test_a_value_that_is_not_text_is_refused_with_its_row(row, tmp_path):
     with pytest.raises(BadInput, match="row 1 of the text"):
         as_flags(["a", row], {"cache_dir": tmp_path})
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [{"text": ["a", "b"]}, DatasetDict({"train": Dataset.from_dict({"text": ["a"]})}), DataFrame({"text": ["a"]}), 7],
+)
+def test_a_text_of_another_kind_is_refused(text, tmp_path):
+    with pytest.raises(BadInput, match=rf"text of type {type(text).__name__}: give sentences"):
+        as_flags(text, {"cache_dir": tmp_path})
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_row(tmp_path):
+    with pytest.raises(BadInput, match="row 1 of the text: has half a surrogate pair"):
+        as_flags(["a", "b\ud800"], {"cache_dir": tmp_path})
 
 
 def test_values_are_words(tmp_path):

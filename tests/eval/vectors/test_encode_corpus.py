@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from common.errors import BadInput
-from data.lines import numbered_lines
+from data.lines import texts_by_line
 from eval.encode_corpus.__main__ import main
 from eval.vectors.job import Job, stem_of
 from eval.vectors.store import VectorStore, quantised, read_vectors, stored
@@ -43,7 +43,7 @@ def shards(tmp_path, sentences):
 
 
 def job(folder, make=Letters, column="body", **settings):
-    return Job(make, numbered_lines, VectorStore(folder, **settings), column)
+    return Job(make, texts_by_line, VectorStore(folder, **settings), column)
 
 
 def names(folder):
@@ -101,12 +101,12 @@ import sys
 from functools import partial
 from pathlib import Path
 from common.errors import run_command
-from data.lines import numbered_lines
+from data.lines import texts_by_line
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore
 from eval.vectors.workers import encode_corpus
 from tests.eval.letters import Letters
-job = Job(partial(Letters, pause=float(sys.argv[4])), numbered_lines, VectorStore(Path(sys.argv[2])), "body")
+job = Job(partial(Letters, pause=float(sys.argv[4])), texts_by_line, VectorStore(Path(sys.argv[2])), "body")
 run_command(lambda: encode_corpus(job, [sys.argv[1]], int(sys.argv[3])))
 """
 
@@ -300,6 +300,10 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
     [
         ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: byte 2 is not UTF-8"),
+        ("x.txt", b"a\rb\n", "x.txt:1: carriage return within a line"),
+        ("x.txt", b'\n{"_id": "1", "text": "a"}\n', "x.txt: a table, not one text per line; convert it"),
+        ("x.jsonl", b'{"any": "thing"}\n', "x.jsonl: a table, not one text per line; convert it"),
+        ("x.csv.gz", gzip.compress(b"any,thing\na,b\n"), "x.csv.gz: a table, not one text per line; convert it"),
         ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or truncated"),
         ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; set --column to one of: content"),
         ("x.parquet", table_of([1, 2]), "column 'body' is int64, not string"),
