@@ -32,7 +32,9 @@ class Arguments(MethodArguments):
 
     temperature: Positive = flag(0.05, "tau 1, of contrast and consistency (script)")
     teacher: list[str] = flag(
-        ["self"], "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours)"
+        ["self"],
+        "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours), which trains "
+        "little: give a trained one",
     )
     teacher_pooling: str | None = flag(None, "pooling of the teachers; default: what their folders say")
     teacher_share: Share = flag(0.33, "alpha: weight of the first of two teachers (script)")
