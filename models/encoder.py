@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +37,8 @@ from models.precision import at_least_float32
 from models.runner import Runner
 from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
+
+logger = logging.getLogger(__name__)
 
 
 class EncoderOutput(NamedTuple):
@@ -252,5 +255,9 @@ def described(path: str, config, pooling: str | None = None) -> Described:
     if pooling is not None:
         if pooling_named(pooling).keeps_head:
             raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
-        description = (description or Described(pooling, [], None))._replace(pooling=pooling, head=[])
+        own = description or Described(pooling, [], None)
+        description = own._replace(pooling=pooling, head=[])
+        if description != own:
+            logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, own.pooling,
+                           ", and drops its head" * bool(own.head))  # fmt: skip
     return description

@@ -129,7 +129,8 @@ def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEnco
     plain = read_modules(path, load_config(path)) is None
     encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
     encoder.to(device_here())
-    logger.info("%s: %s, pooling %s, at most %d tokens", label, path, encoder.pooling, encoder.max_length)
+    own = "" if plain or not args.pooling else ", its own: --pooling is for plain encoders"
+    logger.info("%s: %s, pooling %s%s, at most %d tokens", label, path, encoder.pooling, own, encoder.max_length)
     return encoder, tokenizer
 
 

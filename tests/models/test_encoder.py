@@ -111,6 +111,17 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
             load_encoder(str(tmp_path / name))
 
 
+def test_a_pooling_that_replaces_a_model_s_own_is_warned_about(tiny_bert, tmp_path, caplog):
+    backbone, tokenizer = load_backbone(str(tiny_bert)), load_tokenizer(str(tiny_bert))
+    head = projection_named("linear_tanh", backbone.config.hidden_size, 0.2)
+    SentenceEncoder(backbone, "cls", head, 64).save(str(tmp_path / "run"), tokenizer)
+    load_encoder(str(tiny_bert), "avg")
+    load_encoder(str(tmp_path / "run"))
+    assert not caplog.text
+    assert load_encoder(str(tmp_path / "run"), "avg")[0].head is None
+    assert "pooling avg replaces its own, cls, and drops its head" in caplog.text
+
+
 def test_an_unknown_saved_format_is_refused(tiny_bert, tmp_path):
     encoder, tokenizer = make_encoder(tiny_bert, "avg")
     encoder.save(str(tmp_path), tokenizer)
