@@ -254,7 +254,7 @@ def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = 
         places = dict.fromkeys([Path(name), Path(data_dir) / name])
         existing = next(filter(None, map(matching, places)), None)
         if existing is None:
-            raise BadInput(f"training file '{name}' not found at {' or at '.join(map(str, places))}")
+            raise BadInput(f"'{name}': no file or folder at {' or at '.join(map(str, places))}")
         files += dict.fromkeys(path for place in existing for path in files_of(place, own))  # `**` matches some twice
     return files
 

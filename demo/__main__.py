@@ -83,6 +83,8 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
     """
     answers = {question: [name for name, _ in docs if f".{name}".endswith(tuple(f".{end}" for end in ends))]
                for question, ends in questions.items()}  # fmt: skip
+    if not any(answers.values()):
+        raise BadInput(f"no question has its answer among {len(docs)} documents; give more --documents")
     corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)
     queries = ({"_id": question, "text": question} for question, names in answers.items() if names)
     judged = ((question, name) for question, names in answers.items() for name in names)

@@ -316,7 +316,9 @@ def write(text: Generated, folder: Path) -> None:
         for name, lines in files.items():
             (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise unwritable(error, f"cannot write the toy corpus: {error}") from error
+        raise unwritable(
+            error, f"{folder}: cannot write the toy corpus ({error.strerror}); name another folder"
+        ) from error
 
 
 def main(argv: list[str] | None = None) -> None:

