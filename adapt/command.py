@@ -119,14 +119,23 @@ def adapt(
         ProjectError: any error that the command would print as one line.
     """
     named = {"output": output_dir, **settings}
-    title = named.get("title_column") or "title"
-    if title in getattr(text, "column_names", ()):
-        cells = (text[name] for name in (title, named.get("text_column") or "text"))
+    if columns := _titled(text, named):
+        rows = zip(*(text[name] for name in columns), strict=True)
         cache = Path(named.get("cache_dir") or parser().get_default("cache_dir"))
-        text, _ = write_text(zip(*cells, strict=True), cache, _TITLED)
+        text, _ = write_text((tuple(cell or "" for cell in row) for row in rows if any(row)), cache, _TITLED)
         named |= dict(zip(("title_column", "text_column"), _TITLED, strict=True))
     words = as_flags(text, named)
     if "columns" not in named and any(word.startswith("--columns=") for word in words):
         raise BadInput("documents of several parts: give each as one text or, with titles, a Dataset with the columns "
                        "title and text")  # fmt: skip
     return main([fspath(model), *(word.replace("--train_file=", "--text=", 1) for word in words)])
+
+
+def _titled(text: Any, settings: dict[str, Any]) -> tuple[str, str] | None:
+    """The columns of a Dataset with titles and texts; None if `as_flags` reads the text as it is."""
+    names = getattr(text, "column_names", None) or ()
+    title, body = settings.get("title_column"), settings.get("text_column") or "text"
+    if title and names and title not in names:
+        raise BadInput(f"title_column: no column '{title}' among {', '.join(names)}")
+    columns = title or "title", body[0] if isinstance(body, (list, tuple)) and len(body) == 1 else body
+    return columns if {*columns} <= {*names} and columns[0] != columns[1] and hasattr(text, "__len__") else None

@@ -20,6 +20,7 @@ import numpy as np
 from common.errors import BadInput
 from common.words import UNSPACED, word_places
 from data.draws import permutation
+from data.lines import LONGEST_LINE
 from data.source import Source
 from data.text import column_names, read_text
 from eval.retrieval.beir_files import write_set
@@ -70,9 +71,17 @@ def read_documents(
         if title in names or (title_column and names):  # `read_text` refuses a missing one
             source = replace(source, names=(title, text_column or "text"), titled=True)
         text = read_text(source, cache_dir).rows
-        columns = ([" ".join(cell.split()) for cell in text[name]] for name in ("0", "1")[: source.width])
+        columns = ([_one_line(path, cell) for cell in text[name]] for name in ("0", "1")[: source.width])
         documents += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))
     return documents
+
+
+def _one_line(path: Path, cell: str) -> str:
+    """A text as a line of the prepared file."""
+    line = " ".join(cell.replace("\0", " ").split())
+    if len(line.encode()) > LONGEST_LINE // 2:  # title and text make one line
+        raise BadInput(f"{path}: a document is longer than {LONGEST_LINE // 2:,} bytes ({line[:40]} ...); split it")
+    return line
 
 
 @dataclass(frozen=True)

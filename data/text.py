@@ -234,10 +234,6 @@ class _Parser:
         if cells is None:
             return None
         texts = [(cell or "").strip() for cell in cells[: self.source.width]]
-        if any("\0" in text for text in texts):
-            raise BadInput("a text has a NUL byte")
-        if any(len(text) > LONGEST_LINE for text in texts):
-            raise BadInput(f"a text is longer than {LONGEST_LINE:,} characters")
         if self.source.titled and not texts[1]:
             texts[:2] = "", texts[0]  # a title without a text is the text
         blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
 
 from common.errors import BadInput
 
@@ -119,9 +119,14 @@ def output_of(lm: PreTrainedModel) -> tuple[nn.Module, nn.Linear]:
 
 
 def attends_backwards(model: PreTrainedModel) -> bool:
-    """Whether a model is causal, by its configuration and its attention modules or, if they are silent, by a trial."""
+    """Whether a model is causal, by its configuration and its attention modules.
+
+    If the modules of a language model that is not a masked one do not say, a trial decides.
+    """
     said = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
-    causal = any(said) if said else not _sees_ahead(model)
+    kind = type(model.config)
+    decodes = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
+    causal = any(said) if said else decodes and not _sees_ahead(model)
     return causal and getattr(model.config, "is_causal", None) is not False
 
 

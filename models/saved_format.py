@@ -81,20 +81,25 @@ def _read(path: str, config) -> Described | None:
             head.append(_read_flow(path, _entry(path, "sentence_embedding", ours, "flow", dict)))
         if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
             head.append(Normalize())
-        _check_modules(path, pooling, count or 0)
+        _check_modules(path, pooling, count or 0, any(isinstance(part, Normalize) for part in head))
         return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
 
 
-def _check_modules(path: str, pooling: str, dense: int) -> None:
+def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> None:
     """Refuse a folder whose modules another program has changed: it copies our entry of config.json as it was."""
-    modules = _read_json(path, "modules.json", list) or []
-    kinds = [_entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1] for module in modules]
-    named = POOLINGS[pooling].module if pooling in POOLINGS else None
-    places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
-    found = [(_read_json(path, f"{place}/config.json") or {}).get("pooling_mode", named) for place in places]
-    if modules and (found != [named] or kinds.count("Dense") != dense):
+    try:
+        modules = _read_json(path, "modules.json", list) or []
+        kinds = [_entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1] for module in modules]
+        places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
+        found = [_module_of(_read_json(path, f"{place}/config.json")) for place in places]
+    except _Unreachable:
+        return
+    ours = POOLINGS.get(pooling)
+    before = ["Transformer", *["WordWeights"] * bool(ours and ours.at_mask), "Pooling"]
+    expected = [*before, *["Dense"] * dense, *["Normalize"] * normalizes]
+    if modules and (kinds != expected or found != [ours and ours.module]):
         raise BadInput(f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; "
                        "remove that key if modules.json is right")  # fmt: skip
 
@@ -131,15 +136,20 @@ def _prompts(path: str) -> dict[str, str]:
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
-    settings = settings or {}
-    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "lasttoken"}
-    named = settings.get("pooling_mode") or "+".join(
-        old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
-    )
+    named = _module_of(settings)
     for name, pooling in POOLINGS.items():
         if pooling.module == named and not (pooling.keeps_head or pooling.at_mask):
             return name
     raise BadInput(f"'{path}': pooling '{named}' is not supported here")
+
+
+def _module_of(settings: dict | None) -> str:
+    """The pooling of sentence-transformers that the configuration of its module names."""
+    settings = settings or {}
+    old = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "lasttoken"}
+    return settings.get("pooling_mode") or "+".join(
+        old.get(key, key) for key, value in settings.items() if key.startswith("pooling_mode_") and value
+    )
 
 
 def _read_dense(path: str, name: str) -> Dense:

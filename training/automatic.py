@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 from transformers.hf_argparser import string_to_bool
@@ -51,11 +53,17 @@ def _use_cpu(settings: Settings) -> tuple[str, str]:
 
 
 def _bf16(settings: Settings) -> tuple[str, str]:
-    if not string_to_bool(settings["use_cpu"] or "false") and torch.cuda.is_available():
+    if not _is_true(settings["use_cpu"]) and torch.cuda.is_available():
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
         able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
     return ("true", f"{where} supports it") if able else ("false", f"{where} does not support it")
+
+
+def _is_true(value: str | None) -> bool:
+    with suppress(ArgumentTypeError):  # the parser reports it
+        return string_to_bool(value or "false")
+    return False
 
 
 def _skip_from(settings: Settings) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback, TrainingArguments
 
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
+from eval.tasks import Options, tasks_named
 from models.collectives import sum_over_processes
 from report.curves import describe_gap, draw
 from training.automatic import Automatic
@@ -154,8 +155,10 @@ class Run:
     def _unscored(self) -> str:
         """How to score the finished run on tasks that it was not asked for; empty if there are none."""
         before = read_run(Path(self.args.output_dir)).get("settings", {})
-        tasks = [{*(settings.get("test_tasks") or ())} - {"none"} for settings in (self.record["settings"], before)]
-        new, folder = " ".join(sorted(tasks[0] - tasks[1])), self.args.output_dir
+        wanted, scored = ([name for name in settings.get("test_tasks") or () if name != "none"]
+                          for settings in (self.record["settings"], before))  # fmt: skip
+        known, folder = {*tasks_named(scored, Options())}, self.args.output_dir
+        new = " ".join(name for name in wanted if not known.issuperset(tasks_named([name], Options())))
         return f"; not scored: {new} (python -m eval {folder} --tasks {new})" if new else ""
 
     def _decide(self, stack: ExitStack, dry_run: bool) -> Start | ProjectError:
@@ -199,9 +202,10 @@ class Run:
         state = state_of(start.checkpoint) if start.checkpoint else None
         if state is not None:
             changed = _check_change(start.checkpoint, state, steps)
+            changed |= any(one["after_step"] == state["global_step"] for one in self.record.get("changed_steps", []))
             trainer.forgets_best = changed and best_step(Path(folder)) > state["global_step"]
             if trainer.forgets_best:
-                logger.warning("%s/ is from a step after %s and from the former number of steps; the next evaluation "
+                logger.warning("%s/ is from a step after %s and from another number of steps; the next evaluation "
                                "replaces it", BEST, Path(start.checkpoint).name)  # fmt: skip
         if trainer.is_world_process_zero():
             check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(Path(folder))))

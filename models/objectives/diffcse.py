@@ -144,7 +144,11 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
             f"--generator '{args.generator}' has {config.vocab_size} tokens, the encoder {encoder.config.vocab_size}: "
             "choose a generator with the encoder's vocabulary"
         )
-    if load_tokenizer(args.generator).get_vocab() != load_tokenizer(source).get_vocab():
+    try:
+        tokenizer = load_tokenizer(args.generator)
+    except BadInput as error:
+        raise BadInput(f"--generator: {error}") from error
+    if tokenizer.get_vocab() != load_tokenizer(source).get_vocab():
         raise BadInput(
             f"--generator '{args.generator}' has as many tokens as '{source}', but not the same: choose a generator "
             "with the encoder's vocabulary"

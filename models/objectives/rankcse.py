@@ -33,7 +33,7 @@ class Arguments(MethodArguments):
     temperature: Positive = flag(0.05, "tau 1, of contrast and consistency (script)")
     teacher: list[str] = flag(
         ["self"],
-        "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours), which trains "
+        "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours), which gains "
         "little: give a trained one",
     )
     teacher_pooling: str | None = flag(None, "pooling of the teachers; default: what their folders say")

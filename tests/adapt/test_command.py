@@ -109,12 +109,17 @@ def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypa
     rows = [
         (f"title {number}", f"the body of document {number} has a few more words than that") for number in range(120)
     ]
-    titles, texts = zip(*rows, strict=True)
+    titles, texts = zip(*rows, ("", None), (None, ""), strict=True)
     command.adapt(Dataset.from_dict({"title": titles, "body": texts}), tiny_bert, tmp_path / "run",
                   text_column="body", dry_run=True, **flags)  # fmt: skip
     [prepared] = (tmp_path / "cache").glob("adapt-*")
     lines = (prepared / "documents.tsv").read_text().splitlines()
     assert {tuple(line.split("\t")) for line in lines} < {*rows}
+    with pytest.raises(BadInput, match="no column 'headline' among title, text"):
+        command.adapt(Dataset.from_dict({"title": ["a"], "text": ["b"]}), tiny_bert, tmp_path / "run",
+                      title_column="headline")  # fmt: skip
+    with pytest.raises(BadInput, match="name the text column; choose from title, body"):
+        command.adapt(Dataset.from_dict({"title": ["a"], "body": ["b"]}), tiny_bert, tmp_path / "run", **flags)
     with pytest.raises(BadInput, match="documents of several parts: give each as one text"):
         command.adapt(rows, tiny_bert, tmp_path / "run", dry_run=True, **flags)
 

@@ -44,6 +44,11 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
             read_documents([tmp_path / path], tmp_path / "cache", column, "headline")
     (tmp_path / "lines.jsonl").write_text(json.dumps({"text": "one\n\nparagraph\tmore"}) + "\n")
     assert read_documents([tmp_path / "lines.jsonl"], tmp_path / "cache") == [Document("", "one paragraph more")]
+    (tmp_path / "odd.jsonl").write_text(json.dumps({"text": "one\0two"}) + "\n")
+    assert read_documents([tmp_path / "odd.jsonl"], tmp_path / "cache") == [Document("", "one two")]
+    (tmp_path / "book.jsonl").write_text(json.dumps({"text": "word " * 200_000}) + "\n")
+    with pytest.raises(BadInput, match=r"book\.jsonl: a document is longer than 500,000 bytes"):
+        read_documents([tmp_path / "book.jsonl"], tmp_path / "cache")
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
         read_documents([tmp_path / "cut.jsonl"], tmp_path / "cache")

@@ -9,7 +9,7 @@ import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 from transformers import AutoModel, AutoTokenizer
 
 from common.errors import BadInput
@@ -104,9 +104,12 @@ def test_a_folder_whose_modules_another_program_has_changed_is_refused(tiny_bert
     model = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     model.save(str(tmp_path / "same"))
     assert load_encoder(str(tmp_path / "same"))[0].pooling == "cls_before_pooler"
-    width = encoder.config.hidden_size
-    for name, further in (("mean", [Pooling(width, "mean")]), ("dense", [model[1], Dense(width, 8)])):
+    width, old = encoder.config.hidden_size, shutil.copytree(tmp_path / "ours", tmp_path / "old")
+    (old / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    changed = {"mean": [Pooling(width, "mean")], "dense": [model[1], Dense(width, 8)], "unit": [model[1], Normalize()]}
+    for name, further in changed.items():
         SentenceTransformer(modules=[model[0], *further], device="cpu").save(str(tmp_path / name))
+    for name in (*changed, "old"):
         with pytest.raises(BadInput, match=r"modules\.json and 'sentence_embedding' .* describe different models"):
             load_encoder(str(tmp_path / name))
 

@@ -19,6 +19,7 @@ GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
         (GPU | {"bf16": False}, "--bf16 auto --use_cpu auto", ["false", "false"]),
         (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu", ["true", "false"]),
         (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=True", ["True", "false"]),
+        (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=banana", ["banana", "true"]),
         (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=no", ["no", "true"]),
         (NEW, "--use_cpu=auto --bf16=auto", ["true", "true"]),
         (OLD, "--use_cpu=auto --bf16=auto", ["true", "false"]),
