@@ -127,6 +127,7 @@ def test_a_page_of_results_shows_its_rows(name, subject):
         ("README.md", "infocse-factorial-mini", ["1.32", "+0.92 to +1.71"]),
         ("results/README.md", "infocse-factorial-mini", ["1.32", "+0.92 to +1.71", "+0.01", "-0.18 to +0.19"]),
         ("results/infocse.md", "infocse-factorial-mini", ["+1.32", "+0.92 to +1.71", "-0.06", "-0.46 to +0.35"]),
+        ("results/infocse.md", "infocse-factorial-mini", ["+0.81", "+0.41 to +1.22", "+0.34 to +0.51"]),
         ("README.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26"]),
         ("results/infocse.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26", "0.64"]),
         ("results/infocse.md", "infocse-read-mini", ["71.32 ± 0.54", "+0.40", "-0.78 to +1.57", "+0.01 to +0.95"]),
