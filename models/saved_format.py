@@ -93,13 +93,14 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
         modules = _read_json(path, "modules.json", list) or []
         kinds = [_entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1] for module in modules]
         places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
-        found = [_module_of(_read_json(path, f"{place}/config.json")) for place in places]
+        files = [_read_json(path, f"{place}/config.json") for place in places]
     except _Unreachable:
         return
     ours = POOLINGS.get(pooling)
     before = ["Transformer", *["WordWeights"] * bool(ours and ours.at_mask), "Pooling"]
     expected = [*before, *["Dense"] * dense, *["Normalize"] * normalizes]
-    if modules and (kinds != expected or found != [ours and ours.module]):
+    same = all(file is None or _module_of(file) == (ours and ours.module) for file in files)
+    if modules and (kinds != expected or not same):
         raise BadInput(f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; "
                        "remove that key if modules.json is right")  # fmt: skip
 

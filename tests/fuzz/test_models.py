@@ -21,7 +21,7 @@ from models.loading import load_backbone
 from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
-_OURS = {"format": 1, "pooling": "cls", "head": 1, "max_length": 32,
+_OURS = {"format": 1, "pooling": "avg", "head": 1, "max_length": 32,
          "flow": {"width": 4, "steps": 2, "hidden": 3, "coupling": "additive"}}  # fmt: skip
 _SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
 _PICKLED = [b"c__builtin__\nopen\n", b"\x80\x02", b".", b"R", b"(", b"\x8a", b"PK\x03\x04", b"N.", b"]."]
