@@ -71,17 +71,14 @@ def read_documents(
         if title in names or (title_column and names):  # `read_text` refuses a missing one
             source = replace(source, names=(title, text_column or "text"), titled=True)
         text = read_text(source, cache_dir).rows
-        columns = ([_one_line(path, cell) for cell in text[name]] for name in ("0", "1")[: source.width])
-        documents += map(Document, *columns) if source.titled else (Document("", body) for body in next(columns))
+        columns = ([" ".join(cell.replace("\0", " ").split()) for cell in text[name]]
+                   for name in ("0", "1")[: source.width])  # fmt: skip
+        read = [*(map(Document, *columns) if source.titled else (Document("", body) for body in next(columns)))]
+        if too_long := [document for document in read if len(document.text.encode()) > LONGEST_LINE]:
+            raise BadInput(f"{path}: a document is longer than {LONGEST_LINE:,} bytes ({too_long[0].text[:40]} ...); "
+                           "split it")  # fmt: skip
+        documents += read
     return documents
-
-
-def _one_line(path: Path, cell: str) -> str:
-    """A text as a line of the prepared file."""
-    line = " ".join(cell.replace("\0", " ").split())
-    if len(line.encode()) > LONGEST_LINE // 2:  # title and text make one line
-        raise BadInput(f"{path}: a document is longer than {LONGEST_LINE // 2:,} bytes ({line[:40]} ...); split it")
-    return line
 
 
 @dataclass(frozen=True)

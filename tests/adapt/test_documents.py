@@ -46,8 +46,8 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     assert read_documents([tmp_path / "lines.jsonl"], tmp_path / "cache") == [Document("", "one paragraph more")]
     (tmp_path / "odd.jsonl").write_text(json.dumps({"text": "one\0two"}) + "\n")
     assert read_documents([tmp_path / "odd.jsonl"], tmp_path / "cache") == [Document("", "one two")]
-    (tmp_path / "book.jsonl").write_text(json.dumps({"text": "word " * 200_000}) + "\n")
-    with pytest.raises(BadInput, match=r"book\.jsonl: a document is longer than 500,000 bytes"):
+    (tmp_path / "book.jsonl").write_text(json.dumps({"text": "word " * 201_000}) + "\n")
+    with pytest.raises(BadInput, match=r"book\.jsonl: a document is longer than 1,000,000 bytes"):
         read_documents([tmp_path / "book.jsonl"], tmp_path / "cache")
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
