@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ from training.flags import load_method
 from training.record import read_run
 
 logger = logging.getLogger(__name__)
-_VERSION = 3  # of the prepared text; increase it when the same documents would be split differently
+_VERSION = 4  # of the prepared text; increase it when the same documents would be split or written differently
 
 
 def run(
@@ -71,7 +72,7 @@ def run(
 
 
 def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | None) -> Path:
-    """The cached folder with the search task, `documents.txt` and, for titled documents, `documents.tsv`.
+    """The cached folder with the search task, `documents.jsonl` and, for titled documents, `documents.tsv`.
 
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
@@ -83,7 +84,8 @@ def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | No
 
 def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
     parts = split(documents, seed)
-    _write(folder / "documents.txt", (document.text for document in parts.training))
+    # A document may itself be a JSON object, which a file of plain lines must not be.
+    _write(folder / "documents.jsonl", (json.dumps({"text": document.text}) for document in parts.training))
     if 2 * sum(bool(document.title) for document in parts.training) > len(parts.training):
         _write(folder / "documents.tsv", map(_columns, parts.training))
     write_task(folder / "task", parts, seed)
@@ -104,7 +106,7 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
     """The flags that adapt adds for run_unsup.py, except those already given."""
     added: dict[str, Any] = {
         "model_name_or_path": args.model,
-        "train_file": folder / "documents.txt",
+        "train_file": folder / "documents.jsonl",
         "columns": 1,
         "dev": "stsb",  # overrides `dev: none` of a configuration; `dev_beir` takes its place
         "dev_beir": folder / "task",

@@ -126,7 +126,7 @@ def _cache(args: argparse.Namespace) -> Path:
 
 def _stage_1(args: argparse.Namespace, model: str, corpus: Path, seed: int) -> str:
     """The start after stage 1 on the documents that `adapt` trains on."""
-    documents = prepare([corpus], seed, str(_cache(args)), None, None) / "documents.txt"
+    documents = prepare([corpus], seed, str(_cache(args)), None, None) / "documents.jsonl"
     folder = Path(args.folder) / f"stage-1_{Path(model).name}_{corpus.parent.name}_seed-{seed}"
     train(folder, run_flags(
         args, seed, STAGE_1_STEPS, config=str(CONFIGS / "aux-read-mini.yaml"), model_name_or_path=model,

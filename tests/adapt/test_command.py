@@ -104,6 +104,16 @@ def test_plain_documents_are_adapted_to_as_well(arguments, sentences, tmp_path):
     assert found["verdict"] in ("better", "worse", "not told apart")
 
 
+def test_documents_that_are_json_objects_are_texts(arguments, sentences, tmp_path):
+    text = tmp_path / "documents.jsonl"
+    records = [json.dumps({"log": " ".join(sentences[i : i + 3])}) for i in range(0, 300, 3)]
+    text.write_text("".join(json.dumps({"text": record}) + "\n" for record in records), encoding="utf-8")
+    command.main(arguments("run", text=text, steps=1, labels=None, seed=None))
+    [prepared] = (tmp_path / "cache").glob("adapt-*")
+    lines = (prepared / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {json.loads(line)["text"] for line in lines} < {*records}
+
+
 def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypatch):
     flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None)[1:])
     rows = [

@@ -121,7 +121,7 @@ def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(monkey
     stages = [tmp_path / f"stage-1_mini_{name}_seed-0" for name in ("med", "npl")] * 2
     assert [folder for folder, _ in trained] == stages
     assert [flags["train_file"] for _, flags in trained[:2]] == [
-        str(tmp_path / f"{name}-0" / "documents.txt") for name in ("med", "npl")
+        str(tmp_path / f"{name}-0" / "documents.jsonl") for name in ("med", "npl")
     ], "never the held-out documents"
     assert all(flags["model_name_or_path"] == "mini" for _, flags in trained)
     assert [command[3] for command in commands] == [str(folder) for folder in stages]
