@@ -108,9 +108,9 @@ def score_model(args: argparse.Namespace, name: str, model: str, output: str | N
     start = time.perf_counter()
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)
     results = score_all(encode, tasks_of(args, options), args.data_dir)
-    rows = rows_of(results, name, None)
+    rows = rows_of(results, name, None, **encode.settings)
     if encode.unknown:
-        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None})
+        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None, **encode.settings})
     logger.info("scored in %.1f s", time.perf_counter() - start)
     if output:
         write_scores(output, results, rows)

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,6 +48,11 @@ class Encode:
         self.tokens = self.unknown = 0
         if bf16:
             warn_of_slow_bf16(self._device.type)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How text becomes vectors; recorded with every score."""
+        return {"pooling": getattr(self.module, "pooling", None), "max_length": self.max_length, "bf16": self.bf16}
 
     @functools.cached_property
     def identity(self) -> str:

@@ -66,10 +66,11 @@ def average(rows: list[dict]) -> dict:
     return {**rows[0], "task": AVERAGE, "aggregation": "mean of tasks", "n": count, "value": mean}
 
 
-def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[dict]:
-    """All rows with model and run; `headline` marks main figures and averages, `shown` further rows for a table.
+def rows_of(results: Mapping[Any, Result], model: str, run: str | None, **settings: Any) -> list[dict]:
+    """All rows with model, run and the encoder's settings.
 
-    Headline rows with the same metric, split and mode are averaged.
+    `headline` marks main figures and averages, `shown` further rows for a table. Headline rows with the same metric,
+    split and mode are averaged.
     """
     rows = [{**row, "headline": i == 0, **({"shown": True} if 0 < i < result.shown else {})}
             for result in results.values() for i, row in enumerate(result.rows)]  # fmt: skip
@@ -77,7 +78,7 @@ def rows_of(results: Mapping[Any, Result], model: str, run: str | None) -> list[
     for row in headline(rows):
         kinds.setdefault((row["metric"], row["split"], row["mode"]), []).append(row)
     rows += [average(kind) for kind in kinds.values() if len(kind) > 1]
-    return [{**row, "model": model, "run": run} for row in rows]
+    return [{**row, "model": model, "run": run, **settings} for row in rows]
 
 
 def headline(rows: list[dict]) -> list[dict]:

@@ -144,7 +144,7 @@ def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: 
     encoder.to(device_here())
     encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
     results = score_all(encode, tasks, data_dir)
-    write_scores(path, results, rows_of(results, folder.parent.name, folder.name))
+    write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)
 
 

@@ -132,9 +132,11 @@ def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[s
     """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
     folder = Path(run.args.output_dir)
     encoder, tokenizer = load_encoder(str(folder))
-    results = score_all(_encode(run, encoder, tokenizer), tests, data_dir)
+    encode = _encode(run, encoder, tokenizer)
+    results = score_all(encode, tests, data_dir)
     seen = count_seen(texts, tests, data_dir) if tests else {}
-    rows = with_share_seen(rows_of(results, run.record["settings"]["method"], folder.name), seen)
+    rows = rows_of(results, run.record["settings"]["method"], folder.name, **encode.settings)
+    rows = with_share_seen(rows, seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
         show(tables({folder.name: rows}), folder / "scores.json")

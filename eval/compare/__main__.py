@@ -7,7 +7,7 @@ from common.errors import BadInput, run_command
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
-from eval.compare.sides import PREFIX, Side, from_files, published, records
+from eval.compare.sides import PREFIX, Side, from_files, published, records, unlike
 from eval.scores import Key, markdown, write_rows
 
 _NAMED = 5  # missing figures listed by name
@@ -82,6 +82,8 @@ def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> st
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
     parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
+    if differing := [f"{name} {one} and {other}" for name, one, other in unlike(a.settings, b.settings)]:
+        parts.append(f"A and B were scored differently: {', '.join(differing)}")
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):
         parts.append("examples: `python -m eval MODEL --output FILE.json` writes them to FILE.items.npz.")
     for reason in ("missing in A", "missing in B"):

@@ -5,7 +5,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
+SETTINGS = ("pooling", "max_length", "bf16")  # of the encoder, in every row; files of old versions have none
 _BACKBONES = {  # model type, layers, width, vocabulary of the four backbones that these papers report
     ("bert", 12, 768, 30522): "bert-base-uncased",
     ("bert", 24, 1024, 30522): "bert-large-uncased",
@@ -72,6 +73,7 @@ class Side:
         headline: the keys to show.
         averaged: (split, mode, metric) -> the tasks in its `Avg.`.
         file: the scores file if there is exactly one; only then can examples be resampled.
+        settings: `SETTINGS` of the scores files, as far as they have them.
         published, backbone, note: of a published record.
         spread: the id of the record that shows the spread of the same published method over runs.
     """
@@ -81,6 +83,7 @@ class Side:
     headline: tuple[Key, ...]
     averaged: dict[tuple[str, ...], frozenset[str]]
     file: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     published: bool = False
     backbone: str | None = None
     spread: str | None = None
@@ -91,21 +94,33 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     """A side from scores.json files, one per run: mean and standard deviation over the files.
 
     Raises:
-        BadInput: a file is not a scores.json, is given twice, or has other tasks or examples than the first.
+        BadInput: a file is not a scores.json, is given twice, or has other tasks, examples or settings than the first.
     """
     files = [_rows_by_key(path) for path in paths]
     first, shown = files[0]
+    settings = _settings(first, shown)
     for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         different = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
         if different:
             raise BadInput(f"{path}: {min(different)} differs from {paths[0]} (rows, examples); score all runs alike")
+        for name, value, expected in unlike(_settings(rows, keys), settings):
+            raise BadInput(f"{path}: scored with {name} {value}, {paths[0]} with {expected}; score all runs alike")
     everywhere = [key for key in first if all(key in rows for rows, _ in files)]
     scores = {key: _over_runs([rows[key] for rows, _ in files]) for key in everywhere}
     kinds = {key[1:] for key in shown}
     averaged = {kind: frozenset(key.task for key in shown if key[1:] == kind) - {AVERAGE} for kind in kinds}
-    return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None)
+    return Side(label, scores, tuple(shown), averaged, paths[0] if len(paths) == 1 else None, settings)
+
+
+def _settings(rows: Mapping[Key, dict], shown: Sequence[Key]) -> dict[str, Any]:
+    return {name: rows[key][name] for key in shown[:1] for name in SETTINGS if name in rows[key]}
+
+
+def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """(name, value in a, value in b) of the settings that are known of both and differ."""
+    return [(name, a[name], b[name]) for name in SETTINGS if name in a and name in b and a[name] != b[name]]
 
 
 def _over_runs(rows: list[dict]) -> Score:

@@ -30,6 +30,7 @@ def test_own_pairs_and_a_retrieval_set_are_scored_together(tiny_bert, dev_file, 
             f"--data_dir={data_dir}", f"--embeddings={tmp_path / 'vectors'}", f"--output={out}"]  # fmt: skip
     rows = command.main(argv)
     assert json.loads(out.read_text()) == rows
+    assert {(row["pooling"], row["max_length"], row["bf16"]) for row in rows} == {("avg", 64, False)}
     headline = {row["task"]: row["value"] for row in rows if row["headline"]}
     assert headline["small"] == 100.0  # every query is a document, word for word
     assert set(headline) == {"small", "pairs"}

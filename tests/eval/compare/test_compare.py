@@ -37,12 +37,12 @@ def write_scores_new(path, results):
     write_scores(path, results, rows_of(results, path.parent.name, None))
 
 
-def of_values(folder, name, values, split="test"):
+def of_values(folder, name, values, split="test", **settings):
     """A file without examples: task -> Spearman."""
     results = {StsTask(task, split, None, None): Result([row(task, split, "spearman", "all", 100, value)])
                for task, value in values.items()}  # fmt: skip
     path = folder / f"{name}.json"
-    write_rows(path, rows_of(results, name, None))
+    write_rows(path, rows_of(results, name, None, **settings))
     return path
 
 
@@ -363,3 +363,18 @@ def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
 def test_a_command_without_two_sides_or_with_impossible_numbers_is_refused(argv):
     with pytest.raises(BadInput):
         command.main(argv)
+
+
+def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
+    short = {"pooling": "avg", "max_length": 32, "bf16": False}
+    old = of_values(tmp_path, "old", {"STS12": 70.0})  # of a version without settings
+    one = of_values(tmp_path, "one", {"STS12": 71.0}, **short)
+    other = of_values(tmp_path, "other", {"STS12": 72.0}, **short | {"max_length": 128, "bf16": True})
+    command.main([str(one), str(other)])
+    assert "A and B were scored differently: max_length 32 and 128, bf16 False and True" in capsys.readouterr().out
+    for unknown_or_same in (old, one):
+        command.main([str(one), str(unknown_or_same)])
+        assert "differently" not in capsys.readouterr().out
+    assert side(old, one).scores == side(one, old).scores
+    with pytest.raises(BadInput, match=r"other.json: scored with max_length 128, .*one.json with 32; score all runs"):
+        side(one, other)
