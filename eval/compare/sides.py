@@ -94,19 +94,24 @@ def from_files(label: str, paths: Sequence[Path]) -> Side:
     """A side from scores.json files, one per run: mean and standard deviation over the files.
 
     Raises:
-        BadInput: a file is not a scores.json, is given twice, or has other tasks, examples or settings than the first.
+        BadInput: a file is not a scores.json, is given twice, or has other tasks or examples than the first, or
+            other settings than one before it.
     """
     files = [_rows_by_key(path) for path in paths]
     first, shown = files[0]
-    settings = _settings(first, shown)
+    settings: dict[str, Any] = {}
     for i, (path, (rows, keys)) in enumerate(zip(paths, files, strict=True)):
         if path.resolve() in {other.resolve() for other in paths[:i]}:
             raise BadInput(f"{path}: given twice on one side; give each run once")
         different = set(shown) ^ set(keys) or {key for key in keys if rows[key]["n"] != first[key]["n"]}
         if different:
             raise BadInput(f"{path}: {min(different)} differs from {paths[0]} (rows, examples); score all runs alike")
-        for name, value, expected in unlike(_settings(rows, keys), settings):
-            raise BadInput(f"{path}: scored with {name} {value}, {paths[0]} with {expected}; score all runs alike")
+        own = _settings(rows, keys)
+        for name, value, expected in unlike(own, settings):
+            raise BadInput(
+                f"{path}: scored with {name} {value}, a file before it with {expected}; score all runs alike"
+            )
+        settings |= own
     everywhere = [key for key in first if all(key in rows for rows, _ in files)]
     scores = {key: _over_runs([rows[key] for rows, _ in files]) for key in everywhere}
     kinds = {key[1:] for key in shown}

@@ -376,5 +376,6 @@ def test_files_that_were_scored_differently_are_named(tmp_path, capsys):
         command.main([str(one), str(unknown_or_same)])
         assert "differently" not in capsys.readouterr().out
     assert side(old, one).scores == side(one, old).scores
-    with pytest.raises(BadInput, match=r"other.json: scored with max_length 128, .*one.json with 32; score all runs"):
-        side(one, other)
+    for sides in ((one, other), (old, one, other)):
+        with pytest.raises(BadInput, match=r"other.json: scored with max_length 128, a file before it with 32; score"):
+            side(*sides)
