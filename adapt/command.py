@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
+from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,12 @@ from typing import Any
 from common.command_line import read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, read_json
-from common.flags import Parser, positive
+from common.flags import Parser, positive, refuse_repeated
 from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
 from training.flags import check_sentence_command
-from training.python_arguments import as_flags, write_text
+from training.python_arguments import as_flags, keep
 from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Adapt a model to search in your own documents.
@@ -28,7 +30,6 @@ run_unsup.py).
 DIR/adapt.json has the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
-_TITLED = ("title", "text")  # the header of documents with titles
 CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
 
 
@@ -40,7 +41,7 @@ def parser() -> Parser:
         description=DESCRIPTION,
         epilog="Other flags are passed to run_unsup.py and override configs/adapt.yaml, such as --learning_rate 1e-5, "
         "--method tsdae or\n--per_device_train_batch_size 32.\n\n"
-        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text docs/ --output runs/my-search",
+        "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text corpus.jsonl --output runs/mine",
     )
     p.add_argument("model", metavar="MODEL", help="start model: an encoder, a run, or a hub id")
     p.add_argument("--text", nargs="+", required=True, metavar="FILE", help="documents: files or folders with one "
@@ -58,13 +59,13 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write; returns the content of adapt.json."""
-    args, *words, inputs = checked(argv)
+    args, words, inputs = checked(argv)
     if verdict := finished_before(args.output, inputs):
         show(verdict["said"], args.output)
         return verdict
     from adapt.run import run  # here: it imports torch; flags are checked first
 
-    return run(args, *words, inputs)
+    return run(args, words, inputs)
 
 
 def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
@@ -77,27 +78,35 @@ def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
     return verdict if same and run["run_id"] == verdict["run_id"] else None
 
 
-def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], list[str], str | None]:
-    """Flags of adapt, the default `--config FILE` if needed, flags for run_unsup.py, and a hash of all inputs.
+def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], str | None]:
+    """Flags of adapt, those for run_unsup.py with a default `--config`, and a hash of all inputs.
 
     Raises:
         BadInput: a wrong flag, or the model does not exist.
     """
-    args, training_flags = parser().parse_known_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    refuse_repeated(argv)
+    file, _ = split_flag(argv, "config")
+    config = read_config(file) if file else {}
+    flags = parser()
+    flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
+    args, training_flags = flags.parse_known_args(argv)
     if args.seed < 0:
         raise BadInput(f"--seed {args.seed}: must be 0 or more")
+    if args.steps and any(word.split("=")[0] == "--max_steps" for word in training_flags):
+        raise BadInput("--steps and --max_steps mean the same; give one")
     if reserved := _OWN & {word[2:].split("=")[0] for word in training_flags if word.startswith("--")}:
         raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
-    file, _ = split_flag(training_flags, "config")
-    if excluded := {"dev_file", "dataset_name"} & (read_config(file).keys() if file else set()):
+    if excluded := {"dev_file", "dataset_name"} & config.keys():
         raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
-    config = [] if file else [f"--config={CONFIG}"]
-    training_inputs = check_sentence_command([*config, *training_flags], DESCRIPTION, labels=False).inputs
+    if not file:
+        training_flags.append(f"--config={CONFIG}")
+    training_inputs = check_sentence_command(training_flags, DESCRIPTION, labels=False).inputs
     check_place(args.model)
     settings = vars(args) | {"output": None, "output_dir": args.output}  # the name that marks it as an output
     own_inputs = inputs_of(as_flags(None, settings), {})
     inputs = digest([training_inputs, own_inputs]) if training_inputs and own_inputs else None
-    return args, config, training_flags, inputs
+    return args, training_flags, inputs
 
 
 def adapt(
@@ -119,23 +128,13 @@ def adapt(
         ProjectError: any error that the command would print as one line.
     """
     named = {"output": output_dir, **settings}
-    if columns := _titled(text, named):
-        rows = zip(*(text[name] for name in columns), strict=True)
+    if hasattr(text, "to_parquet"):  # the command reads its columns
+        content = BytesIO()
+        text.to_parquet(content)
         cache = Path(named.get("cache_dir") or parser().get_default("cache_dir"))
-        text, _ = write_text((tuple(cell or "" for cell in row) for row in rows if any(row)), cache, _TITLED)
-        named |= dict(zip(("title_column", "text_column"), _TITLED, strict=True))
+        text = keep(content.getvalue(), cache / "documents.parquet")
     words = as_flags(text, named)
     if "columns" not in named and any(word.startswith("--columns=") for word in words):
         raise BadInput("documents of several parts: give each as one text or, with titles, a Dataset with the columns "
                        "title and text")  # fmt: skip
     return main([fspath(model), *(word.replace("--train_file=", "--text=", 1) for word in words)])
-
-
-def _titled(text: Any, settings: dict[str, Any]) -> tuple[str, str] | None:
-    """The columns of a Dataset with titles and texts; None if `as_flags` reads the text as it is."""
-    names = getattr(text, "column_names", None) or ()
-    title, body = settings.get("title_column"), settings.get("text_column") or "text"
-    if title and names and title not in names:
-        raise BadInput(f"title_column: no column '{title}' among {', '.join(names)}")
-    columns = title or "title", body[0] if isinstance(body, (list, tuple)) and len(body) == 1 else body
-    return columns if {*columns} <= {*names} and columns[0] != columns[1] and hasattr(text, "__len__") else None

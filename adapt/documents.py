@@ -7,12 +7,14 @@ the other half judge it (`qrels/test.tsv`). Training documents serve as distract
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from data.source import Source
 from data.text import column_names, read_text
 from eval.retrieval.beir_files import write_set
 
+logger = logging.getLogger(__name__)
 SHARE, MOST = 0.2, 400  # held-out documents: share and maximum
 FEWEST = 20  # queries; fewer cannot distinguish two models
 DISTRACTORS = 250  # training documents to search in addition to the answers
@@ -35,6 +38,7 @@ _SHINGLE = 8  # words, or characters of scripts without spaces
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Full-width stops, exclamation and question marks need no following space; a closing bracket belongs to the sentence.
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])(?![\u300d\u300f\uff09]|$)\s*")
+_FEW_WORDS = 20  # a typical line of a page that was not made one line
 _QUERY_WORDS, _REST_WORDS = 4, 8  # minimum words of a pseudo-query and of its answer
 
 
@@ -66,10 +70,12 @@ def read_documents(
     documents = []
     for path in files:
         source = Source((path,), names=(text_column,) if text_column else ())
-        title = title_column or "title"
+        title, body = title_column or "title", text_column or "text"
         names = column_names(source)
-        if title in names or (title_column and names):  # `read_text` refuses a missing one
-            source = replace(source, names=(title, text_column or "text"), titled=True)
+        if title_column and not names:
+            raise BadInput(f"--title_column {title_column}: {path} has no header; give --text_column too if it has one")
+        if title_column or (title in names and title != body):  # `read_text` refuses a missing one
+            source = replace(source, names=(title, body), titled=True)
         text = read_text(source, cache_dir).rows
         columns = ([" ".join(cell.replace("\0", " ").split()) for cell in text[name]]
                    for name in ("0", "1")[: source.width])  # fmt: skip
@@ -78,6 +84,10 @@ def read_documents(
             raise BadInput(f"{path}: a document is longer than {LONGEST_LINE:,} bytes ({too_long[0].text[:40]} ...); "
                            "split it")  # fmt: skip
         documents += read
+    sample = [len(word_places(document.text)) for document in documents[:SAMPLED]]
+    if len(files) > 1 and median(sample) < _FEW_WORDS:
+        logger.warning("%d documents in %d files, half of them with fewer than %d words: is each line a document?",
+                       len(documents), len(files), _FEW_WORDS)  # fmt: skip
     return documents
 
 
@@ -100,8 +110,11 @@ def split(documents: Sequence[Document], seed: int) -> Split:
     Raises:
         BadInput: fewer than `FEWEST` documents yield a query.
     """
-    order = permutation(seed, 0, len(documents), "held out").tolist()
     wanted = min(MOST, int(SHARE * len(documents)))
+    if wanted < FEWEST:
+        raise BadInput(f"{len(documents)} documents: give at least {int(FEWEST / SHARE)}; a share of {SHARE} is held "
+                       f"out as pseudo-queries, and {FEWEST} of these are needed")  # fmt: skip
+    order = permutation(seed, 0, len(documents), "held out").tolist()
     rng = np.random.default_rng([seed, len(documents)])
     held: dict[int, tuple[str, str]] = {}
     shingles = _Shingles(documents[index].text for index in order[:SAMPLED])

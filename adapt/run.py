@@ -15,7 +15,7 @@ import torch
 
 import run_unsup
 from adapt.documents import Document, read_documents, split, write_task
-from common.command_line import peek
+from common.command_line import peek, read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, find_files, read_json, write_json
 from common.streams import show
@@ -30,17 +30,14 @@ from training.flags import load_method
 from training.record import read_run
 
 logger = logging.getLogger(__name__)
-_VERSION = 4  # of the prepared text; increase it when the same documents would be split or written differently
+_VERSION = 5  # of the prepared text; increase it when the same documents would be split or written differently
 
 
-def run(
-    args: argparse.Namespace, config: Sequence[str], training_flags: Sequence[str], inputs: str | None = None
-) -> dict[str, Any]:
+def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write.
 
     Args:
         args: the flags of `python -m adapt`.
-        config: the default `--config FILE`; empty if `training_flags` has one.
         training_flags: flags for run_unsup.py.
         inputs: hash of the inputs, by which a repeated command is recognised.
 
@@ -50,7 +47,7 @@ def run(
     labels = search_set(args.labels, ["test"]) if args.labels else None  # a wrong folder fails before the training
     files = find_files(args.text, ".", (args.cache_dir, args.output))
     folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
-    trained = run_unsup.main([*config, *flags(args, [*config, *training_flags], folder), *training_flags])
+    trained = run_unsup.main([*flags(args, training_flags, folder), *training_flags])
     if not Path(trained).is_dir() or int(os.environ.get("RANK", "0")):
         return {}  # a dry run, which leaves no folder, or not the main process
     record = read_run(Path(args.output))
@@ -72,7 +69,7 @@ def run(
 
 
 def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | None) -> Path:
-    """The cached folder with the search task, `documents.jsonl` and, for titled documents, `documents.tsv`.
+    """The cached folder with the search task, `documents.jsonl` and, for titled documents, `titled.jsonl`.
 
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
@@ -87,15 +84,15 @@ def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
     # A document may itself be a JSON object, which a file of plain lines must not be.
     _write(folder / "documents.jsonl", (json.dumps({"text": document.text}) for document in parts.training))
     if 2 * sum(bool(document.title) for document in parts.training) > len(parts.training):
-        _write(folder / "documents.tsv", map(_columns, parts.training))
+        _write(folder / "titled.jsonl", map(_titled, parts.training))
     write_task(folder / "task", parts, seed)
     logger.info("%d documents to train on, %d held out, %d near-copies of those dropped", len(parts.training),
                 len(parts.queries), parts.copies)  # fmt: skip
 
 
-def _columns(document: Document) -> str:
-    """Title and body; if one is missing, the other takes its place."""
-    return f"{document.title or document.body}\t{document.body or document.title}"
+def _titled(document: Document) -> str:
+    """Title and text; if one is missing, the other takes its place."""
+    return json.dumps({"title": document.title or document.body, "text": document.body or document.title})
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -103,8 +100,14 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[str]:
-    """The flags that adapt adds for run_unsup.py, except those already given."""
-    added: dict[str, Any] = {
+    """The flags that adapt adds for run_unsup.py.
+
+    Args:
+        args: the flags of `python -m adapt`.
+        given: flags for run_unsup.py with a `--config`; what they or its file set keeps its value.
+        folder: see `prepare`.
+    """
+    own: dict[str, Any] = {
         "model_name_or_path": args.model,
         "train_file": folder / "documents.jsonl",
         "columns": 1,
@@ -113,20 +116,23 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
         "output_dir": args.output,
         "cache_dir": args.cache_dir,
         "seed": args.seed,
-        "start_shares": 0.5,
-        "keep_start": "true",
-        "test_tasks": "none",
     }
+    defaults: dict[str, Any] = {"start_shares": 0.5, "keep_start": "true", "test_tasks": "none"}
     method = load_method(peek(given, "method"))
-    if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "documents.tsv").exists():
-        added |= {"train_file": folder / "documents.tsv", "columns": 2, "title_share": 0.5}
+    if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
+        own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
+        defaults["title_share"] = 0.5
+    named = {word[2:].split("=")[0] for word in given if word.startswith("--")}
     if args.steps:
         half = max(1, args.steps // 2)
-        added |= {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
-    names = {word[2:].split("=")[0] for word in given if word.startswith("--")}
-    if "pooling" not in names:
-        added["pooling"] = _pooling(args.model)
-    return [f"--{name}={value}" for name, value in added.items() if name not in names]
+        steps = {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
+        own |= {name: value for name, value in steps.items() if name not in named}
+    file, _ = split_flag(given, "config")
+    named |= read_config(file).keys()
+    if "pooling" not in named:
+        defaults["pooling"] = _pooling(args.model)
+    added = own | {name: value for name, value in defaults.items() if name not in named}
+    return [f"--{name}={value}" for name, value in added.items()]
 
 
 def _pooling(model: str) -> str:

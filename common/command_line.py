@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -18,7 +17,7 @@ from typing import Any, get_type_hints
 
 from common.errors import BadInput, refuse_tokens
 from common.files import read_yaml
-from common.flags import Parser, underscored
+from common.flags import Parser, refuse_repeated, underscored
 from common.model_place import nearest
 from common.ranges import ranges_of
 
@@ -79,7 +78,7 @@ def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_
     Raises:
         BadInput: a flag or key that is unknown or given twice, or a file that is not a flat YAML mapping.
     """
-    _refuse_repeated(argv)
+    refuse_repeated(argv)
     config, flags = split_flag(argv, "config")
     defaults = config_flags(config, known, hint) if config else []
     refuse_tokens([*defaults, *flags])
@@ -107,13 +106,6 @@ def _refuse_values(group: Any) -> None:
             for allowed in ranges_of(hints[name]) if number is not None else ():
                 if not allowed.holds(number):
                     raise BadInput(f"--{name} {number}: must be {allowed.words}")
-
-
-def _refuse_repeated(argv: Sequence[str]) -> None:
-    names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
-    for name, times in names.items():
-        if times > 1:
-            raise BadInput(f"{name}: given twice; put all values after one flag")
 
 
 def peek(argv: Sequence[str], name: str) -> str | None:

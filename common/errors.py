@@ -72,6 +72,9 @@ DISK = {
 }  # the disk is at fault, not the path
 
 
+_NAMED = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM}  # the names that the user gave are at fault
+
+
 def unwritable(error: OSError, message: str) -> ProjectError:
     """Return the error for a failed write: StorageError when the disk is at fault, BadInput when the path is."""
     return (StorageError if error.errno in DISK else BadInput)(message)
@@ -135,7 +138,7 @@ def _run(main: Callable[[], object]) -> None:
         except ProjectError as error:
             _exit(f"error: {error}", error.exit_code)
         except OSError as error:
-            if error.errno not in (*DISK, errno.ENAMETOOLONG):  # names that are too long come from the user
+            if error.errno not in DISK and not (error.errno in _NAMED and error.filename):
                 raise
             expected = unwritable(error, str(error))
             _exit(f"error: {expected}", expected.exit_code)

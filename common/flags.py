@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,11 +17,23 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args, allow_abbrev: bool = False, **named) -> None:
         super().__init__(*args, allow_abbrev=allow_abbrev, **named)
 
+    def parse_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
+        refuse_repeated(sys.argv[1:] if args is None else args)
+        return super().parse_args(args, namespace)
+
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
         return super().parse_known_args(underscored(sys.argv[1:] if args is None else args), namespace)
 
     def error(self, message: str):
         raise BadInput(f"{message} (--help lists all flags)")
+
+
+def refuse_repeated(argv: Sequence[str]) -> None:
+    """Raise BadInput for a flag that is given twice: argparse would drop the first value."""
+    names = Counter(word.split("=")[0] for word in underscored(argv) if word.startswith("--"))
+    for name, times in names.items():
+        if times > 1:
+            raise BadInput(f"{name}: given twice; put all values after one flag")
 
 
 def underscored(words: Sequence[str]) -> list[str]:

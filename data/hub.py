@@ -24,7 +24,7 @@ _FAILURES = (HTTPError, OSError, ValueError, XetDownloadError)
 
 
 @dataclass(frozen=True)
-class Source:
+class HubFile:
     """A file on the hub, and its path below the data folder."""
 
     repo: str
@@ -34,10 +34,10 @@ class Source:
     revision: str = "main"  # no published source names a commit; the lock file records the one downloaded
 
 
-def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
+def fetch(source: HubFile, folder: Path, by_hand: str) -> tuple[Path, str]:
     """Download `source` into `folder`, unless an earlier run has done so; the library's cache is not used.
 
-    Returns the file and the commit of the revision. BadInput if the download fails, naming the path `by_hand` for users
+    Returns the file and the commit of the revision. BadInput if the download fails, with the advice `by_hand` for users
     without a connection, or if the content is not what the hub announced.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
@@ -58,7 +58,7 @@ def fetch(source: Source, folder: Path, by_hand: Path) -> tuple[Path, str]:
     return path, head.commit_hash
 
 
-def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
+def _explain(source: HubFile, url: str, error: Exception, by_hand: str) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OfflineModeIsEnabled):
         advice = "unset HF_HUB_OFFLINE"
@@ -72,10 +72,10 @@ def _explain(source: Source, url: str, error: Exception, by_hand: Path) -> str:
         advice = "run the same command again to resume, or set HF_ENDPOINT to a mirror"
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
-    return f"{what}: {reason}; {advice}; or copy it by hand to {by_hand}"
+    return f"{what}: {reason}; {advice}; or {by_hand}"
 
 
-def record(lock: Path, source: Source, path: Path, commit: str | None) -> None:
+def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:
     """Record the digest of a file that passed all other checks; BadInput if a different one is on record."""
     entries, found = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
     if source.file not in entries:

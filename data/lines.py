@@ -191,7 +191,7 @@ def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
     if len(cells) > 1 and all(map(_is_name, cells)):
         raise BadInput(f"{path}: its first line is a header ({', '.join(cells)}), not a sentence; name it NAME.csv")
     cells = [cell.strip() for cell in lines[0].split("\t")]
-    if (len(cells) > 1 or ".tsv" in path.suffixes) and all(map(_is_name, cells)):
+    if (len(cells) > 1 or ".tsv" in path.name.lower()) and all(map(_is_name, cells)):
         header = ", ".join(cells)
         raise BadInput(f"{path}:{number}: a header ({header}), not a row of sentences; name columns by --text_column")
 

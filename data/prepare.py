@@ -7,6 +7,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from common.flags import Parser
 from common.streams import show
 from data import sts_texts
 from data.archive import extract
-from data.hub import Source, fetch, record
+from data.hub import HubFile, fetch, record
 
 logger = logging.getLogger(__name__)
 DEFAULT_NAMES = ("sts", "wiki1m")
@@ -27,8 +28,8 @@ DOWNLOAD = ".download"
 _HEADER = ("set", "files", "lines", "bytes", "digest", "terms of use")
 _AGAIN = "run again, after removing it if it is still there"
 _REPO = "princeton-nlp/datasets-for-simcse"
-ARCHIVE = Source(_REPO, "senteval.tar", "senteval/downstream")
-WIKI = Source(_REPO, "wiki1m_for_simcse.txt", "text/wiki1m_for_simcse.txt", min_lines=1_000_000)
+ARCHIVE = HubFile(_REPO, "senteval.tar", "senteval/downstream")
+WIKI = HubFile(_REPO, "wiki1m_for_simcse.txt", "text/wiki1m_for_simcse.txt", min_lines=1_000_000)
 WIKI_TERMS = "Wikipedia text, CC BY-SA 3.0 and GFDL; none stated for the selection"
 SUMS = Path(__file__).with_name("SHA256SUMS")
 _PREFIXES = ("senteval", "SentEval", "downstream")
@@ -47,7 +48,7 @@ NAMES = {
 # Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
     each.name.lower(): (
-        [Source(each.repo, file, f"{each.repo}/{file}", revision=each.revision) for file in each.files],
+        [HubFile(each.repo, file, f"{each.repo}/{file}", revision=each.revision) for file in each.files],
         "none stated by MTEB",
     )
     for each in crosslingual.SETS
@@ -111,8 +112,14 @@ def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | No
         for line in sts_texts.write(data_dir):
             logger.info("%s", line)
         rows.append(_row("sts_texts", [sts_texts.TARGET], data_dir, "generated", "those of the STS sets"))
-    shutil.rmtree(data_dir / DOWNLOAD, ignore_errors=True)
+    with suppress(OSError):  # not empty: another download was interrupted, or goes on
+        (data_dir / DOWNLOAD).rmdir()
     return rows
+
+
+def _staging(source: HubFile, data_dir: Path) -> Path:
+    """The folder that a file is downloaded to."""
+    return data_dir / DOWNLOAD / source.target.replace("/", "-")
 
 
 def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]) -> None:
@@ -122,9 +129,11 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]
         logger.info("%s: already present, verified", part)
     if not todo:
         return
-    archive_place = data_dir / ARCHIVE.target
-    archive, commit = fetch(ARCHIVE, data_dir / DOWNLOAD, archive_place)
-    with TemporaryDirectory(dir=data_dir / DOWNLOAD, prefix="staged-") as staged:
+    archive_place, folder = data_dir / ARCHIVE.target, _staging(ARCHIVE, data_dir)
+    example = next(iter(sets[0].files(pinned)))
+    by_hand = f"unpack it by hand so that {data_dir / example} exists"
+    archive, commit = fetch(ARCHIVE, folder, by_hand)
+    with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
             kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged), pinned)
             record(data_dir / LOCK, ARCHIVE, archive, commit)
@@ -132,7 +141,7 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]
             archive.unlink()  # otherwise the next run would refuse it again
             raise
         _move(Path(staged) / "senteval", data_dir / "senteval")
-    archive.unlink()
+    shutil.rmtree(folder)
     logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), archive_place, ignored)
 
 
@@ -186,13 +195,13 @@ def _move(staged: Path, place: Path) -> None:
         staged.replace(place)
 
 
-def _prepare_file(source: Source, data_dir: Path) -> bool:
+def _prepare_file(source: HubFile, data_dir: Path) -> bool:
     """Put one file in place; return whether it was already there."""
     place = data_dir / source.target
     if place.is_file():
         _check_file(source, place, data_dir / LOCK, None)
         return True
-    path, commit = fetch(source, data_dir / DOWNLOAD, place)
+    path, commit = fetch(source, _staging(source, data_dir), f"copy it by hand to {place}")
     try:
         _check_file(source, path, data_dir / LOCK, commit)
     except BadInput:
@@ -200,10 +209,11 @@ def _prepare_file(source: Source, data_dir: Path) -> bool:
         raise
     place.parent.mkdir(parents=True, exist_ok=True)
     path.replace(place)
+    shutil.rmtree(_staging(source, data_dir))
     return False
 
 
-def _check_file(source: Source, path: Path, lock: Path, commit: str | None) -> None:
+def _check_file(source: HubFile, path: Path, lock: Path, commit: str | None) -> None:
     if (lines := _lines(path)) < source.min_lines:
         raise BadInput(f"{path}: {lines} lines, but the published file has {source.min_lines}; {_AGAIN}")
     record(lock, source, path, commit)

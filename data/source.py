@@ -1,17 +1,17 @@
 """The source of a training text, files of one kind or a dataset on the hub, and the columns to read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import datasets
 
-from common.errors import DISK, BadInput
+from common.errors import DISK, BadInput, ProjectError
 from common.files import digest, find_files
 from data.lines import content_hash, kind_of
 
-VERSION = 2  # part of the cache keys: raise it if the same bytes would give other rows
+VERSION = 3  # part of the cache keys: raise it if the same bytes would give other rows
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"
 
 
@@ -66,6 +66,12 @@ class Source:
         """The content hash of the files."""
         return content_hash(self.files)
 
+    def no_column(self, place: str | Path, name: str, found: Iterable[str]) -> str:
+        """The message for a column that a table lacks."""
+        flag = "--title_column" if self.titled and name == self.read[0] else "--text_column"
+        flag = "labelled pairs" if name == LABEL else flag
+        return f"{place}: no column '{name}' ({flag}) among {', '.join(found)}"
+
     def key(self, *more) -> str:
         """The key of a cache folder: changes with the content and with how it is read."""
         how = [self.kind, self.columns, self.read, self.titled, self.labelled]
@@ -88,6 +94,8 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
     files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, own)
     titles = [args.title_column] if args.title_column else []
     names = (*titles, *(args.text_column or (["text"] if titles else [])))
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise BadInput(f"--text_column and --title_column: name column '{twice}' twice")
     source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None)
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
@@ -114,7 +122,7 @@ def _from_hub(args) -> list[Path]:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return the first error of a chain."""
-    while error.__cause__ is not None:
+    """Return the first error of a chain, or the first of ours in it."""
+    while error.__cause__ is not None and not isinstance(error, ProjectError):
         error = error.__cause__
     return error

@@ -6,10 +6,9 @@ line by line to report the line.
 
 import json
 import logging
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +20,8 @@ from datasets.data_files import DataFilesList
 from fsspec.compression import register_compression
 
 from common.errors import DISK, BadInput
-from common.files import open_regular, read_json
+from common.files import read_json
+from data import json_rows
 from data.cache import cached
 from data.lines import INSPECTED, LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
 from data.source import LABEL, Source, root_cause
@@ -29,8 +29,7 @@ from data.source import LABEL, Source, root_cause
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
-_DEEP = 500  # levels of JSON nesting
-_TEXT = ("string", "large_string", "string_view")
+_TEXT = ("string", "large_string", "string_view", "null")
 
 datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are reported here in one line
 for _suffix, _name in ((".xz", "xz"), (".bz2", "bz2"), (".zst", "zstd")):
@@ -72,13 +71,16 @@ def read_text(source: Source, cache_dir: str | Path) -> Text:
             `LONGEST_LINE` or has the wrong number of columns; a header that is missing or unexpected; an unknown label.
         OSError: the disk is full.
     """
-    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda partial: _make(partial, source)))
+    parse = _Parser(source, _header(source))  # before the cache: whether lines are a text depends on their names too
+    return Text(cached(Path(cache_dir) / f"text-{source.key()}", lambda partial: _make(partial, source, parse)))
 
 
 def column_names(source: Source) -> list[str]:
     """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
     if source.kind == "text":
         return _header(source) or []
+    if source.kind == "json":
+        return json_rows.columns(source.files[0])
     with TemporaryDirectory() as raw:
         try:
             return _loaded(source, source.files[:1], Path(raw)).column_names
@@ -86,8 +88,7 @@ def column_names(source: Source) -> list[str]:
             raise _explained(source, _Parser(source, None), error, Path(raw)) from error
 
 
-def _make(folder: Path, source: Source) -> None:
-    parse = _Parser(source, _header(source))
+def _make(folder: Path, source: Source, parse: "_Parser") -> None:
     with TemporaryDirectory(dir=folder) as raw:
         try:
             table = _loaded(source, source.files, Path(raw))
@@ -121,10 +122,10 @@ def map_options(path: Path, rows: Dataset, features: Features) -> dict:
 
 def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
     """Read the files through the library, by links whose names contain no patterns and show format and compression."""
+    if source.kind == "json":
+        return json_rows.load(source, files, required(source), folder)
     links = []
     for number, path in enumerate(files):
-        if source.kind == "json":
-            _check_json(path)
         suffix = "txt" if source.kind == "text" else source.kind
         links.append(folder / f"{number:05}.{suffix}{packing(path)}")
         links[-1].symlink_to(path.resolve())
@@ -132,22 +133,6 @@ def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
     names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
     return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder),
                                  **options)  # fmt: skip
-
-
-def _check_json(path: Path) -> None:
-    """Refuse what would crash the library's parser: deep nesting, and values that are not objects."""
-    with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
-        first = next((line for line in stream if line.strip()), b"").removeprefix(BOM_UTF8)
-        if first.lstrip().startswith(b"["):
-            kinds = {type(each) for each in json.loads(first + stream.read())}
-            if kinds not in ({dict}, {str}):
-                raise BadInput("expected an array of objects or of strings")
-            return
-        for line in chain([first], stream):
-            if line.strip() and not line.lstrip().startswith(b"{"):
-                raise BadInput("expected one object per line, or one array")
-            if line.count(b"[") + line.count(b"{") > _DEEP:
-                json.loads(line)
 
 
 def _csv_options(path: Path) -> dict:
@@ -169,7 +154,7 @@ def _header(source: Source) -> list[str] | None:
             raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
             number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
-            missing = [name for name in _required(source) if name not in cells]
+            missing = [name for name in required(source) if name not in cells]
             if missing or cells != (header or cells):
                 problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"
                 raise BadInput(f"{path}:{number}: the header {problem} (tab-separated: {', '.join(cells)[:200]})")
@@ -179,7 +164,7 @@ def _header(source: Source) -> list[str] | None:
     return header
 
 
-def _required(source: Source) -> list[str]:
+def required(source: Source) -> list[str]:
     """Return the columns that a table must have."""
     return [*source.read, *([LABEL] if source.labelled else [])]
 
@@ -195,8 +180,8 @@ class _Parser:
     def __init__(self, source: Source, header: list[str] | None) -> None:
         self.source, self.header = source, header
         self.width = len(header) if header else source.columns
-        self.places = [header.index(name) for name in _required(source)] if header else list(range(self.width))
-        self.read = ["text"] if source.kind == "text" else _required(source)
+        self.places = [header.index(name) for name in required(source)] if header else list(range(self.width))
+        self.read = ["text"] if source.kind == "text" else required(source)
         names = [str(number) for number in range(source.width)]
         self.features = Features({name: Value("string") for name in names})
         if source.labelled:
@@ -208,9 +193,7 @@ class _Parser:
         """Raise BadInput unless all columns exist and are text; a label may be a ClassLabel."""
         for name in self.read:
             if name not in columns:
-                flag = "--title_column" if self.source.titled and name == self.read[0] else "--text_column"
-                flag = "labelled pairs" if name == LABEL else flag
-                raise BadInput(f"{describe(self.source)}: no column '{name}' ({flag}) among {', '.join(columns)}")
+                raise BadInput(self.source.no_column(describe(self.source), name, columns))
             if name == LABEL and isinstance(columns[name], ClassLabel):
                 self.classes = columns[name]
             elif getattr(columns[name], "dtype", None) not in _TEXT:
@@ -233,7 +216,7 @@ class _Parser:
         cells = self._split(values[0]) if self.source.kind == "text" else values
         if cells is None:
             return None
-        texts = [(cell or "").strip() for cell in cells[: self.source.width]]
+        texts = [_visible(cell or "") for cell in cells[: self.source.width]]
         if self.source.titled and not texts[1]:
             texts[:2] = "", texts[0]  # a title without a text is the text
         blank = [place for place, text in enumerate(texts) if not text and not (self.source.titled and place == 0)]
@@ -245,16 +228,16 @@ class _Parser:
         return self._labelled(texts, cells[-1]) if self.source.labelled else texts
 
     def _split(self, line: str) -> list[str] | None:
-        if not line.strip():
-            self.empty += 1
-            return None
         if "\0" in line or len(line) > LONGEST_LINE:
             raise BadInput("not a line of text")  # `numbered_lines` gives the details
+        if not _visible(line):
+            self.empty += 1
+            return None
         cells = [cell.strip() for cell in line.removeprefix("\ufeff").split("\t")]
         if cells == self.header:
             return None
         if len(cells) != self.width:
-            hint = "; replace the tabs or, for rows of sentences, give --columns 2 or 3" if self.width == 1 else ""
+            hint = "; replace the tabs or, for rows of 2 or 3 sentences, give --columns" if self.width == 1 else ""
             raise BadInput(f"{len(cells)} tab-separated columns, expected {self.width}{hint}")
         return [cells[place] for place in self.places]
 
@@ -269,36 +252,32 @@ class _Parser:
         return [*texts, NLI_LABELS.index(name)]
 
 
+def _visible(cell: str) -> str:
+    """The cell without spaces around it; empty if it shows nothing, such as a zero-width space."""
+    cell = cell.strip()
+    return cell if any(map(str.isprintable, cell)) else ""
+
+
 def _search(source: Source, parse: _Parser) -> None:
     """Read files of lines again; raise BadInput with file and line for the first wrong one."""
-    for path in source.files if source.kind in ("text", "json", "csv") else ():
+    for path in source.files if source.kind in ("text", "csv") else ():
         for number, line in numbered_lines(path):
             if source.kind == "csv":
                 continue  # only the encoding: a row may have several lines
-            if number == 1 and source.kind == "json" and line.lstrip().startswith("["):
-                break  # one document, not one per line
             try:
-                parse.row([line]) if source.kind == "text" else _check_object(line, parse.read)
+                parse.row([line])
             except BadInput as error:
                 raise BadInput(f"{path}:{number}: {error}") from error
-
-
-def _check_object(line: str, names: Sequence[str]) -> None:
-    try:
-        content = json.loads(line) if line.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise BadInput("not a JSON object")
-    for name in names:
-        if not isinstance(content.get(name) or "", str):
-            raise BadInput(f"'{name}' is of type {type(content[name]).__name__}, not text")
 
 
 def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -> Exception:
     """Return a one-line error for a file that the library could not read."""
     cause = root_cause(error)
-    if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in DISK):
+    if (
+        isinstance(cause, MemoryError)
+        or (source.kind == "json" and isinstance(cause, BadInput))
+        or (isinstance(cause, OSError) and cause.errno in DISK)
+    ):
         return cause
     _search(source, parse)
     place = describe(source)
@@ -316,14 +295,11 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
 
 
 def _is_empty(kind: str, path: Path) -> bool:
-    """Whether a table has no rows: no lines, an empty array, or only the header of a csv."""
+    """Whether a table has no rows, or only a header."""
     if kind == "parquet":
         with suppress(pyarrow.ArrowException, OSError):
             return pyarrow.parquet.ParquetFile(path).metadata.num_rows == 0
-    if kind not in ("csv", "json"):
-        return False
-    lines = [line.strip() for _, line in islice(numbered_lines(path), INSPECTED) if line.strip()]
-    return len(lines) < 2 if kind == "csv" else lines in ([], ["[]"])
+    return kind == "csv" and sum(bool(line.strip()) for _, line in islice(numbered_lines(path), INSPECTED)) < 2
 
 
 def describe(source: Source) -> str:

@@ -45,6 +45,8 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Collect documents, adapt, search, report; return the content of adapt.json."""
     args, others = parser().parse_known_args(argv)
+    if reserved := {"--text", "--labels"} & {word.split("=")[0] for word in others}:
+        raise BadInput(f"{min(reserved)}: the demo has its own documents; use python -m adapt for yours")
     model, corpus = args.model or packaged(), Path(args.corpus)
     adapt_argv = [model, f"--text={corpus / 'corpus.jsonl'}", f"--labels={corpus}", f"--output={args.output}", *others]
     adapt.checked(adapt_argv)
@@ -73,7 +75,8 @@ def packaged() -> str:
 
 def spaced(items: Sequence[Any], most: int) -> Sequence[Any]:
     """At most `most` of the items, evenly spaced."""
-    return items[:: -(-len(items) // most)]
+    most = min(most, len(items))
+    return [items[place * len(items) // most] for place in range(most)]
 
 
 def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]], folder: Path) -> None:

@@ -323,7 +323,7 @@ def write(text: Generated, folder: Path) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command."""
-    parser = Parser(description="Write a toy corpus with graded sentence pairs.")
+    parser = Parser(prog="python -m quickstart.generate", description="Write a toy corpus with graded sentence pairs.")
     parser.add_argument("--output", type=Path, required=True, help="folder to write into")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=20000, help="number of training sentences")

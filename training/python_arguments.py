@@ -99,8 +99,13 @@ def write_text(rows: Iterable[str | Sequence[str]], cache: Path, header: Sequenc
     except UnicodeEncodeError as error:
         number = error.object.count("\n", 0, error.start) - bool(header)
         raise BadInput(f"row {number} of the text: has half a surrogate pair, which UTF-8 cannot encode") from error
-    path = cache / f"text-{hashlib.sha256(content).hexdigest()[:16]}.txt"
+    return keep(content, cache / "text.txt"), columns
+
+
+def keep(content: bytes, name: Path) -> Path:
+    """Write a file whose name ends in the hash of its content, unless it exists."""
+    path = name.with_stem(f"{name.stem}-{hashlib.sha256(content).hexdigest()[:16]}")
     if not path.is_file() or path.read_bytes() != content:
         with writing(path) as part:
             part.write_bytes(content)
-    return path, columns
+    return path

@@ -123,12 +123,12 @@ def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypa
     command.adapt(Dataset.from_dict({"title": titles, "body": texts}), tiny_bert, tmp_path / "run",
                   text_column="body", dry_run=True, **flags)  # fmt: skip
     [prepared] = (tmp_path / "cache").glob("adapt-*")
-    lines = (prepared / "documents.tsv").read_text().splitlines()
-    assert set() < {tuple(line.split("\t")) for line in lines} < {*rows}
-    with pytest.raises(BadInput, match="no column 'headline' among title, text"):
+    lines = (prepared / "titled.jsonl").read_text().splitlines()
+    assert set() < {tuple(json.loads(line).values()) for line in lines} < {*rows}
+    with pytest.raises(BadInput, match=r"no column 'headline' .* among title, text"):
         command.adapt(Dataset.from_dict({"title": ["a"], "text": ["b"]}), tiny_bert, tmp_path / "run",
-                      title_column="headline")  # fmt: skip
-    with pytest.raises(BadInput, match="name the text column; choose from title, body"):
+                      title_column="headline", **flags)  # fmt: skip
+    with pytest.raises(BadInput, match=r"no column 'text' .* among title, body"):
         command.adapt(Dataset.from_dict({"title": ["a"], "body": ["b"]}), tiny_bert, tmp_path / "run", **flags)
     with pytest.raises(BadInput, match="documents of several parts: give each as one text"):
         command.adapt(rows, tiny_bert, tmp_path / "run", dry_run=True, **flags)
@@ -197,6 +197,26 @@ def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, 
     config.write_text("method: spans\ndev_file: pairs.tsv\n")
     with pytest.raises(BadInput, match=r"config\.yaml: 'dev_file' excludes what adapt sets itself"):
         command.main(arguments("run", f"--config={config}"))
+
+
+def test_a_configuration_keeps_what_it_sets(arguments, tiny_bert, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("method: spans\nprojection: none\npooling: cls_before_pooler\nmax_steps: 9\nseed: 7\n"
+                      "keep_start: false\nstart_shares: [0.25, 0.75]\n")  # fmt: skip
+    command.main(arguments("run", f"--config={config}", seed=None))
+    expected = {
+        "pooling": "cls_before_pooler",
+        "max_steps": 4,
+        "seed": 7,
+        "keep_start": False,
+        "start_shares": [0.25, 0.75],
+    }
+    assert expected.items() <= record(tmp_path / "run")["settings"].items()
+    assert json.loads((tmp_path / "run" / "adapt.json").read_text())["seed"] == 7
+    with pytest.raises(BadInput, match="--steps and --max_steps mean the same"):
+        command.main(arguments("run", "--max_steps=2"))
+    with pytest.raises(BadInput, match="--text: given twice"):
+        command.main(arguments("run", "--text", "more.txt"))
 
 
 def test_labels_that_are_not_there_are_refused_before_the_training(arguments, tmp_path):

@@ -53,6 +53,19 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
         read_documents([tmp_path / "cut.jsonl"], tmp_path / "cache")
     assert found["no_titles.csv"] == [Document("", "a dog")]
+    titles = read_documents([tmp_path / "a.csv"], tmp_path / "cache", "title")
+    assert titles == [Document("", "A dog"), Document("", "alone")], "a title that is the text is no title"
+    for path in ("lines.txt", "headed.tsv"):
+        with pytest.raises(BadInput, match=rf"--title_column name: \S+{path} has no header"):
+            read_documents([tmp_path / path], tmp_path / "cache", None, "name")
+
+
+def test_lines_that_are_no_whole_documents_are_suspected(documents, tmp_path, caplog):
+    pages = [tmp_path / f"{name}.txt" for name in "ab"]
+    for path in pages:
+        path.write_text("".join(f"{document.title}\n" for document in documents))
+    read_documents(pages, tmp_path / "cache")
+    assert "300 documents in 2 files, half of them with fewer than 20 words" in caplog.text
 
 
 def test_queries_come_from_documents_that_are_not_trained_on(documents):
@@ -127,7 +140,7 @@ def test_boilerplate_makes_no_copies_but_copies_of_it_are_found(documents):
 
 
 def test_too_few_documents_are_refused(documents):
-    with pytest.raises(BadInput, match="10 of 50 documents can be held out"):
+    with pytest.raises(BadInput, match="50 documents: give at least 100"):
         split(documents[:50], seed=0)
     with pytest.raises(BadInput, match="0 of 100 documents"):
         split([Document("", f"short text {i}") for i in range(100)], seed=0)

@@ -61,6 +61,11 @@ def test_an_impossible_path_is_bad_input_and_an_unexpected_error_keeps_its_trace
         run_command(raising(error))
 
 
+def test_a_path_without_permission_is_bad_input(capsys):
+    error = PermissionError(errno.EACCES, "Permission denied", "private/docs.txt")
+    assert failed(raising(error), capsys) == (2, "error: [Errno 13] Permission denied: 'private/docs.txt'\n")
+
+
 _EMPTY = "followed by an empty value; is a shell variable unset?"
 _TOKEN = "looks like a hub token"
 

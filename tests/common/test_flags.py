@@ -70,3 +70,10 @@ def test_a_count_is_at_least_one():
     for text in ("0", "-1", "1.5", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="1 or more"):
             positive(text)
+
+
+def test_a_flag_is_given_once():
+    parser = Parser()
+    parser.add_argument("--max_length")
+    with pytest.raises(BadInput, match="--max_length: given twice; put all values after one flag"):
+        parser.parse_args(["--max_length=3", "--max-length", "4"])

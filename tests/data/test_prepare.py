@@ -56,6 +56,14 @@ def test_one_download_serves_both_evaluation_parts(hub, corpora):
     assert hub.count("GET") == 1
 
 
+def test_an_interrupted_download_of_another_part_stays(hub, corpora):
+    other = corpora.root / ".download" / "wiki" / "part.incomplete"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"half")
+    corpora.prepare("sts")
+    assert [path for path in (corpora.root / ".download").rglob("*") if path.is_file()] == [other]
+
+
 def test_a_second_run_asks_for_nothing(hub, corpora, caplog):
     caplog.set_level(logging.INFO)
     corpora.prepare("sts", "wiki1m")

@@ -19,7 +19,7 @@ from common.views import View
 from data.collator import Collator
 from data.lines import LONGEST_LINE
 from data.source import Source, source_of
-from data.text import read_text
+from data.text import column_names, read_text
 from data.tokenised import load_tokenised
 from tests.refusals import refused
 
@@ -46,7 +46,7 @@ def rows(folder, *paths, **how):
 
 def refusal(folder, *paths, **how):
     message = refused(read, folder, *paths, **how)
-    assert not [each for each in (folder / "cache").iterdir() if each.name != "hub"], "nothing is left in the cache"
+    assert not [each for each in (folder / "cache").glob("*") if each.name != "hub"], "nothing is left in the cache"
     return message
 
 
@@ -285,3 +285,36 @@ def test_a_title_is_the_first_of_two_columns(tmp_path):
     assert (source.read, source.width, source.titled) == (("title", "text"), 2, True)
     with pytest.raises(BadInput, match="labelled pairs have no titles"):
         source_of(SentenceArguments(train_file=[str(path)], title_column="title"), labelled=True)
+
+
+def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
+    wide = [{"text": f"2024-01-0{n % 9 + 1}", "url": None, "id": n, "x": "y" * 3000} for n in range(4000)]  # over 10 MB
+    late = [{"text": "a", "url": "http", "id": "x1", "title": "b"}, {"id": [2], "text": None}]
+    lines = written(tmp_path, "".join(json.dumps(row) + "\n" for row in wide + late), "wide.jsonl")
+    array = written(tmp_path, b"\xef\xbb\xbf" + json.dumps([{"text": "c", "extra": {}}, "d"]).encode(), "b.json")
+    text = read(tmp_path, lines, array, names=("text",))
+    assert text.rows["0"][:] == [row["text"] for row in wide] + [*"acd"] and text.facts["empty_lines_dropped"] == 1
+    source = Source((lines,), names=("title", "text"), titled=True)
+    assert read_text(source, tmp_path / "cache").rows[-1] == {"0": "b", "1": "a"}
+    assert column_names(source) == ["text", "url", "id", "x", "title"]
+    other = written(tmp_path, '{"body": "a"}\n', "other.jsonl")
+    with pytest.raises(BadInput, match=r"other\.jsonl: no column 'text' \(--text_column\) among body"):
+        read(tmp_path, lines, other, names=("text",))
+
+
+def test_lines_that_show_nothing_are_empty(tmp_path):
+    text = read(tmp_path, written(tmp_path, "a dog\n\u200b\n\x1a\n\ufeff \na\u200bb\n"))
+    assert text.rows["0"][:] == ["a dog", "a\u200bb"] and text.facts["empty_lines_dropped"] == 3
+
+
+def test_a_column_cannot_be_named_twice(tmp_path):
+    path = written(tmp_path, FORMATS["csv"], "x.csv")
+    for flags in ({"text_column": ["text", "text"]}, {"text_column": ["title"], "title_column": "title"}):
+        said = refused(source_of, SentenceArguments(train_file=[str(path)], **flags))
+        assert said.startswith("--text_column and --title_column: name column")
+
+
+def test_the_cache_does_not_excuse_a_header(tmp_path):
+    content = "text\na dog\n"
+    assert rows(tmp_path, written(tmp_path, content, "x.txt")) == [("text",), ("a dog",)]
+    assert "a header (text), not a row" in refused(read, tmp_path, written(tmp_path, content, "x.TSV"))

