@@ -89,6 +89,8 @@ class Embedder:
         """
         if faiss and find_spec("faiss") is None:
             raise BadInput("faiss=True: FAISS is not installed; pip install faiss-cpu, or leave it out")
+        if isinstance(texts, str):
+            raise BadInput("build_index: give a list of texts, not a single one")
         texts = list(texts)
         vectors = unit(self.encode(texts)).astype(np.float32)
         self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole

@@ -84,7 +84,10 @@ class PretrainArguments:
         "vocabulary learned from train_file",
     )
     vocabulary_size: Count = flag(4000, "with config_name: number of word pieces")
-    skip_from: int = flag(6, "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: half of the layers")
+    skip_from: int = flag(
+        6,
+        "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: as in the checkpoint, else half of the layers",
+    )
     head_layers: CountOrZero = flag(
         2, "layers of the auxiliary head (InfoCSE 3.1); 0 trains a plain masked language model"
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -19,7 +18,7 @@ from common.errors import BadInput, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser, refuse_repeated, underscored
 from common.model_place import nearest
-from common.ranges import ranges_of
+from common.ranges import check_range
 
 Hint = Callable[[str, Iterable[str]], str]
 
@@ -96,16 +95,9 @@ def _advice(name: str, known: Mapping[str, str], hint: Hint) -> str:
 
 
 def _refuse_values(group: Any) -> None:
-    """Raise BadInput for a number that is not finite or outside the range of its field's type."""
     hints = get_type_hints(type(group), include_extras=True)
     for name in (f.name for f in fields(group) if f.init):
-        value = getattr(group, name)
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, float) and not math.isfinite(number):
-                raise BadInput(f"--{name} {number}: must be a finite number")
-            for allowed in ranges_of(hints[name]) if number is not None else ():
-                if not allowed.holds(number):
-                    raise BadInput(f"--{name} {number}: must be {allowed.words}")
+        check_range(name, getattr(group, name), hints[name])
 
 
 def peek(argv: Sequence[str], name: str) -> str | None:

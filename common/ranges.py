@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Annotated, Any, NamedTuple, get_args
+
+from common.errors import BadInput
 
 
 def flag(default: Any, help: str) -> Any:
@@ -28,6 +31,7 @@ Rate = Annotated[float, Range("from 0 to below 1", lambda x: 0 <= x < 1)]
 Share = Annotated[float, Range("above 0 and below 1", lambda x: 0 < x < 1)]
 Count = Annotated[int, Range("1 or more", lambda x: x >= 1)]
 CountOrZero = Annotated[int, Range("0 or more", lambda x: x >= 0)]
+Seed = Annotated[int, Range("from 0 to 4,294,967,295", lambda x: 0 <= x < 2**32)]
 
 
 def ranges_of(kind: Any) -> Iterator[Range]:
@@ -35,3 +39,13 @@ def ranges_of(kind: Any) -> Iterator[Range]:
     yield from (part for part in getattr(kind, "__metadata__", ()) if isinstance(part, Range))
     for part in get_args(kind):
         yield from ranges_of(part)
+
+
+def check_range(name: str, value: Any, kind: Any) -> None:
+    """Raise BadInput for a flag's number, or one in its list, that is not finite or outside the ranges of its type."""
+    for number in value if isinstance(value, list) else [value]:
+        if isinstance(number, float) and not math.isfinite(number):
+            raise BadInput(f"--{name} {number}: must be a finite number")
+        for allowed in ranges_of(kind) if number is not None else ():
+            if not allowed.holds(number):
+                raise BadInput(f"--{name} {number}: must be {allowed.words}")

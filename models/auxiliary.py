@@ -146,11 +146,18 @@ def _read_condenser(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def load_head(path: str, backbone: PreTrainedModel, count: int) -> nn.ModuleList | None:
-    """Load the pre-trained auxiliary layers of a checkpoint, or None; BadInput if the tensors do not match."""
+def load_head(path: str, backbone: PreTrainedModel, count: int, skip_from: int) -> nn.ModuleList | None:
+    """Load the pre-trained auxiliary layers of a checkpoint, or None if it has none.
+
+    Raises:
+        BadInput: the tensors do not match, or the layers were trained on the states of another layer.
+    """
     tensors = read_head(path)
     if tensors is None:
         return None
+    trained_at = getattr(backbone.config, "skip_from", skip_from)
+    if trained_at != skip_from:
+        raise BadInput(f"--skip_from {skip_from}: the head in '{path}' was trained with skip_from {trained_at}")
     layers = new_head(backbone, count)
     expected = layers.state_dict()
     wrong = sorted(set(tensors) ^ set(expected))

@@ -63,6 +63,8 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self, lm: PreTrainedModel, head: nn.ModuleList, skip_from: int, packed: bool = False, bow_weight: float = 0.0
     ) -> None:
         super().__init__(lm.config)
+        if not len(head):  # any layer will do
+            skip_from = min(skip_from, len(layers_of(lm.base_model)) - 1)
         check_depth(lm.config, skip_from)
         self.lm, self.c_head = lm, head
         self.skip_from, self.bow_weight = skip_from, bow_weight

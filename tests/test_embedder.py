@@ -59,6 +59,8 @@ def test_vectors_are_those_of_the_one_encode_loop(model, tiny_bert, sentences):
 
 
 def test_what_cannot_be_searched_is_said(tiny_bert):
+    with pytest.raises(BadInput, match="build_index: give a list of texts"):
+        Embedder(tiny_bert, "avg").build_index("hello")
     model = Embedder(tiny_bert, pooling="avg")
     with pytest.raises(BadInput, match="no index yet"):
         model.search("a")

@@ -53,7 +53,9 @@ def _use_cpu(settings: Settings) -> tuple[str, str]:
 
 
 def _bf16(settings: Settings) -> tuple[str, str]:
-    if not _is_true(settings["use_cpu"]) and torch.cuda.is_available():
+    if not _is_true(settings["use_cpu"]) and not torch.cuda.is_available():
+        return "false", "there is no CUDA GPU; the processor is asked with --use_cpu auto"
+    if not _is_true(settings["use_cpu"]):
         able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
     else:
         able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"

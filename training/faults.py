@@ -189,5 +189,5 @@ class NonFiniteStep(NamedTuple):
         shown = ", ".join(map(str, self.examples[:8]))
         return (
             f"not finite at step {self.step}: {', '.join(wrong) or f'gradient norm {self.norm}'}; examples {shown} ... "
-            f"(all in {REPORT}); this step was not saved: lower --learning_rate, or turn --bf16 off"
+            f"(all in {REPORT}); this step was not saved: lower --learning_rate, or raise --temperature if it is small"
         )

@@ -56,7 +56,7 @@ _SYNONYMS = {  # common guesses for a flag
     "dry_run": "plan",
 }
 _COMMON = """method model_name_or_path config_name train_file columns max_length dev_file test_tasks output_dir
-    per_device_train_batch_size learning_rate num_train_epochs max_steps mask_rate skip_from bf16 seed
+    per_device_train_batch_size learning_rate num_train_epochs max_steps mask_rate skip_from bf16 use_cpu seed
     dry_run""".split()
 _HELP = {"-h", "--help", "--help_all"}
 _LIBRARY = Path(find_spec("transformers").origin).with_name("training_args.py")

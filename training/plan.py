@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -53,13 +54,18 @@ def _steps(args: TrainingArguments, count: int) -> str:
     steps = steps_of(args, count)
     batch = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     epochs = steps * batch / count
-    every = _first_evaluation(args, count)
-    return f"{steps:,} steps of {batch} ({epochs:.2g} epochs), evaluated every {every:,} steps and at the end"
+    every, later = _every(args, steps), f" from step {args.eval_delay:g}" * bool(args.eval_delay)
+    return f"{steps:,} steps of {batch} ({epochs:.2g} epochs), evaluated every {every:,} steps{later} and at the end"
 
 
 def _first_evaluation(args: TrainingArguments, count: int) -> int:
     steps = steps_of(args, count)
-    return min(steps, round(args.eval_steps if args.eval_steps >= 1 else args.eval_steps * steps))
+    return min(steps, max(_every(args, steps), math.ceil(args.eval_delay)))
+
+
+def _every(args: TrainingArguments, steps: int) -> int:
+    """Steps between evaluations, which transformers rounds up from a share."""
+    return math.ceil(args.eval_steps if args.eval_steps >= 1 else args.eval_steps * steps)
 
 
 def _lines(facts: dict[str, Any]) -> str:

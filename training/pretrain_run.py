@@ -55,9 +55,9 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
     source, count = model_args.model_name_or_path, model_args.head_layers
     if count == 0:
         return nn.ModuleList()
-    if model_args.head_init == "encoder_top":
+    head = load_head(source, backbone, count, model_args.skip_from) if source else None
+    if head is None and model_args.head_init == "encoder_top":
         return top_layers(backbone, count)
-    head = load_head(source, backbone, count) if source else None
     if head is None:
         logger.info("initialised %d new layers of the auxiliary head", count)
         head = new_head(backbone, count)

@@ -35,6 +35,8 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
             ambiguous.
     """
     settings = dict(settings)
+    if text is not None and settings.get("train_file") is not None:
+        raise BadInput("give the text or train_file, not both")
     if isinstance(text, (str, PathLike)):
         settings["train_file"] = text
     elif text is not None:

@@ -26,7 +26,7 @@ MAY_DIFFER = frozenset(
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
-    change_steps""".split()
+    change_steps use_cpu""".split()
 )
 STEPS = ("max_steps", "num_train_epochs")
 # Those among them that must agree over the processes of a run, because they determine when processes synchronize.
@@ -133,13 +133,13 @@ def _by_rank(everyone: Sequence[dict[str, Any]], name: str) -> str:
 def is_longer(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether the new settings extend a run whose learning rate does not depend on the number of steps.
 
-    The last step is always evaluated. If it was not a multiple of `eval_steps`, the longer run would not have
-    evaluated there and might have selected another model, so it is a different run.
+    The last step is always evaluated. If it was not a multiple of `eval_steps`, or before `eval_delay`, the longer run
+    would not have evaluated there and might have selected another model, so it is a different run.
     """
     constant = old.get("lr_scheduler_type") == new.get("lr_scheduler_type") == "constant"
     steps, every = old.get("max_steps"), new.get("eval_steps", 1)
     if not constant or type(steps) is not int:  # `old` was read from a file
         return False
-    if new.get("dev", "none") != "none" and (every < 1 or steps % every):
+    if new.get("dev", "none") != "none" and (every < 1 or steps % every or steps < new.get("eval_delay", 0)):
         return False
     return 0 < steps < new.get("max_steps", 0)

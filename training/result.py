@@ -35,7 +35,7 @@ _SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
 _LONGEST = 512  # tokens per held-out text
 _NOT_PART_OF_A_MODEL = shutil.ignore_patterns(
     ".*", "*.md", "*.bin", "*.onnx", "onnx", "openvino", "run.json", "scores*", "log.jsonl", "*.png", "best",
-    "best.json", "checkpoint-*", "adapt.json",
+    "best.json", "checkpoint-*", "adapt.json", "adapter", "nonfinite.json",
 )  # fmt: skip
 
 
@@ -98,6 +98,8 @@ def finish(
     if dev:
         facts["best"] = read_best(folder, trainer.run_id)
     encoder, facts["verdict"] = _choose(run, trainer, tokenizer, dev, data_args)
+    if encoder is not None and run.record["settings"]["lora_keep"]:
+        logger.warning("no adapter/ beside the result: it is the start, or a mixture with it, which has no adapters")
     if encoder is not None and facts["verdict"]["shipped"] == "start":
         run.export(lambda place: _save_start(run, encoder, place, tokenizer))
     elif encoder is not None:
@@ -198,13 +200,16 @@ def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
     backbone = load_backbone(source, load_config(source))
     if settings["bidirectional"]:
         attend_both_ways(backbone)
-    return SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, place=trained.place)
+    own = {"place": trained.place, "prompts": trained.prompts}
+    start = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **own)
+    start.normalized = trained.normalizes
+    return start
 
 
 def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
-    """Write the start: a sentence-transformers folder is copied, which keeps its prompts and normalisation.
+    """Write the start: a sentence-transformers folder is copied, with everything in it.
 
-    If the run uses it differently (pooling, template, attention), it is saved as it was judged.
+    If the run uses it differently (pooling, head, template, attention), it is saved as it was judged.
     """
     settings = run.record["settings"]
     source = settings["model_name_or_path"]
@@ -215,11 +220,12 @@ def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> No
 
 
 def _pooled_by(source: str) -> str | None:
-    """The pooling of a sentence-transformers folder; None for other models or unknown modules."""
+    """The pooling of a sentence-transformers folder; None for other models, unknown modules or one with a head."""
     try:
-        return read_modules(source, load_config(source)).pooling if (Path(source) / "modules.json").is_file() else None
+        found = read_modules(source, load_config(source)) if (Path(source) / "modules.json").is_file() else None
     except BadInput:
         return None
+    return found.pooling if found and len(found.head) == found.normalizes else None
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:

@@ -17,6 +17,7 @@ import torch
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback, TrainingArguments
 
+from common.command_line import peek
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from eval.tasks import Options, tasks_named
 from models.collectives import sum_over_processes
@@ -25,7 +26,7 @@ from training.automatic import Automatic
 from training.best import BEST, best_step
 from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
-from training.faults import check_space, compile_errors, memory_errors, storage_errors
+from training.faults import REPORT, check_space, compile_errors, memory_errors, storage_errors
 from training.plan import dry_run
 from training.provenance import earlier_starts, provenance
 from training.record import (
@@ -77,6 +78,8 @@ class Run:
         if started > self.args.world_size:
             raise BadInput(f"{started} processes were started, but are not connected; on a CPU add --use_cpu true")
         settings = {name: value for group in groups for name, value in _settings(group).items()}
+        if peek(argv, "output_dir") is None and not settings.get("dry_run"):
+            raise BadInput("--output_dir is missing: give the run's folder")
         self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
         self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
         if self.args.device.type != "cpu":  # devices round and draw differently; older CPU runs have no such entry
@@ -179,12 +182,14 @@ class Run:
             return Start(True, None)
         stack.enter_context(locked(root))
         clean(root)
+        (root / REPORT).unlink(missing_ok=True)  # of an attempt whose step was not saved
         start = open_run(str(root), self.trajectory, change)  # again, locked: another command may have been running
         if (root / RUN_FILE).is_file():
             old = read_run(root)
             self.record["run_id"] = run_id_of(root)
-            self.record["earlier_starts"] = earlier_starts(old, self.record)
-            self.record["changed_steps"] = _changed_steps(old, self.record, start.checkpoint)
+            if start.checkpoint:  # otherwise nothing of the earlier attempt remains
+                self.record["earlier_starts"] = earlier_starts(old, self.record)
+                self.record["changed_steps"] = _changed_steps(old, self.record, start.checkpoint)
         return start
 
     def _train(
@@ -227,7 +232,7 @@ class Run:
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
             except ImportError as error:  # from creating the optimizer
-                raise BadInput(f"a flag (--optim?) needs a package that is not installed: {error}") from error
+                raise BadInput(f"a flag needs a package that is not installed: {error}") from error
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
         if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -15,7 +15,7 @@ from transformers.training_args import OptimizerNames
 
 from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput
-from common.ranges import flag
+from common.ranges import Count, Positive, Rate, Seed, Weight, check_range, flag
 from models.objectives.base import Method
 
 
@@ -65,8 +65,9 @@ class RunArguments(TrainingArguments):
         Raises:
             BadInput: a value is out of range, or a flag is not supported here.
         """
-        _check_ranges(self)
-        _check_refused(self)
+        _check_values(self)
+        if self.bf16 and not self.use_cpu and not torch.cuda.is_available():
+            raise BadInput("--bf16 true: there is no CUDA GPU; give --use_cpu auto --bf16 auto")
         if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
             self.tf32 = False  # transformers would turn it on
         try:
@@ -75,10 +76,11 @@ class RunArguments(TrainingArguments):
             raise BadInput(f"a flag names a file or package that is missing: {error}") from error
         if self.torch_compile:
             _check_compiled(self)
-        _check_checkpointing(self)
+        _check_activation_flags(self)
         self.accelerator_config.non_blocking = self.device.type == "cuda"  # copies the next batch during a step
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
         _check_precision(self)
+        _check_optimizer(self)
         _check_schedule(self)
 
 
@@ -88,30 +90,17 @@ def argument_groups(method: Method) -> tuple[type, ...]:
     return ModelArguments, method.arguments, data, RunArguments
 
 
-def _check_ranges(args: RunArguments) -> None:
-    for names, (low, high) in _RANGES.items():
+def _check_values(args: RunArguments) -> None:
+    for kind, names in _RANGES.items():
         for name in names.split():
-            value = getattr(args, name)
-            if value is not None and not low <= value <= high:  # refuses NaN too
-                raise BadInput(f"--{name} {value}: must be between {_figure(low)} and {_figure(high)}")
-
-
-def _figure(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
-
-
-def _check_refused(args: RunArguments) -> None:
+            check_range(name, getattr(args, name), kind)
     if args.save_strategy == "best":
         raise BadInput("--save_strategy best: best/ keeps the best model anyway; checkpoints are for resuming")
     if args.max_steps == 0 or args.max_steps < -1:
         raise BadInput(f"--max_steps {args.max_steps}: must be positive, or -1 for --num_train_epochs")
-    for name, reason in _REFUSED.items():
-        if getattr(args, name):
-            raise BadInput(f"--{name}: {reason}")
-    for name, (value, reason) in _ONLY.items():
-        if getattr(args, name) != value:
-            allowed = "left out" if value is None else str(value).lower()
-            raise BadInput(f"--{name} {getattr(args, name)}: must be {allowed}; {reason}")
+    for name, default in ((f.name, f.default) for f in fields(args) if f.name in _FIXED):
+        if getattr(args, name) != default:
+            raise BadInput(f"--{name}: {_FIXED[name]}; leave it out")  # without the value, which may be a token
 
 
 def _check_precision(args: RunArguments) -> None:
@@ -133,33 +122,53 @@ def _check_compiled(args: RunArguments) -> None:
     os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
 
 
-def _check_checkpointing(args: RunArguments) -> None:
+def _check_activation_flags(args: RunArguments) -> None:
     """Recomputed layers must draw the same dropout, and a compiler decides itself what to keep."""
     if args.activation_checkpointing and args.torch_compile:
         raise BadInput("--activation_checkpointing excludes --torch_compile: a compiled step is a single graph")
+    _check_mapping("activation_checkpointing_kwargs", args.activation_checkpointing_kwargs, '{"every_n_layers": 2}')
     unknown = sorted((args.activation_checkpointing_kwargs or {}).keys() - {"every_n_layers", "offload"})
     if unknown:
         raise BadInput(f"--activation_checkpointing_kwargs: unknown {unknown[0]}; use every_n_layers or offload")
 
 
-def _check_schedule(args: RunArguments) -> None:
-    """Refuse optimizers and schedules that the libraries would reject only after training has started."""
-    name, optim = SchedulerType(args.lr_scheduler_type).value, OptimizerNames(args.optim).value
+def _check_optimizer(args: RunArguments) -> None:
+    optim = OptimizerNames(args.optim).value
     if args.adamw != "torch" and (optim not in ("adamw_torch", "adamw_torch_fused") or args.optim_args):
         raise BadInput(f"--adamw {args.adamw} replaces the optimizer; leave out --optim and --optim_args")
-    if name in ("reduce_lr_on_plateau", "greedy"):
-        raise BadInput(f"--lr_scheduler_type {name}: depends on the dev score, which already selects the best model")
     if optim.startswith("schedule_free"):
         raise BadInput(f"--optim {optim}: not supported, since every evaluation would need its averaged weights")
     if any(part.count("=") != 1 for part in (args.optim_args or "a=1").split(",")):
         raise BadInput(f"--optim_args {args.optim_args}: must be name=value pairs, separated by commas")
+    if args.optim_args and optim in ("adamw_torch", "adamw_torch_fused"):
+        raise BadInput(f"--optim_args {args.optim_args}: --optim {optim} ignores it; use --weight_decay, --adam_beta1, "
+                       "--adam_beta2 and --adam_epsilon")  # fmt: skip
+
+
+def _check_schedule(args: RunArguments) -> None:
+    """Refuse schedules that the libraries would reject only after training has started."""
+    name = SchedulerType(args.lr_scheduler_type).value
+    if name in ("reduce_lr_on_plateau", "greedy"):
+        raise BadInput(f"--lr_scheduler_type {name}: depends on the dev score, which already selects the best model")
+    if name == "constant" and args.warmup_steps:
+        raise BadInput(f"--warmup_steps {args.warmup_steps}: --lr_scheduler_type constant has no warm-up; use "
+                       "constant_with_warmup")  # fmt: skip
+    _check_mapping("lr_scheduler_kwargs", args.lr_scheduler_kwargs, '{"num_cycles": 2}')
     try:
-        optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
-        get_scheduler(name, optimizer, 1, 10, args.lr_scheduler_kwargs)
-    except (TypeError, ValueError, KeyError) as error:
+        optimizer = torch.optim.SGD([torch.zeros(1)], args.learning_rate)
+        schedule = get_scheduler(name, optimizer, 1, 10, args.lr_scheduler_kwargs)
+        for _ in range(10):
+            optimizer.step()  # the schedule warns without it
+            schedule.step()
+    except (TypeError, ValueError, KeyError, ArithmeticError) as error:
         raise BadInput(
             f"--lr_scheduler_type {name} --lr_scheduler_kwargs {args.lr_scheduler_kwargs}: {error}"
         ) from error
+
+
+def _check_mapping(name: str, value: object, example: str) -> None:
+    if value is not None and not isinstance(value, dict):
+        raise BadInput(f"--{name} {value}: must be a JSON object, such as '{example}'")
 
 
 def settle_packing(wanted: bool | None, args: TrainingArguments) -> bool:
@@ -194,7 +203,7 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
         raise BadInput(f"--report_to {missing[0]}: unknown to transformers; choose from {choices}")
 
 
-def check_checkpointing(args: TrainingArguments, model: nn.Module) -> None:
+def check_activation_checkpointing(args: TrainingArguments, model: nn.Module) -> None:
     """Refuse `--activation_checkpointing` for a backbone without it."""
     for part in model.modules() if args.activation_checkpointing else ():
         inner = [one for one in part.modules() if isinstance(one, PreTrainedModel)]
@@ -216,23 +225,23 @@ def saved_at_once(args: TrainingArguments, steps: int) -> int:
     return min(count, args.save_total_limit + 1) if args.save_total_limit else count
 
 
-_TINY, _HUGE = 1e-45, 1e30
 _RANGES = {
-    "per_device_train_batch_size gradient_accumulation_steps save_total_limit": (1, 1e9),
-    "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay": (0, _HUGE),
-    "num_train_epochs save_steps eval_steps logging_steps adam_epsilon": (_TINY, _HUGE),
-    "adam_beta1 adam_beta2": (0, 1 - 1e-7),
-    "seed": (0, 2**32 - 1),
+    Count: "per_device_train_batch_size gradient_accumulation_steps save_total_limit dataloader_prefetch_factor",
+    Weight: "learning_rate weight_decay max_grad_norm warmup_steps dataloader_num_workers eval_delay",
+    Positive: "num_train_epochs save_steps eval_steps logging_steps adam_epsilon",
+    Rate: "adam_beta1 adam_beta2",
+    Seed: "seed",
 }
-_ONLY = {
-    "eval_strategy": ("steps", "--dev none keeps the last model"),
-    "train_sampling_strategy": ("random", "the sentences of a batch are each other's negatives"),
-    "average_tokens_across_devices": (True, "a loss is a mean over the targets of all processes"),
-    "dataloader_in_order": (True, "another order of batches would be a different run"),
-    "dataloader_drop_last": (True, "a smaller last batch has fewer negatives"),
-    "greater_is_better": (None, "the dev score is better when it is higher"),
-}
-_REFUSED = {
+_FIXED = {  # flags that must keep their defaults, and why
+    "eval_strategy": "--dev none keeps the last model",
+    "train_sampling_strategy": "the sentences of a batch are each other's negatives",
+    "average_tokens_across_devices": "a loss is a mean over the targets of all processes",
+    "dataloader_in_order": "another order of batches would be a different run",
+    "dataloader_drop_last": "a smaller last batch has fewer negatives",
+    "greater_is_better": "the dev score is better when it is higher",
+    "fsdp": "not supported: accelerate's data parallelism is",
+    "deepspeed": "not supported: accelerate's data parallelism is",
+    "parallelism_config": "not supported: accelerate's data parallelism is",
     "auto_find_batch_size": "the batch supplies the negatives, so another size is a different experiment",
     "accelerator_config": "the distribution of batches over processes is fixed",
     "data_seed": "--seed determines the order of the text too",

@@ -25,7 +25,7 @@ from models.adapters import adapter_dropout
 from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.kernels.dropout import count_operations
-from models.loading import dropout_rates, load_tokenizer, usable_length
+from models.loading import dropout_rates, load_tokenizer
 from models.objectives.base import Method
 from models.pooling import pooling_named
 from models.training import build_model
@@ -100,7 +100,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
         "method": model_args.method,
-        "cut": _cut(collator, lengths, data_args.max_length, usable_length(model.config, tokenizer)),
+        "cut": _cut(collator, lengths, data_args.max_length, model.encoder.max_length),
         "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
         "packed": describe_packing(model.encoder.packed, args),
         "views": len(collator.views),
@@ -117,7 +117,7 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
 def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokenizer, model) -> Collator:
     """The collator of the method's views; in rows of several sentences each view is one of them."""
     model_args, method_args, data_args, args = groups
-    longest = usable_length(model.config, tokenizer)
+    longest = model.encoder.max_length
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
     views = method.views_of_rows(method_args, corpus.columns)

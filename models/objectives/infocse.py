@@ -123,19 +123,16 @@ def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> Auxili
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
     encoder.runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.base_model, args.skip_from)
-    head = _head(args, lm.config, lm.base_model, source)
+    head = _head(args, lm.base_model, source)
     return AuxiliaryMLM(lower, head, auxiliary.VocabularyHead(lm), args, encoder.runner)
 
 
-def _head(args: Arguments, config, backbone: nn.Module, source: str) -> nn.ModuleList:
+def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:
     if args.aux_init == "random":
         return auxiliary.new_head(backbone, args.head_layers)
     if args.aux_init == "encoder_top":
         return auxiliary.top_layers(backbone, args.head_layers)
-    trained_at = getattr(config, "skip_from", args.skip_from)
-    if trained_at != args.skip_from:
-        raise BadInput(f"--skip_from {args.skip_from}: the head in '{source}' was trained with skip_from {trained_at}")
-    head = auxiliary.load_head(source, backbone, args.head_layers)
+    head = auxiliary.load_head(source, backbone, args.head_layers, args.skip_from)
     if head is None:
         raise BadInput(
             f"'{source}' has no pre-trained auxiliary head ({auxiliary.HEAD_FILE} or {auxiliary.CONDENSER_FILE}); run "

@@ -9,13 +9,14 @@ import pytest
 from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from adapt import command
 from common.errors import BadInput, CheckpointRefused
 from eval.dev import search_set
 from eval.encode import Encode
 from models.encoder import load_encoder
-from models.saved_format import Normalize
+from models.heads import Dense, Head, Normalize
 from tests.eval.toys import write_beir
 from tests.folders import normalise, record, same_weights
 from tests.sources import ROOT
@@ -163,6 +164,21 @@ def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):
     theirs = SentenceTransformer(str(tmp_path / "run"), device="cpu").encode(texts)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1) and np.abs(vectors - theirs).max() < 1e-6
     assert "training uses only its backbone" not in caplog.text
+
+
+def test_a_start_keeps_prompts_and_normalisation_but_no_head_that_was_not_judged(arguments, start, tmp_path):
+    encoder, tokenizer = load_encoder(str(start))
+    encoder.head, encoder.prompts = Head(Dense(nn.Linear(32, 8), "Identity"), Normalize()), {"query": "find: "}
+    encoder.save(str(tmp_path / "headed"), tokenizer)
+    for name, *flags in (("kept",), ("mixed", "--keep_start=false", "--start_shares=0.5")):
+        found = command.main(
+            [str(tmp_path / "headed"), *arguments(name, "--pooling=avg", "--learning_rate=1e-9", *flags)[1:]]
+        )
+        shipped = SentenceTransformer(str(tmp_path / name), device="cpu")
+        assert [type(module).__name__ for module in shipped] == ["Transformer", "Pooling", "Normalize"]
+        assert shipped.prompts["query"] == "find: " and shipped.encode("a dog").shape == (32,)
+        judged = search_set(found["pseudo_queries"], ["test"]).score(shipped.encode)
+        assert found["start"] == pytest.approx(judged, abs=0.05), "what was judged"
 
 
 def test_a_start_that_is_pooled_in_another_way_is_shipped_as_it_was_judged(arguments, start, tmp_path):

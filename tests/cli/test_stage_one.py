@@ -41,11 +41,19 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
 
 def test_a_plain_masked_language_model_keeps_no_head_of_its_start(aux, unsup, stage_one_folder, tmp_path):
     assert {"skip_from", "head_layers"} <= json.loads((stage_one_folder / "config.json").read_text()).keys()
-    run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, head_layers=0, max_steps=2))
+    run_pretrain_aux.main(aux(model_name_or_path=stage_one_folder, head_layers=0, skip_from=99, max_steps=2))
     assert not {"skip_from", "head_layers"} & json.loads((tmp_path / "aux" / "config.json").read_text()).keys()
     assert not (tmp_path / "aux" / "aux_head.safetensors").exists()
     with pytest.raises(BadInput, match="no pre-trained auxiliary head"):
         run_unsup.main(unsup(model_name_or_path=tmp_path / "aux"))
+
+
+def test_a_trained_head_is_continued_whatever_initialises_a_new_one(aux, stage_one_folder, tmp_path):
+    flags = {"model_name_or_path": stage_one_folder, "max_steps": 1, "head_init": "encoder_top"}
+    run_pretrain_aux.main(aux(**flags, learning_rate=0))
+    assert same_weights(tmp_path / "aux", stage_one_folder, "aux_head.safetensors")
+    with pytest.raises(BadInput, match=r"--skip_from 3: the head in .* was trained with skip_from 2"):
+        run_pretrain_aux.main(aux("other", **flags | {"skip_from": 3}))
 
 
 def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):

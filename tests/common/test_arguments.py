@@ -304,5 +304,7 @@ def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
     for every, same in ((5, True), (2, True), (3, False), (0.5, False)):
         selecting = old | {"dev": "stsb", "eval_steps": every}
         assert is_longer(selecting, selecting | {"max_steps": 20}) is same
+    late = old | {"dev": "stsb", "eval_steps": 2, "eval_delay": 11}
+    assert not is_longer(late, late | {"max_steps": 20}), "the first run was evaluated at its end, before the delay"
     linear = old | {"lr_scheduler_type": "linear"}
     assert not is_longer(linear, linear | {"max_steps": 11})

@@ -158,7 +158,7 @@ def test_an_auxiliary_head_is_filled_whole_or_refused(heads, tmp_path, number, d
     for path in tmp_path.iterdir():
         path.unlink()
     (tmp_path / name).write_bytes(data.draw(damaged(valid, _PICKLED)))
-    layers = result(load_head, str(tmp_path), backbone, 1)
+    layers = result(load_head, str(tmp_path), backbone, 1, 1)
     if layers is not None:
         assert all(value.isfinite().all() for value in layers.state_dict().values())
 

@@ -63,7 +63,7 @@ def test_stage_one_is_saved_as_an_unprefixed_model_and_a_head(folder, tmp_path):
     tensors = load_file(tmp_path / "aux_head.safetensors")
     assert len(tensors) == 32
     assert all(name.startswith(("c_head.0.", "c_head.1.")) for name in tensors)
-    head = load_head(str(tmp_path), again.base_model, 2)
+    head = load_head(str(tmp_path), again.base_model, 2, 3)
     assert_same(head, model.c_head)
 
 
@@ -83,7 +83,7 @@ def write_condenser(folder, target, drop=(), extra=None):
 def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
     head = write_condenser(tiny_bert, tmp_path, extra={"co_target": torch.arange(4)})
     assert len(head.state_dict()) == 32
-    read = load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2)
+    read = load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2, 2)
     assert_same(read, head)
 
 
@@ -101,14 +101,14 @@ def test_condensers_layout_is_imported_whole(tiny_bert, tmp_path):
 def test_a_head_that_does_not_fill_every_tensor_is_refused(tiny_bert, tmp_path, drop, extra, layers):
     write_condenser(tiny_bert, tmp_path, drop, extra)
     with pytest.raises(BadInput, match="auxiliary head"):
-        load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, layers)
+        load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, layers, 2)
 
 
 def test_a_pickle_that_runs_code_is_not_read(tiny_bert, tmp_path):
     shutil.copytree(tiny_bert, tmp_path, dirs_exist_ok=True)
     torch.save({"c_head.0.x": Evil(tmp_path / "ran")}, tmp_path / "model.pt")
     with pytest.raises(BadInput, match="more than weights"):
-        load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2)
+        load_head(str(tmp_path), load_masked_lm(str(tmp_path)).base_model, 2, 2)
     assert not (tmp_path / "ran").exists()
 
 

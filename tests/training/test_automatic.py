@@ -23,6 +23,7 @@ GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
         (GPU | {"bf16": True} | OLD, "--bf16 auto --use_cpu=no", ["no", "true"]),
         (NEW, "--use_cpu=auto --bf16=auto", ["true", "true"]),
         (OLD, "--use_cpu=auto --bf16=auto", ["true", "false"]),
+        (NEW, "--bf16=auto --use_cpu=false", ["false", "false"]),
         (OLD, "--bf16=auto --use_cpu=auto --bf16", ["true", "true"]),
     ],
 )

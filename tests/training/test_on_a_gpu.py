@@ -37,7 +37,7 @@ def arguments(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("began", "goes_on"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
-    first, other = (Run("run_unsup.py", [], [arguments(device)], {}) for device in (began, goes_on))
+    first, other = (Run("run_unsup.py", ["--output_dir=run"], [arguments(device)], {}) for device in (began, goes_on))
     assert [each.record["on_gpu"] for each in (first, other)] == [began == "cuda", goes_on == "cuda"]
     (tmp_path / "run" / "best").mkdir(parents=True)
     write_run(tmp_path / "run", first.record | {"status": "running"})

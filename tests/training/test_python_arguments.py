@@ -61,6 +61,12 @@ def test_half_a_surrogate_pair_is_refused_with_its_row(tmp_path):
         as_flags(["a", "b\ud800"], {"cache_dir": tmp_path})
 
 
+def test_a_text_is_given_once(tmp_path):
+    for text in (["a dog"], tmp_path / "text.txt"):
+        with pytest.raises(BadInput, match="give the text or train_file, not both"):
+            as_flags(text, {"train_file": "other.txt"})
+
+
 def test_values_are_words(tmp_path):
     given = {"seed": 7, "learning_rate": 3e-5, "bf16": False, "dev_file": None, "test_tasks": ["STS12", "MR"],
              "lr_scheduler_type": SchedulerType.COSINE, "lr_scheduler_kwargs": {"num_cycles": 2},
