@@ -11,10 +11,10 @@ __all__ = ["add_arguments", "rows"]
 
 
 def rows(args) -> list[dict]:
-    """Peak resident memory in MB of building the model and taking two steps of InfoCSE."""
+    """Peak resident memory in MiB of building the model and taking two steps of InfoCSE."""
     plain, ours = (apart(_measure, side, args) for side in ("plain", "ours"))
     row = {"name": "infocse memory", "model": args.model, "precision": args.precision, "runs": 1}
-    return [row | {"memory_ratio": round(plain / ours, 2), "plain_mb": round(plain), "ours_mb": round(ours)}]
+    return [row | {"memory_ratio": round(plain / ours, 2), "plain_mib": round(plain), "ours_mib": round(ours)}]
 
 
 def _measure(side: str, args) -> float:

@@ -100,7 +100,7 @@ def adapters(args) -> dict:
     full, low = (apart(_peak, rank, args) for rank in (None, RANK))
     share = timed.ours / timed.plain
     return bench_row(f"simcse step by adapters of rank {RANK} against all weights", args.precision, args.model, timed,
-                     args.runs, memory_ratio=round(full / low, 2), plain_mb=round(full), ours_mb=round(low),
+                     args.runs, memory_ratio=round(full / low, 2), plain_mib=round(full), ours_mib=round(low),
                      trainable_share=round(share, 5))  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _timed(args) -> Timed:
 
 
 def _peak(rank: int | None, args) -> float:
-    """Increase in peak resident memory, in MB, from building the model and taking two steps."""
+    """Increase in peak resident memory, in MiB, from building the model and taking two steps."""
     before = peak_mib()
     step = _trainer(rank, args)
     for number in range(2):

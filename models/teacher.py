@@ -58,7 +58,8 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
         raise BadInput(f"'{path}': a teacher needs the template of '{source}'; choose another")
     length = usable_length(encoder.config, tokenizer)
     if length < student.max_length:
-        raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}")
+        raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}; choose a teacher "
+                       "that reads as many")  # fmt: skip
     if not student.packed:  # the layouts that travel with a batch are the student's
         encoder.runner, encoder.packed = student.runner, False
     return Teacher(encoder)

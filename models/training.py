@@ -199,7 +199,7 @@ def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -
         return
     dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
     if not nested:
-        raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no contrastive loss on vectors")
+        raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no loss for prefixes of the vector")
     if dropped and any(one.reads_projection for one in nested):
         raise BadInput(
             f"--matryoshka_dims: the loss sees the output of --projection {model_args.projection}, which is dropped "

@@ -9,6 +9,7 @@ with different --methods.
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,7 @@ from eval.scores import AVERAGE, markdown
 from eval.sts import STS_TEST
 from papers import runs
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, FIGURES, facts_of, figures_in, finished, read_once, start_flags
+from papers.runs import CONFIGS, FIGURES, facts_of, figures_in, finished, read_once, start_flags, values
 
 # Configurations that cannot be compared: stage 1, methods for documents, and (partly) supervised methods.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup",
@@ -114,12 +115,13 @@ def table(rows: list[dict]) -> str:
     runs_of: dict[str, list[dict]] = {}
     for method in sorted({row["method"] for row in rows}):
         group = [row for row in rows if row["method"] == method]
-        first = min(row["seed"] for row in group)
+        # The search had one seed, which is not always the smallest; every other seed has one rate.
+        first = Counter(row["seed"] for row in sorted(group, key=lambda row: row["seed"])).most_common(1)[0][0]
         tried = sorted((row for row in group if row["seed"] == first), key=lambda row: float(row["learning_rate"]))
         best = max(tried, key=lambda row: row["dev"])["learning_rate"]
         chosen = [row for row in group if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried)
-        means = [mean_and_std(_values(chosen, name), "not run") for name in ("dev", *columns)]
+        means = [mean_and_std(values(chosen, name), "not run") for name in ("dev", *columns)]
         lines.append([_title(method), search, best if chosen else "-", *means, str(len(chosen))])
         runs_of[method] = chosen
     return "\n\n".join(markdown(part) for part in (lines, differences(runs_of, columns)) if len(part) > 1)
@@ -129,7 +131,7 @@ def differences(runs_of: dict[str, list[dict]], columns: Sequence[str]) -> list[
     """Each method minus SimCSE, with Welch's 95 % interval over the runs; at least two runs of each are needed."""
     body = [["minus SimCSE", *(FIGURES[name.removesuffix("_average")] for name in columns)]]
     for method, chosen in runs_of.items():
-        cells = [_difference(_values(chosen, name), _values(runs_of.get(BASELINE, []), name)) for name in columns]
+        cells = [_difference(values(chosen, name), values(runs_of.get(BASELINE, []), name)) for name in columns]
         if method != BASELINE and any(cell != "-" for cell in cells):
             body.append([_title(method), *cells])
     return body
@@ -141,13 +143,6 @@ def _difference(values: list[float], base: list[float]) -> str:
     one, other = Score.over(values), Score.over(base)
     low, high = welch(one, other)
     return f"{one.mean - other.mean:+.2f} ({low:+.2f} to {high:+.2f})"
-
-
-def _values(rows: list[dict], name: str) -> list[float]:
-    """A figure, or an average of figures, of each row; none unless all rows have it."""
-    figures = [row.get(name) for row in rows]
-    values = [figure.get(AVERAGE) if isinstance(figure, dict) else figure for figure in figures]
-    return [] if None in values else values
 
 
 def _title(method: str) -> str:

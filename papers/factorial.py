@@ -17,7 +17,7 @@ from statistics import fmean
 from scipy import stats
 
 from common.errors import BadInput
-from eval.scores import markdown
+from eval.scores import AVERAGE, markdown
 from papers import gap, runs
 from papers.page import mean_and_std
 from papers.runs import CONFIGS, FIGURES, facts_of
@@ -104,7 +104,7 @@ def table(rows: list[dict]) -> str:
     body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
         group = [row for row in rows if (row["start"], row["head"], row["lambda"]) == combination]
-        averages = [[row[name]["Avg."] for row in group if name in row] for name in scored]
+        averages = [runs.values(group, name) for name in scored]
         gaps = [row["gap"] for row in group if row["gap"] is not None]
         figures = [mean_and_std(values, "-") for values in ([row["dev"] for row in group], *averages, gaps)]
         body.append([*combination, *figures, str(len(group))])
@@ -118,12 +118,16 @@ def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
     one seed are averaged first, since they are not independent; the interval is Student's t interval over the seeds.
     It does not cover the seeds of stage 1, which each start has once.
     """
-    rows = [row for row in rows if score in row]
+    rows, seen = [row for row in rows if score in row], set()
     body = [["factor", "at", "against", f"{FIGURES[score]}, points", "95 % interval", "seeds"]]
     for factor, *at in (("start",), ("head",), ("lambda",), ("lambda", "start"), ("lambda", "start", "head")):
         for place in dict.fromkeys(tuple(row[name] for name in at) for row in rows):
             chosen = [row for row in rows if tuple(row[name] for name in at) == place]
             levels = list(dict.fromkeys(row[factor] for row in chosen))
+            compared = factor, *map(id, chosen)
+            if compared in seen:  # at a wider place, which has only these runs
+                continue
+            seen.add(compared)
             for level in levels[1:]:
                 by_seed = _differences(chosen, factor, level, levels[0], score)
                 where = ", ".join(place) or "all"
@@ -134,7 +138,7 @@ def effects(rows: list[dict], score: str = "sts") -> list[list[str]]:
 def _differences(rows: list[dict], factor: str, level: str, first: str, score: str) -> list[float]:
     """The mean difference over the pairs of each seed."""
     rest = [name for name in PARTS if name != factor]  # the seed last
-    averages = {(row[factor], *(row[name] for name in rest)): row[score]["Avg."] for row in rows}
+    averages = {(row[factor], *(row[name] for name in rest)): row[score][AVERAGE] for row in rows}
     by_seed: dict[int, list[float]] = {}
     for (one, *key), value in averages.items():
         if one == level and (first, *key) in averages:

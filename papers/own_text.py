@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"],
                         help="folders in DATA_DIR/beir")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--steps", type=positive, help="per run (default: configs/adapt.yaml); use another --folder "
-                        "for each number")  # fmt: skip
+    parser.add_argument("--steps", type=positive, help="per run, half for infocse (default: configs/adapt.yaml); "
+                        "use another --folder for each number")  # fmt: skip
     parser.add_argument("--stage_1", action="store_true", help="first pre-train every start and an auxiliary "
                         f"network on the documents: configs/aux-read-mini.yaml, {STAGE_1_STEPS} steps")  # fmt: skip
     add_flags(parser, "runs/own_text", *"data_dir seeds float32 collect known".split())
@@ -102,7 +102,8 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
         if args.stage_1:
             model = _stage_1(args, model, beir / "corpus.jsonl", seed)
             flags |= {"aux_init": "checkpoint"} if "aux_init" in flags else {}
-        flags |= {"steps": args.steps} if args.steps else {}
+        if args.steps:
+            flags["steps"] = max(1, args.steps // 2) if method == "infocse" else args.steps
         flags |= {"use_cpu": "true"} if device != device_here() else {}  # otherwise adapt refuses a CPU's run on a GPU
         code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_argv(flags)], stdout=sys.stderr)
         if code == BadInput.exit_code:  # already explained: no bag of words from a start without a vocabulary head

@@ -227,6 +227,13 @@ def figures_in(folder: Path, name: str) -> dict[str, float]:
     return {AVERAGE: next(iter(figures.values())), **figures} if figures else figures  # for a single task, its value
 
 
+def values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """A figure, or an average of figures, of each row; none unless all rows have it."""
+    figures = [row.get(name) for row in rows]
+    found = [figure.get(AVERAGE) if isinstance(figure, Mapping) else figure for figure in figures]
+    return [] if None in found else found
+
+
 def parsed(argv: Sequence[str]) -> tuple[Any, ...]:
     """The argument dataclasses of a run's script; BadInput for flags that it would refuse."""
     name = peek(argv, "method")

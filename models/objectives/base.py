@@ -284,16 +284,20 @@ class Method:
         """Return the tokenizer for training and for the saved model; the checkpoint's by default."""
         return tokenizer
 
+    def most_columns(self, args: Any) -> int:
+        """Sentences per row that the loss can read; masked or changed views exclude hard negatives."""
+        views = self.views(args)
+        changed = self.masking(args) or any(view.edit or view.perturb for view in views)
+        return 1 if self.one_text else len(views) if changed else max(len(views), self.columns)
+
     def views_of_rows(self, args: Any, columns: int) -> list[View]:
         """The views for rows of `columns` sentences: the method's views, or every sentence of a row unchanged.
 
         BadInput if the loss reads fewer.
         """
-        views = self.views(args)
-        changed = self.masking(args) or any(view.edit or view.perturb for view in views)
-        most = 1 if self.one_text else len(views) if changed else max(len(views), self.columns)
+        views, most = self.views(args), self.most_columns(args)
         if columns > most:
-            raise BadInput(f"--columns {columns}: with these flags, this method reads at most {most} per row")
+            raise BadInput(f"--columns {columns}: with these flags, --method {self.name} reads at most {most} per row")
         return views if columns <= len(views) else views[:1] * columns
 
     def build(self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:

@@ -23,7 +23,7 @@ from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import cast_matrices
-from models.teacher import Teacher, load_teacher
+from models.teacher import ITSELF, Teacher, load_teacher
 
 
 @dataclass
@@ -128,6 +128,10 @@ class RankCSE(Method):
         """Build the three terms; BadInput for more than two teachers, or one that does not fit the encoder."""
         if len(args.teacher) > 2:
             raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
+        if args.teacher_pooling and {*args.teacher} == {ITSELF}:
+            raise BadInput(
+                f"--teacher_pooling {args.teacher_pooling}: the teacher '{ITSELF}' pools as the student does"
+            )
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.consistency_weight:
             loss = partial(consistency, temperature=args.temperature)

@@ -84,7 +84,7 @@ class SelfGuided(Contrast):
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """The sentences' vectors, and those of the copy's layers."""
         query = encoded.projected.flatten(0, 1)  # (V N, D): all processes, view by view
-        layers = self._layers(batch)
+        layers = self._layers(batch, encoded.chunk_size)
         with torch.autocast(query.device.type, enabled=False):
             return query, project(encoded.projection, layers)  # (K, V N, D)
 
@@ -96,13 +96,16 @@ class SelfGuided(Contrast):
         return terms
 
     @torch.no_grad()
-    def _layers(self, batch: Batch) -> Tensor:
+    def _layers(self, batch: Batch, chunk_size: int | None) -> Tensor:
         """The copy's layer means for the sentences of all processes, (K, V N, H)."""
-        shape = batch.input_ids.shape[:2]
+        means = torch.cat([self._means(chunk) for chunk in batch.split(chunk_size)], 2)  # (K, V, B, H)
+        everyone = gather_with_gradient(means.flatten(0, 1))  # (K V, N, H)
+        return everyone.unflatten(0, (-1, means.shape[1])).flatten(1, 2)
+
+    def _means(self, batch: Batch) -> Tensor:
         ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
-        means = at_least_float32(self.start.layer_means(ids, mask, batch.layout()))
-        everyone = gather_with_gradient(means.unflatten(1, shape).flatten(0, 1))  # (K V, N, H)
-        return everyone.unflatten(0, (-1, shape[0])).flatten(1, 2)
+        means = self.start.layer_means(ids, mask, batch.layout())
+        return at_least_float32(means).unflatten(1, batch.input_ids.shape[:2])
 
 
 class SGOPT(Method):

@@ -41,6 +41,8 @@ class SimCSE(Method):
     columns = 3
 
     def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
+        if args.hard_negative_weight and self.most_columns(args) < 3:
+            raise BadInput(f"--hard_negative_weight: --method {self.name} with these flags reads no hard negatives")
         if args.hard_negative_weight and columns < 3:
             raise BadInput("--hard_negative_weight: needs --columns 3, with hard negatives in the third")
         return super().views_of_rows(args, columns)

@@ -59,6 +59,7 @@ def runner(monkeypatch):
 def filled(tmp_path):
     def run(*flags):
         places = [f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}"]
+        places = [place for place in places if place.split("=")[0] not in {flag.split("=")[0] for flag in flags}]
         return main(["infocse-5", "--backbone=mini", "--model=m", *places, *flags])
 
     return run

@@ -85,17 +85,17 @@ def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
 
 
 def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys):
-    flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m", "--seeds", "0", "1",
-             "--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}"]  # fmt: skip
-    main([*flags, "--dry_run"])
+    flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m",
+             "--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}", "--seeds"]  # fmt: skip
+    main([*flags, "0", "1", "--dry_run"])
     *_, summary, one, other, third, fourth = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
     assert "consert-sup-mini.yaml" in one and "consert-sup-mini.yaml" in other
     start = next(word for word in one.split() if "consert-sup-mini_" in word)
     assert f"--model_name_or_path {start}" in third and "consert-sup-unsup-mini.yaml" in third and "--seed 1" in fourth
-    main([*flags, "--seeds", "0"])
+    main([*flags, "0"])
     capsys.readouterr()
-    main([*flags, "--list"])
+    main([*flags, "0", "1", "--list"])
     assert "2 runs are missing" in capsys.readouterr().out
 
 

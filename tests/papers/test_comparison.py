@@ -75,7 +75,13 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(made,
     assert main([*argv, "--collect"]) == rows
     assert len(asked) == 10
     with pytest.raises(CheckpointRefused, match="model_name_or_path: was m, now other"):
-        main([*argv, "--model=other"])
+        main([word.replace("=m", "=other") for word in argv])
+
+
+def test_the_rates_tried_are_those_of_the_seed_of_the_search(made, argv, capsys):
+    main([*argv, "--seeds", "2", "0", "1"])
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("| simcse "))
+    assert all(f"{rate}: " in line for rate in ("1e-5", "3e-5", "1e-4"))
 
 
 def test_search_is_added_to_finished_runs_and_stays(made, argv, capsys):
@@ -118,10 +124,10 @@ def test_known_runs_are_not_trained_again_and_stand_in_the_table(made, tmp_path,
     line = next(line for line in capsys.readouterr().out.splitlines()[::-1] if line.startswith("| simcse "))
     assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00" in line and "61.00 ± 1.00" in line
     with pytest.raises(BadInput, match=r"rows\.json: simcse-mini .* has 9 steps, not 8"):
-        main([*argv, "--steps=8", f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
+        main([*(word.replace("=9", "=8") for word in argv), f"--folder={folder}", f"--known={tmp_path / 'rows.json'}"])
     with pytest.raises(BadInput, match=r"simcse-mini .* differ in start; compare them in two"):
-        main([*argv, "--model=other", f"--folder={folder / 'runs' / 'new'}", f"--known={tmp_path / 'rows.json'}",
-              "--seeds", "3", "4"])  # fmt: skip
+        main([*(word.replace("=m", "=other") for word in argv), f"--folder={folder / 'runs' / 'new'}",
+              f"--known={tmp_path / 'rows.json'}", "--seeds", "3", "4"])  # fmt: skip
     assert [run[1:] for run in asked[5:]] == [("1e-5", "3")], "the conflict was found after the first run"
     (tmp_path / "rows.json").write_text('[{"name": "x"}]')
     with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):

@@ -40,8 +40,8 @@ def test_what_is_known_is_not_run_again_and_counts(elsewhere, runner, filled, ca
 
 
 def test_the_same_run_serves_another_table_and_another_precision_is_another_run(elsewhere, runner, tmp_path):
-    flags = ["--backbone=mini", "--model=m", f"--runs={tmp_path / 'r'}", f"--output={tmp_path}", "--seeds=0"]
-    main(["infocse-4", *flags, f"--known={elsewhere}"])
+    flags = ["--backbone=mini", "--model=m", f"--runs={tmp_path / 'r'}", "--seeds=0"]
+    main(["infocse-4", *flags, f"--known={elsewhere}", f"--output={tmp_path}"])
     assert [asked.get("aux_init") for asked in runner.asked] == ["encoder_top"]
     main(["infocse-4", *flags, f"--known={elsewhere}", "--float32", "--rows", "InfoCSE", f"--output={tmp_path / 'o'}"])
     assert len(runner.asked) == 2
