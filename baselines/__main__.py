@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from baselines.flow import Settings, fit
-from baselines.whitening import kernel, linear_map, moments
+from baselines.whitening import check_power, kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
 from common.declared import add_pooling
 from common.files import write_json
@@ -147,6 +147,7 @@ def save_encoder(folder: str, source: Encoded, part: nn.Module) -> None:
 
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
+    check_power(args.power)  # before the text is encoded
     source = encode_text(args)
     statistics = moments(source.vectors)
     matrix = kernel(statistics, args.dimensions, args.power)

@@ -44,6 +44,11 @@ def rank(eigenvalues: np.ndarray, length: float) -> int:
     return int((deviations > 10 * np.finfo(np.float32).eps * length).sum())
 
 
+def check_power(power: float) -> None:
+    if not 0 <= power <= 1:
+        raise BadInput(f"--power {power}: must be from 0 (centre only) to 1 (whiten)")
+
+
 def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.0) -> np.ndarray:
     """The whitening matrix (D, K) in float64, columns by descending eigenvalue; K is `dimensions`, by default the rank.
 
@@ -53,8 +58,7 @@ def kernel(statistics: Moments, dimensions: int | None = None, power: float = 1.
         BadInput: `power` is outside 0..1; `dimensions` is outside 1..D, or above the rank of the covariance; without
             `dimensions`, fewer vectors than D + 1.
     """
-    if not 0 <= power <= 1:
-        raise BadInput(f"--power {power}: must be from 0 (centre only) to 1 (whiten)")
+    check_power(power)
     count, width = statistics.count, len(statistics.mean)
     if dimensions is None and count <= width:
         raise BadInput(f"{count} texts are too few for {width} dimensions: give more than {width}, or --dimensions")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def parser() -> Parser:
                    "sentence-transformers model; several give one table")  # fmt: skip
     p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
     p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
-    p.add_argument("--split", choices=["test", "dev"], help="STS: default test, or dev with --mode dev")
+    p.add_argument("--split", choices=["test", "dev"], help="STS and BEIR: default test, or dev with --mode dev")
     p.add_argument("--mode", choices=modes, default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
                    "rmsprop)")  # fmt: skip
@@ -126,25 +127,44 @@ def _check(model: str, pooling: str | None) -> None:
     load_tokenizer(model)
 
 
+def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str, str | None]:
+    """The scores file of each model; BadInput if one cannot be written, or two models would share one."""
+    suffix = ".json" if len(args.models) > 1 else ""
+    if suffix and args.output and Path(args.output).is_file():
+        raise BadInput(f"--output {args.output} is a file; several models need a folder")
+    files = [_path_of(args, "models", name) for name in models] if suffix else []
+    if twice := next((path for path in files if files.count(path) > 1), None):
+        raise BadInput(f"two models would write to {Path(twice).name}; name them: NAME=MODEL")
+    outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
+    for output in outputs.values():
+        check_output(output, [args.dev_file], b"[")
+    return outputs
+
+
+def checked_tasks(args: argparse.Namespace) -> list[Task]:
+    """The tasks, with their data read; BadInput for flags that have no effect on them."""
+    from eval.transfer.tasks import TransferTask  # imports torch
+
+    tasks = tasks_of(args, options_of(args, ""))
+    if args.split == "dev" and args.mode != "dev" and any(isinstance(task, TransferTask) for task in tasks):
+        raise BadInput("--split dev: transfer tasks have dev scores with --mode dev; add it, or leave --split out")
+    if args.embeddings and not any(hasattr(task, "embeddings") for task in tasks):
+        raise BadInput("--embeddings needs a search task: beir, nanobeir or one of its sets; add it to --tasks")
+    for task in tasks[1:]:
+        task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
+    return tasks
+
+
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
     if args.beir and "beir" not in map(str.lower, args.tasks):
         raise BadInput("--beir needs --tasks beir; add it")
     models = labelled(args.models)
-    suffix = ".json" if len(models) > 1 else ""
-    if suffix and args.output and Path(args.output).is_file():
-        raise BadInput(f"--output {args.output} is a file; several models need a folder")
-    outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
-    for output in outputs.values():
-        check_output(output, [args.dev_file], b"[")
+    outputs = outputs_of(args, models)
     for model in models.values():
         check_place(model)
-    tasks = tasks_of(args, options_of(args, ""))
-    if args.embeddings and not any(hasattr(task, "embeddings") for task in tasks):
-        raise BadInput("--embeddings needs a search task: beir, nanobeir or one of its sets; add it to --tasks")
-    for task in tasks[1:]:
-        task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
+    checked_tasks(args)
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored
     rows = {name: score_model(args, name, model, outputs[name]) for name, model in models.items()}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 from scipy.stats import pearsonr
@@ -209,7 +210,8 @@ def similarities(encode: Encoder, pairs: Pairs) -> np.ndarray:
 
 def correlation(similarity: np.ndarray, gold: np.ndarray) -> float:
     """Spearman's correlation x 100 by `eval/metrics/spearman.py`."""
-    return Spearman(keep_in_memory=True).compute(predictions=similarity, references=gold)["spearman"]
+    metric = Spearman(keep_in_memory=True, cache_dir=gettempdir())  # creates a folder; the hub's cache may be read-only
+    return metric.compute(predictions=similarity, references=gold)["spearman"]
 
 
 def _pearson(similarity: np.ndarray, gold: np.ndarray) -> float:

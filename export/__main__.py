@@ -2,7 +2,9 @@
 
 import argparse
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from common.declared import add_pooling
 from common.errors import BadInput, run_command
@@ -60,6 +62,7 @@ def export(args: argparse.Namespace) -> None:
         _check_plain(args.run, args.pooling)
     with new_folder(output) as folder:
         encoder, tokenizer = load_encoder(args.run, args.pooling)
+        _check_scores(args.run, facts.rows, {"pooling": encoder.pooling, "max_length": encoder.max_length})
         encoder.save(str(folder), tokenizer)
         if args.onnx:
             logger.info("writing %s and checking it with onnxruntime", PLACE)
@@ -83,6 +86,15 @@ def _check_plain(path: str, pooling: str) -> None:
     own = read_modules(path, load_config(path))
     if own is not None and (own.pooling != pooling or own.head):
         raise BadInput(f"--pooling {pooling}: '{path}' defines its own pooling ({own.pooling}); leave the flag out")
+
+
+def _check_scores(run: str, rows: Sequence[Mapping[str, Any]], used: Mapping[str, Any]) -> None:
+    """Refuse scores of other settings than the exported model's; older rows do not record them."""
+    for row in rows:
+        for name, value in used.items():
+            if row.get(name, value) != value:
+                raise BadInput(f"{Path(run) / 'scores.json'}: scored with {name} {row[name]}, not the model's {value}; "
+                               f"score again without --{name}, or remove the file")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
 from common.files import read_yaml
-from eval.compare.intervals import COLUMNS, compare
+from eval.compare.intervals import COLUMNS, UNLIKE, compare
 from eval.compare.sides import Side, backbone_of, from_files, records
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
@@ -91,7 +91,7 @@ class Model:
     @property
     def address(self) -> str:
         """The name that the snippets load: the hub id, or else the folder, never a name that could be a hub id."""
-        return plain(self.repo or self.place or f"./{self.name}")
+        return plain(self.repo or f"./{self.place or self.name}")
 
     def usage(self) -> Markup:
         """The section on usage."""
@@ -114,7 +114,7 @@ def citations() -> dict[str, Citation]:
 
 def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
-    citation, shown = citations().get(facts.method), headline(facts.rows)
+    citation, shown = None if facts.without else citations().get(facts.method), headline(facts.rows)
     rest = [row for row in facts.rows if not any(row is one for one in shown)]
     return rendered(
         "card.md.j2",
@@ -259,6 +259,7 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
 def _compared(ours: Side, record: Side, known: dict[str, Side], judged: bool) -> str:
     """The table, with interval and verdict if `judged`, and its sources."""
     lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
+    lines = [line for line in lines if judged or not str(line.outcome).startswith(UNLIKE)]
     body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
     body = body if judged else [cells[:4] for cells in body]
     sources = dict.fromkeys(line.b.source for line in lines)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from huggingface_hub.utils import validate_repo_id
 from common.errors import BadInput
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
+from training.flags import load_method, method_files
 from training.record import RUN_FILE, read_run
 
 _KINDS = {
@@ -69,6 +70,15 @@ class Facts:
         """The method that trained the weights: a file of models/objectives."""
         method = self.settings.get("method")
         return method if isinstance(method, str) and not self.is_start else None
+
+    @property
+    def without(self) -> list[str]:
+        """Weights of the method's loss terms that the run set to 0: the model was trained by another loss."""
+        if self.method not in method_files():
+            return []
+        weights = {each.name: each.default for each in fields(load_method(self.method).arguments) if
+                   each.name.endswith("_weight")}  # fmt: skip
+        return [name for name, default in weights.items() if default and self.settings.get(name) == 0]
 
     @property
     def widths(self) -> list[int]:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from common.errors import BadInput, run_command
+from common.files import read_json
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
@@ -51,6 +52,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if args.resamples < 100 or args.seed < 0:
         raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: must be at least 100 and at least 0")
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
+    if args.output and Path(args.output).is_file():
+        rows = read_json(Path(args.output), "a comparison", kind=list)
+        if not all("difference" in row for row in rows):
+            raise BadInput(f"--output {args.output}: is not a comparison; name another file")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed, published)
     rows = [line.row() for line in lines]
@@ -64,7 +69,8 @@ def side(text: str) -> Side:
     """Parse one side: `published:ID`, or scores files separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
-    return from_files(text, [Path(part) for part in text.split(",")])
+    paths = [Path(part) for part in text.split(",")]
+    return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
 
 
 def listing() -> str:

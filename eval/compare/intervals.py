@@ -17,6 +17,7 @@ from eval.scores import AVERAGE, Key, read_items
 
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
 DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB per array
+UNLIKE = "cannot say: averages", "cannot say: protocol", "cannot say: different examples"  # figures of different things
 NO_EXAMPLES = "cannot say: no examples of"
 TOLERANCE = 0.01  # between a row and its examples: fold accuracies are rounded separately
 ABOVE, BELOW, INSIDE = "A is above B", "A is below B", "inside (no difference shown)"
@@ -118,7 +119,7 @@ def _judged(a: Side, b: Side, key: Key, resampled: np.ndarray | str | None) -> I
     if key.task == AVERAGE and all(tasks) and tasks[0] != tasks[1]:
         return "cannot say: averages over different tasks"
     if one.examples and other.examples and one.examples != other.examples:
-        return f"cannot say: {one.examples} examples against {other.examples}"
+        return f"cannot say: different examples, {one.examples} against {other.examples}"
     if one.protocol and other.protocol and one.protocol != other.protocol:
         return f"cannot say: protocol {one.protocol} against {other.protocol}"
     if isinstance(resampled, str):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import eval.__main__ as command
 from common.errors import BadInput
 from common.flags import check_output
+from eval.sts import correlation
 from models.encoder import load_encoder
 
 
@@ -129,3 +131,16 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
         with pytest.raises(BadInput, match=f"--output .*{said}"):
             command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
+
+
+def test_names_that_would_share_a_file_and_a_split_without_effect_are_refused(tiny_bert, dev_file, tmp_path):
+    flags = ["--pooling=avg", f"--dev_file={dev_file}", f"--output={tmp_path / 'scores'}"]
+    with pytest.raises(BadInput, match=r"two models would write to a-x; name them: NAME=MODEL"):
+        command.main([*(str(shutil.copytree(tiny_bert, tmp_path / name)) for name in ("a/x", "b/x", "a-x")), *flags])
+    with pytest.raises(BadInput, match="--split dev: transfer tasks have dev scores with --mode dev"):
+        command.main([str(tiny_bert), "--pooling=avg", "--tasks", "CR", "--split", "dev"])
+
+
+def test_a_correlation_needs_no_folder_of_the_hub(monkeypatch, tmp_path):
+    monkeypatch.setattr("evaluate.config.HF_METRICS_CACHE", "/dev/null/metrics")
+    assert correlation(np.array([1.0, 2.0, 4.0]), np.array([0.0, 1.0, 2.0])) == pytest.approx(100)

@@ -256,6 +256,14 @@ def test_a_run_unlike_the_papers_gets_no_verdict(tmp_path, changed, said):
     section = comparison(facts_with(tmp_path, **changed), citations()["simcse"], BASE)
     assert f"no verdict, because it is not known that {said} the paper's" in section
     assert "| STS12" in section and "verdict |" not in section and "cannot say" not in section
+    assert "| Avg." not in section, "a mean over other tasks"
+
+
+def test_a_run_without_the_auxiliary_loss_is_not_called_infocse(tmp_path):
+    facts = facts_with(tmp_path, method="infocse")
+    assert not facts.without
+    facts.record["settings"]["aux_weight"] = 0.0
+    assert facts.without == ["aux_weight"]
 
 
 def test_other_backbones_and_other_data_are_not_compared(tmp_path):

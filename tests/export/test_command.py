@@ -104,6 +104,15 @@ def test_damaged_scores_are_refused_and_none_are_fine(make_run, tmp_path):
     assert "No scores are recorded" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_scores_of_other_settings_are_not_the_model_s(make_run, tmp_path):
+    for name, value in (("pooling", "avg_top2"), ("max_length", 7)):
+        run = make_run(scores=[SCORES[0] | {name: value}])
+        with pytest.raises(
+            BadInput, match=rf"scored with {name} {value}, not the model's .*; score again without --{name}"
+        ):
+            main([str(run), "--output", str(tmp_path / "out")])
+
+
 def test_flags_that_make_no_sense_are_refused(make_run, tmp_path):
     with pytest.raises(BadInput, match="--private"):
         main([str(make_run()), "--output", str(tmp_path / "out"), "--private"])

@@ -237,7 +237,7 @@ def test_averages_over_other_tasks_and_other_numbers_of_examples_are_not_compare
     write_rows(tmp_path / "r.json", rows_of({StsTask("STS-B retrieval", "test", None, None): result}, "r", None))
     ours = side(tmp_path / "r.json")
     said = verdicts(compare(ours, published("diffcse-bert-base-194-queries")))
-    assert said["STS-B retrieval recall@1"] == "cannot say: 97 examples against 194"
+    assert said["STS-B retrieval recall@1"] == "cannot say: different examples, 97 against 194"
     said = verdicts(compare(ours, published("infocse-bert-base")))
     assert said["STS-B retrieval recall@5"] == "cannot say from one run"  # found though it is no headline of ours
 
@@ -349,6 +349,15 @@ def test_the_command_prints_a_table_and_writes_rows(pairs, tmp_path, capsys):
     assert "B: published:simcse-bert-base; InfoCSE (arXiv 2210.06432), table 2" in out
     command.main(["--list"])
     assert "| infocse-bert-base " in capsys.readouterr().out
+
+
+def test_a_scores_file_is_not_overwritten_and_a_run_is_its_scores(pairs, tmp_path):
+    golds, good, other, _ = pairs
+    a, b = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", other)))
+    third = scored(tmp_path, "c", good, golds)
+    with pytest.raises(BadInput, match=r"c/scores\.json: is not a comparison; name another file"):
+        command.main([str(a), str(b), f"--output={third}"])
+    assert command.main([str(a.parent), str(b.parent), "--resamples=100"])[0]["task"] == "STS12"
 
 
 def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
