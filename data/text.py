@@ -79,10 +79,10 @@ def column_names(source: Source) -> list[str]:
     """Return the columns of a table, as in its first file, or of lines with a header; none for other lines."""
     if source.kind == "text":
         return _header(source) or []
-    if source.kind == "json":
-        return json_rows.columns(source.files[0])
     with TemporaryDirectory() as raw:
         try:
+            if source.kind == "json":
+                return json_rows.columns(source.files[0])
             return _loaded(source, source.files[:1], Path(raw)).column_names
         except Exception as error:  # whatever the library raises, the file is at fault
             raise _explained(source, _Parser(source, None), error, Path(raw)) from error

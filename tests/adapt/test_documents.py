@@ -1,5 +1,6 @@
 """Documents of every format are the same documents, and held-out ones an honest search task."""
 
+import gzip
 import json
 from itertools import pairwise
 
@@ -52,6 +53,9 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
         read_documents([tmp_path / "cut.jsonl"], tmp_path / "cache")
+    (tmp_path / "half.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a dog"}\n')[:-3])
+    with pytest.raises(BadInput, match=r"half\.jsonl\.gz: cannot be read as json"):
+        read_documents([tmp_path / "half.jsonl.gz"], tmp_path / "cache")
     assert found["no_titles.csv"] == [Document("", "a dog")]
     titles = read_documents([tmp_path / "a.csv"], tmp_path / "cache", "title")
     assert titles == [Document("", "A dog"), Document("", "alone")], "a title that is the text is no title"
