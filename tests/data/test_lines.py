@@ -43,8 +43,10 @@ def refusal(path):
         "CRLF": TEXT.replace(b"\n", b"\r\n"),
         "BOM": b"\xef\xbb\xbf" + TEXT,
         "no final newline": TEXT[:-1],
-        "two gzip members and zeros": gzip.compress(TEXT[:18]) + gzip.compress(TEXT[18:]) + bytes(512),
-        "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n")),
+        "two gzip members and zeros": gzip.compress(TEXT[:18], mtime=0)
+        + gzip.compress(TEXT[18:], mtime=0)
+        + bytes(512),
+        "gzip with BOM and CRLF": gzip.compress(b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"), mtime=0),
         "two xz streams": lzma.compress(TEXT[:18]) + lzma.compress(TEXT[18:]),
         "two xz streams with long padding": lzma.compress(TEXT[:18]) + bytes(200_000) + lzma.compress(TEXT[18:]),
         "three xz streams, one empty": lzma.compress(TEXT[:18]) + lzma.compress(b"") + lzma.compress(TEXT[18:]),

@@ -303,7 +303,11 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
         ("x.txt", b"a\rb\n", "x.txt:1: carriage return within a line"),
         ("x.txt", b'\n{"_id": "1", "text": "a"}\n', "x.txt: a table, not one text per line; convert it"),
         ("x.jsonl", b'{"any": "thing"}\n', "x.jsonl: a table, not one text per line; convert it"),
-        ("x.csv.gz", gzip.compress(b"any,thing\na,b\n"), "x.csv.gz: a table, not one text per line; convert it"),
+        (
+            "x.csv.gz",
+            gzip.compress(b"any,thing\na,b\n", mtime=0),
+            "x.csv.gz: a table, not one text per line; convert it",
+        ),
         ("x.txt.gz", gzip.compress(b"good\n" * 99, mtime=0)[:-9], "the compressed file is damaged or truncated"),
         ("x.parquet", table_of(["a"], "content"), "x.parquet: no column 'body'; set --column to one of: content"),
         ("x.parquet", table_of([1, 2]), "column 'body' is int64, not string"),
