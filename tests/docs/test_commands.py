@@ -130,6 +130,8 @@ def test_a_page_of_results_shows_its_rows(name, subject):
         ("results/infocse.md", "infocse-factorial-mini", ["+1.32", "+0.92 to +1.71", "-0.06", "-0.46 to +0.35"]),
         ("results/infocse.md", "infocse-factorial-mini", ["+0.81", "+0.41 to +1.22", "+0.34 to +0.51"]),
         ("results/README.md", "infocse-factorial-six-mini", ["+1.32", "+0.79 to +1.86", "-3.85", "-4.62 to -3.07"]),
+        ("results/infocse.md", "infocse-factorial-six-mini", ["+2.55", "+0.78 to +4.32", "-5.59", "-6.03 to -5.15"]),
+        ("README.md", "infocse-factorial-six-mini", ["2.55", "+0.78 to +4.32", "5.59"]),
         ("results/infocse.md", "infocse-factorial-six-mini", ["+0.78", "-0.24 to +1.79", "-0.12", "-2.45 to +2.21"]),
         ("README.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26"]),
         ("results/infocse.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26", "0.64"]),
