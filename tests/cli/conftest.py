@@ -64,6 +64,8 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
             values |= {} if found.takes_projection else {"projection": "none"}
         if flags.get("dev") == "none":
             del values["dev_file"]
+        if flags.get("teacher") == "self":
+            values.pop("teacher_pooling", None)  # it pools as the student
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments
