@@ -123,7 +123,7 @@ def map_options(path: Path, rows: Dataset, features: Features) -> dict:
 def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
     """Read the files through the library, by links whose names contain no patterns and show format and compression."""
     if source.kind == "json":
-        return json_rows.load(source, files, required(source), folder)
+        return json_rows.load(source, files, _required(source), folder)
     links = []
     for number, path in enumerate(files):
         suffix = "txt" if source.kind == "text" else source.kind
@@ -154,7 +154,7 @@ def _header(source: Source) -> list[str] | None:
             raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
             number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
-            missing = [name for name in required(source) if name not in cells]
+            missing = [name for name in _required(source) if name not in cells]
             if missing or cells != (header or cells):
                 problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"
                 raise BadInput(f"{path}:{number}: the header {problem} (tab-separated: {', '.join(cells)[:200]})")
@@ -164,7 +164,7 @@ def _header(source: Source) -> list[str] | None:
     return header
 
 
-def required(source: Source) -> list[str]:
+def _required(source: Source) -> list[str]:
     """Return the columns that a table must have."""
     return [*source.read, *([LABEL] if source.labelled else [])]
 
@@ -180,8 +180,8 @@ class _Parser:
     def __init__(self, source: Source, header: list[str] | None) -> None:
         self.source, self.header = source, header
         self.width = len(header) if header else source.columns
-        self.places = [header.index(name) for name in required(source)] if header else list(range(self.width))
-        self.read = ["text"] if source.kind == "text" else required(source)
+        self.places = [header.index(name) for name in _required(source)] if header else list(range(self.width))
+        self.read = ["text"] if source.kind == "text" else _required(source)
         names = [str(number) for number in range(source.width)]
         self.features = Features({name: Value("string") for name in names})
         if source.labelled:

@@ -141,8 +141,8 @@ def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str,
     return outputs
 
 
-def checked_tasks(args: argparse.Namespace) -> list[Task]:
-    """The tasks, with their data read; BadInput for flags that have no effect on them."""
+def check_tasks(args: argparse.Namespace) -> None:
+    """Read the tasks' data; BadInput for a missing file, or for flags that have no effect on the tasks."""
     from eval.transfer.tasks import TransferTask  # imports torch
 
     tasks = tasks_of(args, options_of(args, ""))
@@ -152,7 +152,6 @@ def checked_tasks(args: argparse.Namespace) -> list[Task]:
         raise BadInput("--embeddings needs a search task: beir, nanobeir or one of its sets; add it to --tasks")
     for task in tasks[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
-    return tasks
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
@@ -164,7 +163,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     outputs = outputs_of(args, models)
     for model in models.values():
         check_place(model)
-    checked_tasks(args)
+    check_tasks(args)
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored
     rows = {name: score_model(args, name, model, outputs[name]) for name, model in models.items()}
