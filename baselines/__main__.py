@@ -27,6 +27,7 @@ from data.lines import content_hash
 from data.source import Source
 from data.text import read_text
 from eval.encode import Encode, device_here
+from export.facts import BASELINE
 from export.folder import new_folder
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import Head
@@ -181,7 +182,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run one command; its folder is written atomically."""
     args = parser().parse_args(argv)
     with new_folder(Path(args.output)) as folder:
-        write_json(Path(folder) / "baseline.json", args.run(args, str(folder)), remedy=None)
+        write_json(Path(folder) / BASELINE, args.run(args, str(folder)), remedy=None)
     logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
 
 

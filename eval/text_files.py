@@ -23,8 +23,9 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{path}: damaged or truncated .gz file ({error}); copy it again") from error
     except OSError as error:
-        reason = f"cannot be read ({error.strerror})"
-        raise BadInput(f"{path}: {reason}; `python -m data.prepare` downloads test sets") from error
+        published = DOWNSTREAM.as_posix() in path.as_posix()
+        remedy = "`python -m data.prepare` downloads test sets" if published else "check its path and permissions"
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

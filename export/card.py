@@ -6,6 +6,7 @@ embeddings-benchmark/mteb (2.x).
 """
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,6 +129,7 @@ def card(model: Model, facts: Facts) -> str:
         rest=rest and _scores(rest),
         comparison=comparison(facts, citation, model.encoder.config),
         seen={name: each for name, each in facts.counted.items() if each.get("seen")},
+        fitted=_fitted(facts.baseline),
         parameters=_parameters(facts) if facts.record else "",
         command=command_line(map(str, facts.record.get("command", [])), keep=facts.base_model),
     )
@@ -230,6 +232,10 @@ def _parameters(facts: Facts) -> Markup:
         shown["max_steps"] = steps
     body = [[escape(name), escape(_value(value))] for name, value in shown.items() if value is not None]
     return _table([["name", "value"], *body])
+
+
+def _fitted(baseline: Mapping[str, Any]) -> Markup:
+    return _table([["name", "value"], *([escape(name), escape(_value(each))] for name, each in baseline.items())])
 
 
 def _value(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The facts in a run folder: run.json and scores.json."""
+"""The facts in a model folder: run.json, scores.json and, of a baseline, baseline.json."""
 
 import math
 import re
@@ -10,11 +10,13 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from common.errors import BadInput
+from common.files import read_json
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
 from training.flags import load_method, method_files
 from training.record import RUN_FILE, read_run
 
+BASELINE = "baseline.json"  # as `python -m baselines` writes it
 _KINDS = {
     "settings": dict,
     "findings": list,
@@ -35,11 +37,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Facts:
-    """The contents of run.json and scores.json; empty for a folder that is not a run, or without scores."""
+    """The contents of run.json, scores.json and baseline.json, each empty if the folder lacks it."""
 
     record: dict[str, Any] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)
     scores: Path | None = None
+    baseline: dict[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -155,7 +158,7 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a run folder; empty for any other folder.
+    """The facts of a run or baseline folder; empty for any other folder.
 
     Raises:
         BadInput: the folder is missing, the run is unfinished, or the record has values of the wrong type.
@@ -171,4 +174,6 @@ def read_facts(folder: Path) -> Facts:
             raise BadInput(f"{folder / RUN_FILE}: '{name}' is not a {kind.__name__}")
     scores = folder / "scores.json"
     rows = read_scores(scores) if has_scores(scores) else []
-    return Facts(record, rows, scores if rows else None)
+    fitted = folder / BASELINE
+    baseline = read_json(fitted, "the record of a baseline") if fitted.is_file() else {}
+    return Facts(record, rows, scores if rows else None, baseline)

@@ -12,6 +12,7 @@ from common.labels import labelled
 from report import LIMIT
 from report.runs import read_run_folder
 
+SCORES = "scores.json"  # as `python -m eval RUN --output RUN/scores.json` writes it
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +38,7 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
     p.add_argument("--dev_file", help="pairs to use instead of STS-B: tab-separated, header sentence1, sentence2, "
                    "score")  # fmt: skip
-    p.add_argument("--scores", default="scores.json", metavar="NAME",
+    p.add_argument("--scores", default=SCORES, metavar="NAME",
                    help="score file in each run folder, shown with the search scores (default: scores.json; "
                    "`python -m bench methods` writes sts.json)")  # fmt: skip
     p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, slightly different")
@@ -48,6 +49,8 @@ def main(argv: list[str] | None = None) -> Path:
     """Run the command and return the file it wrote."""
     args = parser().parse_args(argv)
     folders = labelled(args.runs)
+    if args.scores != SCORES and not any((Path(path) / args.scores).is_file() for path in folders.values()):
+        raise BadInput(f"--scores {args.scores}: no run folder has this file; check the name, or leave the flag out")
     runs = [read_run_folder(label, Path(path), args.scores) for label, path in folders.items()]
     output = Path(args.output)
     if not output.parent.is_dir():

@@ -13,7 +13,7 @@ from report import figures
 from report.curves import describe_gap
 from report.measures import ABOVE, ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
-from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline
+from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline, scored_differently
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(
@@ -39,7 +39,11 @@ def page(runs: Sequence[RunFolder], rows: Sequence[Row], texts: Texts, measured:
         facts=[(name, cells) for name, cells in by_name.items() if len(runs) == 1 or len({*cells}) > 1],
         shared=[(name, cells[0]) for name, cells in by_name.items() if len(runs) > 1 and len({*cells}) == 1],
         curves=figures.curves(labels, [run.history for run in runs]),
-        headlines=headline(labels, rows) + [f"{run.label}: {words}" for run in runs for words in _findings(run)],
+        headlines=[
+            *headline(labels, rows),
+            *scored_differently(runs),
+            *(f"{run.label}: {words}" for run in runs for words in _findings(run)),
+        ],
         scores=[(f"{row.key}{'' if row.comparable else ' *'}", row.cells) for row in rows],
         comparable=all(row.comparable for row in rows),
         resamples=RESAMPLES,

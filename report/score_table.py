@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
+from eval.compare.sides import unlike
 from eval.dev import ALIKE, BETTER, IS, WORSE
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
@@ -101,6 +102,17 @@ def headline(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
     return sentences
 
 
+def scored_differently(runs: Sequence[RunFolder]) -> list[str]:
+    """A sentence for every other run whose encoder was scored with other settings than the first run's."""
+    first, *others = runs
+    sentences = []
+    for run in others if first.scores else ():
+        if differing := unlike(first.scores.settings, run.scores.settings) if run.scores else []:
+            named = ", ".join(f"{name} {one} and {other}" for name, one, other in differing)
+            sentences.append(f"{first.label} and {run.label} were scored differently: {named}")
+    return sentences
+
+
 def _sentence(label: str, baseline: str, key: Key, cell: Cell) -> str:
     interval = "no interval without per-example scores"
     if cell.gain_interval:
@@ -114,12 +126,13 @@ def _tied(best: np.ndarray | None, other: np.ndarray | None) -> bool:
 
 
 def _comparable(key: Key, runs: Sequence[RunFolder]) -> bool:
-    """Whether the scores of a row use the same examples, as far as the files show."""
+    """Whether the scores of a row use the same protocol and examples, as far as the files show."""
     if key.task == AVERAGE:
         sets = {run.scores.averaged[key[1:]] for run in runs}
         tasks = [Key(task, *key[1:]) for task in next(iter(sets))]
         return len(sets) == 1 and all(_comparable(task, runs) for task in tasks)
-    if len({run.scores.scores[key].examples for run in runs}) > 1:
+    scores = [run.scores.scores[key] for run in runs]
+    if len({(score.examples, score.protocol) for score in scores}) > 1:
         return False
     present = [items for run in runs if (items := run.items.get(key[:3]))]
     return all(same_examples(present[0], items) for items in present)

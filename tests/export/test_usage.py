@@ -65,6 +65,8 @@ def test_what_no_other_library_computes_is_shown_in_the_repository_s_terms_alone
     part = "the flow" if kind == "flow" else "this model's tokenization"
     assert f"Neither sentence-transformers nor transformers implements {part}" in card
     assert "library_name" not in card and "- transformers" not in card.split("---")[1]
+    assert "Unknown: the model was exported" not in card and str(tmp_path) not in card
+    assert re.search(rf"\| command +\| {kind} ", card) and "sha256" in card
     [snippet] = SNIPPET.findall(card)
     monkeypatch.chdir(tmp_path)
     names = run_snippet(snippet)

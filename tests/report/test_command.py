@@ -206,3 +206,5 @@ def test_files_that_the_user_names_must_be_there(tmp_path, write_run):
     for flag in ("--dev_file", "--sentences"):
         with pytest.raises(BadInput, match="nowhere"):
             main([str(write_run(tmp_path / "a")), flag, "nowhere.txt", "--output", str(tmp_path / "r.html")])
+    with pytest.raises(BadInput, match=r"--scores sst\.json: no run folder has this file"):
+        main([str(write_run(tmp_path / "a")), "--scores", "sst.json", "--output", str(tmp_path / "r.html")])

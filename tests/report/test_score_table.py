@@ -1,5 +1,6 @@
 """Intervals and marks of the table of scores, against `eval.compare`."""
 
+import json
 import zlib
 
 import numpy as np
@@ -10,7 +11,7 @@ from eval.compare.intervals import bootstrap
 from eval.scores import AVERAGE, Result, row, rows_of, write_scores
 from eval.sts import correlation
 from report.runs import read_run_folder
-from report.score_table import BEST, TIED, headline, score_rows
+from report.score_table import BEST, TIED, headline, score_rows, scored_differently
 
 
 class Named:
@@ -140,3 +141,20 @@ def test_no_best_where_the_examples_or_the_averaged_tasks_differ(tmp_path, make)
     assert rows["STS-B"].comparable and not rows[AVERAGE].comparable
     assert [cell.mark for cell in rows[AVERAGE].cells] == ["", ""]
     assert rows["STS12"].cells[0] is None and rows["STS12"].cells[1].mark == ""
+
+
+def rewrite(folder, **changes):
+    path = folder / "scores.json"
+    path.write_text(json.dumps([row | changes for row in json.loads(path.read_text())]))
+    return read_run_folder(folder.name, folder, "scores.json")
+
+
+def test_another_protocol_has_no_best_and_other_settings_are_named(tmp_path, make, write_run):
+    a = make(tmp_path / "a", 1.0)
+    make(tmp_path / "b", 0.5)
+    other = rewrite(tmp_path / "b", aggregation="mean")
+    assert not any(row.comparable for row in score_rows([a, other], resamples=100))
+    one, two = rewrite(tmp_path / "a", max_length=32, pooling="cls"), rewrite(tmp_path / "b", max_length=64)
+    bare = read_run_folder("c", write_run(tmp_path / "c"), "scores.json")
+    assert scored_differently([one, bare, one, two]) == ["a and b were scored differently: max_length 32 and 64"]
+    assert scored_differently([bare, one]) == []

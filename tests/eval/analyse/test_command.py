@@ -93,7 +93,7 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
         (["--data_dir", "nowhere"], r"nowhere/senteval/.*sts-test\.csv: cannot be read"),
         (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
         (["--sentences", "EMPTY", "--only", "anisotropy"], "EMPTY: 1 distinct sentences; give at least 2, one per"),
-        (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read"),
+        (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read .*; check its path"),
         (["--neighbours", "BLANK", "--dev_file", "DEV"], "BLANK: 0 distinct sentences; give at least 1, one per line"),
         (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
         (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
