@@ -49,7 +49,7 @@ class Job:
         return [*self.store.files(stem), self.folder / f"{stem}.done.json"]
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raise BadInput if two shards have the same output, or an output would overwrite a foreign file."""
+        """Raise BadInput if a shard cannot be opened, two share an output, or a foreign file would be overwritten."""
         sources: dict[Path, Path] = {}
         for path in paths:
             for output in self.outputs(path):
@@ -61,6 +61,8 @@ class Job:
         for output in sources:
             if output.resolve() in inputs or (not ours and output.exists()):
                 raise BadInput(f"{output}: {_REPLACED}")
+        for path in paths:
+            check_readable(path, self.column, self.lines)
 
     def start(self, device: str) -> Encoder:
         """Make the encoder and check that the folder belongs to its vectors."""
@@ -166,6 +168,18 @@ def pieces(path: Path, column: str, lines: Lines) -> Iterator[list[str]]:
         piece = list(islice(texts, ROWS))
 
 
+def check_readable(path: Path, column: str, lines: Lines) -> None:
+    """Raise BadInput, as `pieces`, if not even the schema or the first line can be read."""
+    if not is_parquet(path):
+        next(iter(lines(path)), None)
+        return
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_column(path, file.schema_arrow, column)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, 0, error) from error
+
+
 def is_parquet(path: Path) -> bool:
     """Whether a file starts like Parquet, whatever its name."""
     with open_regular(path) as file:
@@ -186,8 +200,11 @@ def _cells(path: Path, column: str) -> Iterator[str]:
                 row += len(texts)
                 yield from texts.to_pylist()
     except (OSError, pa.ArrowException) as error:
-        reason = first_line(error)
-        raise BadInput(f"{path}: after row {row}: not a complete Parquet file of UTF-8 text ({reason})") from error
+        raise _damaged(path, row, error) from error
+
+
+def _damaged(path: Path, row: int, error: Exception) -> BadInput:
+    return BadInput(f"{path}: after row {row}: not a complete Parquet file of UTF-8 text ({first_line(error)})")
 
 
 def _check_column(path: Path, schema: pa.Schema, column: str) -> None:

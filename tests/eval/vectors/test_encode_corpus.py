@@ -322,7 +322,16 @@ def test_a_bad_shard_is_named_and_leaves_no_output(tmp_path, name, content, said
     (tmp_path / "in" / name).write_bytes(content)
     message = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "in")], 1)
     assert message.startswith(str(tmp_path / "in" / name)) and said in message
-    assert names(tmp_path / "out") == ["manifest.json"]
+    assert not (tmp_path / "out").exists() or names(tmp_path / "out") == ["manifest.json"]
+
+
+def test_a_shard_that_cannot_be_opened_is_refused_before_the_first_is_encoded(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.parquet").write_bytes(table_of(["a"]))
+    for content in (table_of(["a"], "content"), table_of(["a"])[:-9], b'{"_id": "1", "text": "a"}\n'):
+        (tmp_path / "in" / "z.parquet").write_bytes(content)
+        assert "z.parquet: " in refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "in")], 1)
+        assert not (tmp_path / "out").exists()
 
 
 def test_shards_with_the_same_output_are_refused_before_encoding(shards, tmp_path):
