@@ -63,11 +63,6 @@ class Model:
         return self.layers[-1][0].out_features if self.layers else self.encoder.config.hidden_size
 
     @property
-    def has_modules(self) -> bool:
-        """Whether sentence-transformers has a module for every part."""
-        return self.encoder.has_modules
-
-    @property
     def has_pooler(self) -> bool:
         """Whether `AutoModel` would add a randomly initialised pooler."""
         return "add_pooling_layer" in inspect.signature(type(self.encoder.backbone)).parameters
@@ -142,7 +137,7 @@ def _metadata(model: Model, facts: Facts) -> ModelCardData:
     SentEval.
     """
     method = plain(facts.method) if facts.method else None
-    library = None if model.custom_part else "sentence-transformers" if model.has_modules else "transformers"
+    library = None if model.custom_part else "sentence-transformers"
     libraries = ["transformers"] if library else []
     return ModelCardData(
         model_name=plain(model.name),

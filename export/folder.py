@@ -19,7 +19,7 @@ from training.faults import storage_errors
 
 # Files of an earlier export that would change how the model loads if this export lacks them.
 REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
-            "*_Dense/*", "*_WordWeights/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
+            "*_Dense/*", "*_WordWeights/*", "*_WeightedLayerPooling/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
 _FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, interrupted
 _REASON_CHARS = 300
 

@@ -209,9 +209,8 @@ class SentenceEncoder(PreTrainedModel):
         write_head(folder, dense, flow)
         if self.has_modules:
             write_modules(
-                folder, self._pooling.module, len(dense), self.max_length, self.config.hidden_size,
-                without_pooler(type(self.backbone)), self.prompts, tokenizer if self._pooling.at_mask else None,
-                self.normalizes,
+                folder, self._pooling, len(dense), self.max_length, self.config,
+                without_pooler(type(self.backbone)), self.prompts, tokenizer, self.normalizes,
             )  # fmt: skip
         share_weights(Path(folder))
 
@@ -223,8 +222,7 @@ class SentenceEncoder(PreTrainedModel):
     @property
     def has_modules(self) -> bool:
         """Whether sentence-transformers has a module for every part; otherwise no modules.json is written."""
-        known = getattr(self.head, "flow", None) is None and not isinstance(self.backbone, WordVectors)
-        return known and self._pooling.module is not None
+        return getattr(self.head, "flow", None) is None and not isinstance(self.backbone, WordVectors)
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):

@@ -55,22 +55,31 @@ class Pooling:
     """
 
     pool: Callable[..., Tensor]
-    all_layers: bool = False  # False: only the last hidden state is needed
+    layers: tuple[int, ...] = ()  # hidden states to average, 0 being the embeddings; (): the last one is enough
     keeps_head: bool = False  # the projection head of training is part of the encoder (pooling `cls`)
     only_first: bool = False  # reads only the first token of the last layer
     at_mask: bool = False  # reads only the mask of the tokenizer's template
-    module: str | None = None  # name of the same pooling in sentence-transformers, if any
+    module: str = "mean"  # name of the same pooling in sentence-transformers, after a module for `layers` or `at_mask`
+
+    @property
+    def all_layers(self) -> bool:
+        """Whether more than the last hidden state is needed."""
+        return bool(self.layers)
+
+
+def _average_of(*layers: int) -> Pooling:
+    return Pooling(_mean_of(*layers), layers)
 
 
 POOLINGS = {
     "cls": Pooling(_first, keeps_head=True, only_first=True, module="cls"),
     "cls_before_pooler": Pooling(_first, only_first=True, module="cls"),
     "last_token": Pooling(_last, module="lasttoken"),
-    "avg": Pooling(_mean_of(-1), module="mean"),
-    "avg_top2": Pooling(_mean_of(-1, -2), all_layers=True),
-    "avg_first_last": Pooling(_mean_of(1, -1), all_layers=True),
-    "avg_embedding_last": Pooling(_mean_of(0, -1), all_layers=True),
-    "mask": Pooling(_masked, at_mask=True, module="mean"),  # a mean with weight 0 for all tokens but the mask
+    "avg": Pooling(_mean_of(-1)),
+    "avg_top2": _average_of(-1, -2),
+    "avg_first_last": _average_of(1, -1),
+    "avg_embedding_last": _average_of(0, -1),
+    "mask": Pooling(_masked, at_mask=True),  # a mean with weight 0 for all tokens but the mask
 }
 
 

@@ -24,7 +24,7 @@ from common.files import read_json, write_json
 from models.flow import Flow
 from models.heads import Dense, Normalize
 from models.loading import read_tensors
-from models.pooling import POOLINGS
+from models.pooling import POOLINGS, Pooling
 
 logger = logging.getLogger(__name__)
 FORMAT = 1
@@ -97,7 +97,7 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     except _Unreachable:
         return
     ours = POOLINGS.get(pooling)
-    before = ["Transformer", *["WordWeights"] * bool(ours and ours.at_mask), "Pooling"]
+    before = ["Transformer", *([kind] if ours and (kind := _token_module(ours)) else []), "Pooling"]
     expected = [*before, *["Dense"] * dense, *["Normalize"] * normalizes]
     same = all(file is None or _module_of(file) == (ours and ours.module) for file in files)
     if modules and (kinds != expected or not same):
@@ -139,7 +139,7 @@ def _prompts(path: str) -> dict[str, str]:
 def _pooling_name(path: str, settings: dict | None) -> str:
     named = _module_of(settings)
     for name, pooling in POOLINGS.items():
-        if pooling.module == named and not (pooling.keeps_head or pooling.at_mask):
+        if pooling.module == named and not (pooling.keeps_head or _token_module(pooling)):
             return name
     raise BadInput(f"'{path}': pooling '{named}' is not supported here")
 
@@ -234,24 +234,21 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
 
 
 def write_modules(
-    folder: str, pooling: str, dense: int, max_length: int, width: int, options: Mapping[str, bool],
-    prompts: Mapping[str, str], masking: Any = None, normalizes: bool = False,
+    folder: str, pooling: Pooling, dense: int, max_length: int, config: Any, options: Mapping[str, bool],
+    prompts: Mapping[str, str], tokenizer: Any, normalizes: bool = False,
 ) -> None:  # fmt: skip
-    """Write modules.json and the files it names, except the head, which has `dense` layers after vectors of `width`.
+    """Write modules.json and the files it names, except the head, which has `dense` layers.
 
-    `options` load the backbone without a pooler, which sentence-transformers would initialise at random. `masking` is
-    the tokenizer if the pooling reads only the mask token: all other tokens get the weight 0. The pooling's folder then
-    has another name: servers that look for the usual one do not support the weights. `normalizes` adds a final
-    Normalize module.
+    `options` load the backbone without a pooler, which sentence-transformers would initialise at random. `config` is
+    the backbone's. With a module between backbone and pooling, the pooling's folder has another name: servers that look
+    for the usual one do not support that module. `normalizes` adds a final Normalize module.
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    if masking is not None:
-        names[1:] = [("1_WordWeights", "WordWeights"), ("2_Pooling", "Pooling")]
-        words = {number: word for word, number in masking.get_vocab().items()}
-        vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
-        weights = {"vocab": vocabulary, "word_weights": {masking.mask_token: 1.0}, "unknown_word_weight": 0.0}
-        write_json(root / "1_WordWeights" / "config.json", weights)
+    if kind := _token_module(pooling):
+        names[1:] = [(f"1_{kind}", kind), ("2_Pooling", "Pooling")]
+        write = _write_layer_weights if pooling.layers else _write_word_weights
+        write(root / names[1][0], pooling, config, tokenizer)
     place = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     names += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
@@ -260,24 +257,50 @@ def write_modules(
         [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
     )
     settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
+    settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
     write_json(root / "sentence_bert_config.json", settings)
     write_json(
         root / "config_sentence_transformers.json",
         {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
     )
-    write_json(
-        root / place / "config.json",
-        {
-            "word_embedding_dimension": width,  # only the old name: both together cause a warning
-            "pooling_mode": pooling,
-            "pooling_mode_cls_token": pooling == "cls",
-            "pooling_mode_mean_tokens": pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-            **({"pooling_mode_lasttoken": True} if pooling == "lasttoken" else {}),
-            "include_prompt": True,  # last: older vLLM takes the first true key as the pooling
-        },
-    )
+    write_json(root / place / "config.json", _pooling_settings(pooling.module, config.hidden_size))
+
+
+def _pooling_settings(mode: str, width: int) -> dict[str, Any]:
+    return {
+        "word_embedding_dimension": width,  # only the old name: both together cause a warning
+        "pooling_mode": mode,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+        **({"pooling_mode_lasttoken": True} if mode == "lasttoken" else {}),
+        "include_prompt": True,  # last: older vLLM takes the first true key as the pooling
+    }
+
+
+def _token_module(pooling: Pooling) -> str | None:
+    """The module of sentence-transformers that weights tokens or layers before the pooling, if one is needed."""
+    return "WeightedLayerPooling" if pooling.layers else "WordWeights" if pooling.at_mask else None
+
+
+def _write_word_weights(folder: Path, pooling: Pooling, config: Any, tokenizer: Any) -> None:
+    """Give every token but the mask the weight 0."""
+    words = {number: word for word, number in tokenizer.get_vocab().items()}
+    vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
+    weights = {"vocab": vocabulary, "word_weights": {tokenizer.mask_token: 1.0}, "unknown_word_weight": 0.0}
+    write_json(folder / "config.json", weights)
+
+
+def _write_layer_weights(folder: Path, pooling: Pooling, config: Any, tokenizer: Any) -> None:
+    """Give every hidden state but those of `pooling.layers` the weight 0."""
+    weights = torch.zeros(config.num_hidden_layers + 1)
+    for layer in pooling.layers:
+        weights[layer] += 1
+    first, count = int(weights.nonzero()[0]), config.num_hidden_layers
+    sizes = {"word_embedding_dimension": config.hidden_size, "layer_start": first, "num_hidden_layers": count}
+    write_json(folder / "config.json", sizes)
+    save_file({"layer_weights": weights[first:].clone()}, folder / "model.safetensors")
 
 
 def _write_dense(folder: Path, layer: Dense) -> None:

@@ -213,7 +213,7 @@ def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -
 
 
 def _describe(source: str, config, pooling: str) -> Described:
-    """The model's own description; warns if its pooling, head or prompts are dropped."""
+    """The model's own description; warns if its pooling or head is dropped."""
     try:
         described = read_modules(source, config)
     except BadInput as error:
@@ -224,6 +224,4 @@ def _describe(source: str, config, pooling: str) -> Described:
         head = f" and a head of {dropped} modules" if dropped else ""
         logger.warning("'%s' has pooling %s%s; training uses only its backbone, with --pooling %s", source,
                        described.pooling, head, pooling)  # fmt: skip
-    if described and described.prompts and pooling_named(pooling).module is None:
-        logger.warning("'%s': its prompts are dropped; sentence-transformers has no pooling %s", source, pooling)
     return described or Described(pooling, [], None)

@@ -414,7 +414,7 @@ def test_a_run_out_of_patience_ends_also_after_a_resume(unsup, tmp_path):
         assert logged(whole) == logged(run)
 
 
-def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, caplog):
+def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path):
     change_json(finished / "config_sentence_transformers.json", prompts={"query": "find: ", "document": ""})
     start = finished.rename(tmp_path / "start")
     run_unsup.main(unsup(**FINISHED | {"model_name_or_path": start, "max_steps": 1}))
@@ -423,10 +423,6 @@ def test_the_prompts_of_a_start_are_kept_by_name(unsup, finished, tmp_path, capl
         model = SentenceTransformer(str(tmp_path / folder), device="cpu")
         assert model.prompts == {"query": "find: ", "document": ""} and model.default_prompt_name is None
         assert np.array_equal(model.encode_query(["a dog"]), model.encode(["find: a dog"]))
-    caplog.clear()
-    other = {"model_name_or_path": start, "max_steps": 1, "projection": "none", "pooling": "avg_top2"}
-    run_unsup.main(unsup("other", **FINISHED | other))
-    assert "its prompts are dropped; sentence-transformers has no pooling avg_top2" in caplog.text
 
 
 def test_scores_by_width_are_those_of_vectors_truncated_by_sentence_transformers(unsup, tmp_path, dev_file):

@@ -41,7 +41,7 @@ def test_a_second_push_replaces_what_the_first_left(hub, push):
     push("--private", pooling="cls", head="linear_tanh")
     hub.repos[REPO]["notes.txt"] = b"by hand"
     assert "2_Dense/config.json" in hub.repos[REPO]
-    folder = push(output="second", pooling="avg_top2")  # has no modules.json and no head
+    folder = push(output="second", pooling="avg_top2")  # has no head
     assert hub.repos[REPO] == files_of(folder) | {"notes.txt": b"by hand"}
     assert hub.visibility[REPO] == "private"
 

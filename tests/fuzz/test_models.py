@@ -18,6 +18,7 @@ from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, rea
 from models.flow import Flow
 from models.heads import Dense
 from models.loading import load_backbone
+from models.pooling import POOLINGS
 from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
 
@@ -33,7 +34,7 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     flow = Flow(4, 2, 3)
     write_head(str(folder), [Dense(torch.nn.Linear(4, 4), "Tanh")], flow)
-    write_modules(str(folder), "mean", 1, 32, 4, {}, {})
+    write_modules(str(folder), POOLINGS["avg"], 1, 32, BertConfig(hidden_size=4), {}, {}, None)
     return folder
 
 
