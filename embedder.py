@@ -17,10 +17,9 @@ from importlib.util import find_spec
 from os import PathLike, fspath
 
 import numpy as np
-import torch
 
 from common.errors import BadInput
-from eval.encode import Encode, unit
+from eval.encode import Encode, device_here, unit
 from eval.retrieval.search import in_blocks, top_k
 from models.encoder import load_encoder
 
@@ -55,7 +54,7 @@ class Embedder:
         bf16: bool = False,
     ) -> None:
         encoder, tokenizer = load_encoder(fspath(model), pooling, max_length)
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = device or device_here()
         self._encode = Encode(encoder.to(self.device), tokenizer, encoder.max_length, bf16)
         self.texts: list[str] = []
         self.vectors = np.empty((0, 0), dtype=np.float32)

@@ -11,8 +11,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import run_unsup
 from adapt.documents import Document, read_documents, split, write_task
 from common.command_line import peek, read_config, split_flag
@@ -22,7 +20,7 @@ from common.streams import show
 from data.cache import cached
 from data.source import Source
 from eval.dev import DevSet, in_words, search_set
-from eval.encode import Encode
+from eval.encode import Encode, device_here
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
@@ -159,7 +157,7 @@ def on_labels(args: argparse.Namespace, labels: DevSet) -> dict[str, Any]:
     start, tokenizer = load_encoder(args.model, settings["pooling"])
     result, _ = load_encoder(args.output)
     start.max_length = result.max_length
-    device = "cuda" if torch.cuda.is_available() and not settings["use_cpu"] else "cpu"
+    device = "cpu" if settings["use_cpu"] else device_here()
     encoders = (Encode(one.to(device), tokenizer, one.max_length, settings["bf16"]) for one in (start, result))
     items = [labels.items(encode) for encode in encoders]
     return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(*items), "apart": True}

@@ -1,4 +1,4 @@
-"""The flags of both scripts: HF-style dataclasses, every default with its source."""
+"""The flags of the training scripts: HF-style dataclasses, every default with its source."""
 
 from __future__ import annotations
 

@@ -23,10 +23,6 @@ from common.ranges import check_range
 Hint = Callable[[str, Iterable[str]], str]
 
 
-def _no_hint(name: str, known: Iterable[str]) -> str:
-    return ""
-
-
 def parse(
     argv: Sequence[str],
     types: Sequence[type],
@@ -66,7 +62,7 @@ def parse(
     return tuple(parsed)
 
 
-def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
+def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = lambda name, known: "") -> list[str]:
     """Merge the configuration file into the command line: the file's flags first, every name checked.
 
     Args:
@@ -106,9 +102,8 @@ def peek(argv: Sequence[str], name: str) -> str | None:
     default = read_config(config).get(name) if config else None
     if isinstance(default, list):
         raise BadInput(f"{config}: '{name}' takes one value, not {default}")
-    finder = Parser(add_help=False)
-    finder.add_argument(f"--{name}", default=default)
-    return vars(finder.parse_known_args(flags)[0])[name]
+    given, _ = split_flag(flags, name)
+    return default if given is None else given
 
 
 def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
@@ -119,7 +114,7 @@ def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     return vars(found)[name], rest
 
 
-def config_flags(path: str, known: Mapping[str, str], hint: Hint = _no_hint) -> list[str]:
+def config_flags(path: str, known: Mapping[str, str], hint: Hint = lambda name, known: "") -> list[str]:
     """Convert a configuration file to flags; BadInput with advice for an unknown key. Arguments as in `check_words`."""
     flags: list[str] = []
     for key, value in read_config(path).items():

@@ -65,14 +65,12 @@ def parser() -> Parser:
 
 def options_of(args: argparse.Namespace, name: str) -> Options:
     """The task options of one model."""
-    import torch
-
+    from eval.encode import device_here
     from eval.tasks import Options
 
     split = args.split or ("dev" if args.mode == "dev" else "test")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     return Options(split, args.mode, tuple(args.beir), _path_of(args, args.embeddings, name), args.directions,
-                   args.duplicates, device, progress=True)  # fmt: skip
+                   args.duplicates, device_here(), progress=True)  # fmt: skip
 
 
 def _path_of(args: argparse.Namespace, path: str | None, name: str) -> str | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.nn.functional import all_gather
 
 
 def world_size() -> int:
@@ -20,17 +19,27 @@ def world_size() -> int:
 
 def gather_with_gradient(local: Tensor) -> Tensor:
     """Gather the rows of all processes in rank order, (V, B, H) -> (V, N, H); gradient flows back to every process."""
-    return local if world_size() == 1 else torch.cat(all_gather(local.contiguous()), dim=1)
+    return local if world_size() == 1 else _AllGather.apply(local.contiguous())
+
+
+class _AllGather(torch.autograd.Function):
+    """Rows of all processes; a row's gradient is the sum of its gradients in all processes."""
+
+    @staticmethod
+    def forward(ctx, local: Tensor) -> Tensor:
+        parts = [torch.empty_like(local) for _ in range(world_size())]
+        dist.all_gather(parts, local)
+        return torch.cat(parts, dim=1)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return local_rows(sum_over_processes(gradient.contiguous()))
 
 
 @torch.no_grad()
 def gather_rows(local: Tensor) -> Tensor:
     """Gather the rows of all processes in rank order, without gradient: (B, D) -> (N, D)."""
-    if world_size() == 1:
-        return local
-    parts = [torch.empty_like(local) for _ in range(world_size())]
-    dist.all_gather(parts, local.contiguous())
-    return torch.cat(parts)
+    return gather_with_gradient(local.unsqueeze(0)).squeeze(0)
 
 
 def local_rows(everyone: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ class SentenceEncoder(PreTrainedModel):
                 weight.lerp_(initial[name].to(weight), share)
         return mixed
 
-    def save(self, folder: str, tokenizer) -> None:
+    def save(self, folder: str | Path, tokenizer) -> None:
         """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []
         flow = getattr(self.head, "flow", None)

@@ -225,7 +225,7 @@ def _fetch(path: str, name: str) -> Path | None:
         return None
 
 
-def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
+def write_head(folder: str | Path, dense: list[Dense], flow: Flow | None) -> None:
     """Write the weights of a kept head: `2_Dense` and so on, and `flow.safetensors`."""
     for i, layer in enumerate(dense, start=2):
         _write_dense(Path(folder) / f"{i}_Dense", layer)
@@ -234,7 +234,7 @@ def write_head(folder: str, dense: list[Dense], flow: Flow | None) -> None:
 
 
 def write_modules(
-    folder: str, pooling: Pooling, dense: int, max_length: int, config: Any, options: Mapping[str, bool],
+    folder: str | Path, pooling: Pooling, dense: int, max_length: int, config: Any, options: Mapping[str, bool],
     prompts: Mapping[str, str], tokenizer: Any, normalizes: bool = False,
 ) -> None:  # fmt: skip
     """Write modules.json and the files it names, except the head, which has `dense` layers.

@@ -57,11 +57,6 @@ def out_of_patience(history: Sequence[Mapping[str, Any]], metric: str, patience:
     return bool(scores and patience) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
-def forget_best_checkpoint(state: TrainerState) -> None:
-    """Keep the stock Trainer from searching the checkpoints for the best model at the end."""
-    state.best_global_step = state.best_model_checkpoint = None
-
-
 def read_best(root: Path, run_id: str) -> dict[str, Any]:
     """Step and value of the best model; CheckpointRefused if `best/` is not what this run wrote."""
     reason = problem(root / BEST, run_id, (_FACTS, "config.json"))

@@ -17,7 +17,6 @@ from common.memory import peak_mib
 from common.progress import progress
 from data.draws import KeyedSampler
 from models.collectives import SharedFlag, world_size
-from training.best import forget_best_checkpoint
 from training.signals import STOPPING
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,6 @@ class Steps(TrainerCallback):
     def on_train_begin(self, args, state, control, **kwargs):
         # The checkpoint restores its own intervals; --save_steps and --logging_steps may have changed.
         state.compute_steps(args, state.max_steps)
-        forget_best_checkpoint(state)
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         # A resumed loader wraps the sampler several times and does not pass on the epoch.
@@ -137,11 +135,16 @@ class Pace(TrainerCallback):
 def _estimate(args, state, seconds: float) -> str:
     """Time until the next evaluation and the last step, at `seconds` per step."""
     done, last = state.global_step, state.max_steps
-    first = state.eval_steps * math.ceil(max(done + 1, args.eval_delay) / state.eval_steps)
+    first = next_evaluation(done, state.eval_steps, args.eval_delay)
     events = [("next evaluation", first)] if first < last else []
     events += [("end" if events else "last evaluation and end", last)]
     times = ", ".join(f"{event} (step {step:,}) in about {duration((step - done) * seconds)}" for event, step in events)
     return f"{seconds:.2g} s per step: {times}, not counting evaluations"
+
+
+def next_evaluation(done: int, every: int, delay: float) -> int:
+    """The step of the next evaluation after `done` steps: a multiple of `every`, and `delay` or later."""
+    return every * math.ceil(max(done + 1, delay) / every)
 
 
 def duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from common.errors import CheckpointRefused, newer_format
 from common.files import files_in, read_json, remove, sha256, sync, sync_folder
@@ -62,14 +63,16 @@ def commit(partial: Path, target: Path, run_id: str) -> None:
 
     Args:
         partial: the written folder, on the same file system.
-        target: its final path. An older folder of the same run is replaced; anything else is kept as `TARGET.refused`.
+        target: its final path. An older folder of the same run is replaced; anything else is kept as `TARGET.refused`
+            or, if that exists, with random letters after it.
         run_id: the run that owns the folder.
     """
     content = {"format": FORMAT, "run": run_id, "files": hashes(partial)}
     (partial / MANIFEST).write_bytes(_render(content))
     sync_folder(partial)
     if target.is_symlink() or (target.exists() and owner(target) != run_id):
-        target.rename(target.with_name(f"{target.name}.refused"))
+        refused = target.with_name(f"{target.name}.refused")
+        target.rename(refused.with_name(f"{refused.name}-{uuid4().hex[:8]}") if refused.exists() else refused)
     if target.exists():
         target.rename(_replaced(target))
     partial.rename(target)

@@ -33,7 +33,7 @@ def inputs_of(words: Sequence[str], flags: Mapping[str, Flag]) -> str | None:
     given = list(_values(words))
     if "WORLD_SIZE" in os.environ or "dataset_name" in dict(given):
         return None
-    data_dir = next((value for name, value in given if name == "data_dir"), DataArguments().data_dir)
+    data_dir = dict(given).get("data_dir", DataArguments().data_dir)  # the last one counts: the command line's
     named = [value for name, value in given if name not in _NOT_INPUTS]
     below = [f"{data_dir}/{value}" for value in [*named, _DEFAULT_DEV]]
     try:

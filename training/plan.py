@@ -19,7 +19,7 @@ from common.views import Masking
 from data.draws import KeyedSampler
 from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
-from training.callbacks import peak_memory
+from training.callbacks import next_evaluation, peak_memory
 from training.run_arguments import steps_of
 from training.trainer import EmbeddingTrainer
 
@@ -60,7 +60,7 @@ def _steps(args: TrainingArguments, count: int) -> str:
 
 def _first_evaluation(args: TrainingArguments, count: int) -> int:
     steps = steps_of(args, count)
-    return min(steps, max(_every(args, steps), math.ceil(args.eval_delay)))
+    return min(steps, next_evaluation(0, _every(args, steps), args.eval_delay))
 
 
 def _every(args: TrainingArguments, steps: int) -> int:

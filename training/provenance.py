@@ -44,10 +44,10 @@ def _git(*command: str) -> str | None:
     return done.stdout.strip()
 
 
-def weights_hash(path: str) -> str:
-    """sha256 of a local folder's weights; a hub id is returned unchanged."""
+def weights_hash(path: str) -> str | None:
+    """sha256 of a local model's single weights file, None for other local models; a hub id is returned unchanged."""
     file = Path(path) / "model.safetensors"
-    return sha256(file) if file.is_file() else path
+    return sha256(file) if file.is_file() else None if Path(path).exists() else path
 
 
 def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import read_json, sha256, write_json
 
-logger = logging.getLogger(__name__)
 RUN_FILE = "run.json"
 FORMAT = 1
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
@@ -62,18 +60,13 @@ def write_run(folder: str | Path, content: dict[str, Any]) -> None:
 def check_result(folder: Path, run: Mapping[str, Any]) -> None:
     """Check that the result of a finished run is unchanged; other files in the folder may change.
 
-    Older versions recorded no sha256 of the result. For their runs, only check that the weights are readable, and warn.
-
     Raises:
         CheckpointRefused: a file of the result is missing or has changed.
     """
     recorded = run.get("result")
-    if isinstance(recorded, dict):
-        problem = next(filter(None, (_changed(folder / name, before) for name, before in recorded.items())), None)
-    else:
-        logger.warning("%s: an older version recorded no sha256 of the result; checking only that it loads", folder)
-        problem = _unreadable(folder)
-    if problem:
+    if not isinstance(recorded, dict):
+        raise CheckpointRefused(f"{folder}: {RUN_FILE} lists no result; remove the folder to train again")
+    if problem := next(filter(None, (_changed(folder / name, before) for name, before in recorded.items())), None):
         raise CheckpointRefused(
             f"{folder}: the run has finished, but {problem}; restore the file, or remove the folder to train again"
         )
@@ -83,20 +76,6 @@ def _changed(path: Path, recorded: str) -> str | None:
     if not path.is_file():
         return f"{path.name} is missing"
     return None if sha256(path) == recorded else f"{path.name} has changed since"
-
-
-def _unreadable(folder: Path) -> str | None:
-    from models.loading import read_tensors  # imported late: it needs torch, and newer runs do not need it
-
-    files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
-    if folder / WEIGHTS[0] not in files:
-        return f"{WEIGHTS[0]} is missing"
-    try:
-        for file in files:
-            read_tensors(file)
-    except BadInput as error:
-        return str(error)
-    return None
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -266,11 +266,11 @@ class Run:
         logger.info("%s: finished in %.0f s", self.args.output_dir, seconds)
 
 
-def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str | None) -> list[dict[str, Any]]:
+def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str) -> list[dict[str, Any]]:
     """Every change of a run's number of steps, {setting: [old, new]}, and the step after which it took effect."""
     pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    after = {"after_step": step_of(Path(checkpoint)) if checkpoint else 0}
+    after = {"after_step": step_of(Path(checkpoint))}
     return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
 
 

@@ -160,7 +160,7 @@ def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevS
         score = partial(dev.scores, encode, model_args.matryoshka_dims or ())
     args.metric_for_best_model = dev.metric if dev else None
     args.greater_is_better = True if dev else None
-    keep = lambda folder: model.encoder.save(str(folder), tokenizer)  # noqa: E731
+    keep = partial(model.encoder.save, tokenizer=tokenizer)
     common = model, args, collator, len(collator.text), score, keep, data_args.held_out, data_args.patience
     chunk_size = model_args.chunk_size
     return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)

@@ -19,7 +19,7 @@ from models.caching import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.best import forget_best_checkpoint, keep_if_best, out_of_patience
+from training.best import keep_if_best, out_of_patience
 from training.callbacks import ResumedProgress, Steps, StopWhenAsked
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
@@ -203,7 +203,7 @@ class EmbeddingTrainer(ResumingTrainer):
 
     def _determine_best_metric(self, metrics, trial) -> bool:
         is_best = super()._determine_best_metric(metrics, trial)
-        forget_best_checkpoint(self.state)
+        self.state.best_global_step = self.state.best_model_checkpoint = None  # the best model is not a checkpoint
         return is_best
 
     def _measure(self) -> dict[str, float]:
@@ -247,7 +247,7 @@ class CachedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.caching`.
 
     Raises:
-        BadInput: a chunk size below 1; fp16, whose loss scaling the cache does not handle.
+        BadInput: fp16, whose loss scaling the cache does not handle; torch_compile.
     """
 
     def __init__(self, model, args, *others, chunk_size: int) -> None:

@@ -5,7 +5,7 @@ python run_unsup.py --config configs/consert-bert-base.yaml
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
-CHANGES = get_args(Change)
 
 
 @dataclass

@@ -80,7 +80,6 @@ class Spans(Method):
     """InfoNCE of two spans of a document."""
 
     arguments = Arguments
-    columns = 2
 
     def views(self, args: Arguments) -> list[View]:
         if args.span_least > args.span_most:

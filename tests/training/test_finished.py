@@ -37,6 +37,13 @@ def test_a_changed_file_changes_the_inputs(words, tmp_path, name):
     assert inputs_of(words, FLAGS) not in (None, before)
 
 
+def test_the_command_line_s_data_dir_counts_not_the_configuration_s(words, tmp_path):
+    words = ["--data_dir=elsewhere", *words]
+    before = inputs_of(words, FLAGS)
+    (tmp_path / "data/dev.tsv").write_text("other pairs\n")
+    assert inputs_of(words, FLAGS) != before
+
+
 def test_a_new_file_in_an_input_folder_changes_the_inputs_and_output_files_do_not(words, tmp_path):
     before = inputs_of(words, FLAGS)
     (tmp_path / "out/log.jsonl").write_text("more")
