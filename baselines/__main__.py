@@ -82,7 +82,9 @@ def parser() -> Parser:
     for field in fields(Settings):
         flow.add_argument(f"--{field.name}", type=type(field.default), default=field.default, **field.metadata)
     words = command("word_vectors", run_word_vectors, _WORDS)
-    words.add_argument("file", metavar="FILE", type=Path, help="lines of a word and its numbers; plain, .gz, .xz, .zst")
+    words.add_argument(
+        "file", metavar="FILE", type=Path, help="lines of a word and its numbers; plain, .gz, .xz, .bz2, .zst"
+    )
     words.add_argument("--header", action="store_true", help="the first line is COUNT DIMENSIONS, as in word2vec files")
     words.add_argument("--lower_case", action="store_true", help="convert sentences to lower case first")
     words.add_argument("--stop_words", choices=list(STOP_WORDS), default="english",
@@ -95,7 +97,7 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="run or export folder, Hugging Face encoder")
     add_pooling(parser)
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
-                        help="text to fit on: UTF-8, one sentence per line, plain, .gz, .xz or .zst")  # fmt: skip
+                        help="text to fit on: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst")  # fmt: skip
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,
                         help="tab-separated sentences per line, all of which are used (default: 1)")  # fmt: skip
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")

@@ -29,7 +29,7 @@ class WordFile(NamedTuple):
 
 
 def read_word_vectors(path: Path, header: bool = False, zero_rows: int = 0, progress: bool = False) -> WordFile:
-    """Read a file, plain, .gz, .xz or .zst; the numbers are stored once, in float32.
+    """Read a file, plain, .gz, .xz, .bz2 or .zst; the numbers are stored once, in float32.
 
     Args:
         path: separated by single spaces; the first vector determines the number of columns. A word may contain spaces,

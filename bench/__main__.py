@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 
 from common.errors import ProjectError, run_command
-from common.flags import Parser, positive
+from common.flags import Parser, check_output, positive
 from common.streams import show
 from eval.scores import markdown, write_rows
 
@@ -60,6 +60,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         if name in argv:  # importing the other modules takes seconds
             _module(name).add_arguments(sub)
     args = parser.parse_args(argv)
+    check_output(args.output, [], b"[")
     import torch  # not at the top: flags are checked first
 
     machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import shutil
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from bench.loop import FIRST_WORD, VOCABULARY, generated
 from common.errors import ProjectError
-from common.files import find_files
+from common.files import find_files, writing_folder
 from common.flags import positive
 from common.memory import peak_mib
 from common.views import Masking, View
@@ -40,16 +39,13 @@ def rows(args: argparse.Namespace) -> list[dict]:
         folder = Path(args.folder or temporary)
         text = folder / f"text-{args.sentences}"
         if not text.is_dir():
-            partial = folder / f".{text.name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)  # left by a killed command
-            generate(partial, args.sentences)
-            partial.rename(text)
+            with writing_folder(text) as partial:
+                generate(partial, args.sentences)
         return [measure(text, folder / f"cache-{args.sentences}", args.sentences, args.batches)]
 
 
 def generate(folder: Path, count: int) -> None:
     """Write shards of at most `SHARD` lines, 8 to 12 random words each."""
-    folder.mkdir(parents=True)
     random, words = np.random.default_rng(0), np.array([f"w{i}" for i in range(VOCABULARY)], dtype=object)
     for number, start in enumerate(range(0, count, SHARD)):
         lengths = random.integers(8, 13, min(SHARD, count - start))

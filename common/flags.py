@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common.errors import BadInput
+from common.errors import BadInput, unwritable
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,6 +52,15 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not an integer of 1 or more")
     return int(text)
+
+
+def output_folder(path: str) -> Path:
+    """The folder of `--output`, created if missing; BadInput if it cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(error, f"--output {path}: cannot create the folder ({error.strerror})") from error
+    return Path(path)
 
 
 def check_output(output: str | None, inputs: Iterable[str | None], first: bytes) -> None:

@@ -22,6 +22,7 @@ from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
 from models.heads import Dense
+from models.pooling import pooling_named
 from models.word_vectors import WordVectors
 
 _TASK_TYPES = {"spearman": "semantic-similarity", "accuracy": "text-classification"}  # all other metrics: retrieval
@@ -61,6 +62,12 @@ class Model:
     def dimension(self) -> int:
         """Entries of a sentence vector."""
         return self.layers[-1][0].out_features if self.layers else self.encoder.config.hidden_size
+
+    @property
+    def averaged(self) -> tuple[int, ...]:
+        """The hidden states whose mean over layers and tokens is the pooled vector; () for other poolings."""
+        pooling = pooling_named(self.encoder.pooling)
+        return (pooling.layers or (-1,)) if pooling.module == "mean" and not pooling.at_mask else ()
 
     @property
     def has_pooler(self) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from common.errors import BadInput, NonFinite, ProjectError, run_command, unwritable
+from common.errors import BadInput, NonFinite, ProjectError, run_command
 from common.files import writing
-from common.flags import Parser
+from common.flags import Parser, output_folder
 from common.streams import show
 from eval.scores import write_rows
 from eval.tasks import Task
@@ -76,10 +76,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         return []
     if not args.tables:
         raise BadInput(f"TABLE is missing; choose from: {', '.join(specification.names())} (or --list)")
-    try:
-        Path(args.output).mkdir(parents=True, exist_ok=True)  # fail before training, not after it
-    except OSError as error:
-        raise unwritable(error, f"--output {args.output}: cannot create the folder ({error.strerror})") from error
+    output_folder(args.output)  # fail before training, not after it
     for table in tables:
         refuse_loss(_path(table, args, ".json"), Path(choice.runs), _imported(table, choice))
     return [row for table in tables for row in _fill(table, choice, args)]

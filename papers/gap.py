@@ -15,6 +15,7 @@ from eval.scores import markdown
 from papers import runs
 from papers.runs import CONFIGS
 from report import curves
+from report.runs import read_log
 
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
 TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}
@@ -71,7 +72,7 @@ def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **fl
 
 def evaluations(folder: Path) -> list[dict]:
     """The auxiliary network's losses and gap at every evaluation in a run's log."""
-    history = runs.history(folder)
+    history = read_log(folder / "log.jsonl")
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
     return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
 

@@ -14,21 +14,20 @@ from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import records
 from eval.scores import Key, markdown
+from training.flags import method_files
 
 ROOT = Path(__file__).parents[1]
-METHODS = ROOT / "models" / "objectives"
 BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end of methods -->"
 
 
 def table() -> str:
     rows = [["method", "file", "configurations", "published STS average"]]
     trains = {file.stem: read_config(str(file)).get("method") for file in (ROOT / "configs").glob("*.yaml")}
-    for path in sorted(METHODS.glob("*.py")):
-        if path.stem not in ("__init__", "base"):
-            configs = sorted(name for name, method in trains.items() if method == path.stem)
-            names = ", ".join(f"`{name}`" for name in configs)
-            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
-            rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", names, _published(configs)])
+    for name, path in method_files().items():
+        configs = sorted(config for config, method in trains.items() if method == name)
+        names = ", ".join(f"`{config}`" for config in configs)
+        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+        rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", names, _published(configs)])
     return markdown(rows)
 
 

@@ -1,7 +1,6 @@
 """The folder of one run: train it, score it, and refuse a run with other settings or inputs."""
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,11 +115,6 @@ def finished(folder: Path) -> dict[str, Any] | None:
         return None
     record = read_run(folder)
     return record if record["status"] == "finished" else None
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log."""
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:

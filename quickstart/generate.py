@@ -1,7 +1,7 @@
 """The quickstart's text: sentences, running text and graded pairs from a small grammar.
 
-`python -m quickstart.generate --output DIR` writes `sentences.txt` (distinct training sentences), `running.txt` (lines
-of coherent training sentences), `dev.tsv` and `test.tsv` (graded pairs).
+`write` makes `sentences.txt` (distinct training sentences), `running.txt` (lines of coherent training sentences),
+`dev.tsv` and `test.tsv` (graded pairs).
 
 A frame says who does what to what and where, and optionally with what, when, how, and what the object is like. A
 sentence is one wording of a frame: a template, and a synonym for each concept. Both are drawn at random and carry no
@@ -14,7 +14,6 @@ is in the training text, however many sentences and pairs are drawn.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -22,11 +21,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from common.errors import BadInput, run_command, unwritable
+from common.errors import BadInput, unwritable
 from common.files import read_yaml
-from common.flags import Parser
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)
 TOPICS = list(LEXICON["topics"])
@@ -319,20 +316,3 @@ def write(text: Generated, folder: Path) -> None:
         raise unwritable(
             error, f"{folder}: cannot write the toy corpus ({error.strerror}); name another folder"
         ) from error
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the command."""
-    parser = Parser(prog="python -m quickstart.generate", description="Write a toy corpus with graded sentence pairs.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write into")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sentences", type=int, default=20000, help="number of training sentences")
-    parser.add_argument("--pairs", type=int, default=1000, help="number of pairs in dev and in test, each")
-    args = parser.parse_args(argv)
-    text = generate(args.seed, args.sentences, args.pairs)
-    write(text, args.output)
-    logger.info("%s: %d sentences, %d pairs each in dev and test", args.output, len(text.sentences), len(text.dev))
-
-
-if __name__ == "__main__":
-    run_command(main)

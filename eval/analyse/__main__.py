@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from common.declared import add_pooling
-from common.errors import run_command, unwritable
+from common.errors import run_command
 from common.files import writing
-from common.flags import Parser
+from common.flags import Parser, output_folder
 from common.labels import labelled
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
-    output = _folder(args.output) if args.output else None
+    output = output_folder(args.output) if args.output else None
     # load all models first: an unreadable one must fail before the others are measured
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
     results: dict[str, Any] = {}
@@ -114,15 +114,6 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         results = {label: model[name] for label, model in content["models"].items()}
         draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
-
-
-def _folder(path: str) -> Path:
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(error, f"--output {path}: cannot create the folder ({error.strerror})") from error
-    return folder
 
 
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:

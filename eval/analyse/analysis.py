@@ -1,4 +1,4 @@
-"""The interface of an analysis, the data it reads, and the labels of models in tables and pictures."""
+"""The interface of an analysis and the data it reads."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ Nearest neighbours of given sentences, to read.
 from itertools import pairwise
 
 import numpy as np
+from scipy.stats import entropy
 
 from common.errors import BadInput
 from eval.analyse.analysis import Analysis, Material, Subject
@@ -147,11 +148,7 @@ def spectrum(vectors: np.ndarray) -> np.ndarray:
 
 def effective_rank(values: np.ndarray) -> float:
     """Exponential of the entropy of the singular values, normalised to sum 1, (R,) -> 1 to R; 0 if all are zero."""
-    positive = values[values > 0]
-    if len(positive) == 0:
-        return 0.0
-    shares = positive / positive.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    return float(np.exp(entropy(values))) if values.any() else 0.0
 
 
 def measure_anisotropy(subject: Subject, material: Material) -> dict:

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     if args.output and Path(args.output).is_file():
         rows = read_json(Path(args.output), "a comparison", kind=list)
-        if not all("difference" in row for row in rows):
+        if not all(isinstance(row, dict) and "difference" in row for row in rows):
             raise BadInput(f"--output {args.output}: is not a comparison; name another file")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed, published)

@@ -32,7 +32,7 @@ def parser() -> Parser:
         "inputs",
         nargs="+",
         metavar="SHARD",
-        help="UTF-8 lines (plain, .gz, .xz, .zst) or Parquet; a folder stands for all files in it and its subfolders",
+        help="UTF-8 lines (plain, .gz, .xz, .bz2, .zst) or Parquet; a folder stands for all files below it",
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")

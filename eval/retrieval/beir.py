@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from datasets import load_dataset
 
 from common.errors import BadInput, unwritable
 from common.files import writing_folder
@@ -183,8 +184,6 @@ def embedded(
 
 def fetch(name: str, folder: Path) -> None:
     """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN), write it in BEIR's format; BadInput on failure."""
-    from datasets import load_dataset  # not at the top: the import takes a second
-
     source = f"{NANO_OWNER}/{name}"
     try:
         corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))

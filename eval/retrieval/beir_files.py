@@ -36,14 +36,12 @@ class BeirCorpus:
         ids: strings, (N,), stored in blocks of bytes.
         starts: the byte offset of every line and of the end, (N + 1,) int64.
         sha256: digest of the file.
-        empty: number of documents with neither title nor text; they count as documents.
     """
 
     path: Path
     ids: pa.ChunkedArray
     starts: np.ndarray
     sha256: str
-    empty: int
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,7 +74,7 @@ def read_corpus(path: Path) -> BeirCorpus:
     _refuse_repeated(path, names)
     if empty:
         logger.info("%s: %d of %d documents are empty", path, empty, len(names))
-    return BeirCorpus(path, names, np.frombuffer(starts, dtype=np.int64), digest.hexdigest(), empty)
+    return BeirCorpus(path, names, np.frombuffer(starts, dtype=np.int64), digest.hexdigest())
 
 
 def read_queries(path: Path) -> dict[str, str]:

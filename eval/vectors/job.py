@@ -16,7 +16,7 @@ from eval.vectors.store import MANIFEST, VectorStore, claim
 
 ROWS = 20_000  # texts held at once
 Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.texts_by_line`
-_PACKED, _KINDS = (".gz", ".xz", ".zst"), (".txt", ".parquet")
+_PACKED, _KINDS = (".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 RECORDS = "*.done.json"
 _REMOVE = "remove it to compute the shard again"
@@ -105,7 +105,7 @@ class Job:
         return {**facts, "new": True, "damaged": damaged}
 
     def _read_record(self, record: Path, path: Path, source: str) -> dict:
-        content = read_json(record, "the record of a shard", _REMOVE)
+        content = read_json(record, "the record of a shard", _REMOVE, fields={"rows": int, "width": int, "files": dict})
         if content.get("sha256") != source:
             raise BadInput(f"{path}: the text has changed since {record} was written; {_REMOVE}")
         return content
@@ -116,9 +116,7 @@ class Job:
             if record.get(name, now) != now:
                 problem = f"it was encoded from column '{record[name]}', not '{now}'"
                 raise BadInput(f"{path}: {problem}; choose another --output")
-        listed = record.get("files")  # older records have none
-        hashes = listed if isinstance(listed, dict) else None
-        return self.store.damage(stem_of(path), record.get("rows"), record.get("width"), hashes)
+        return self.store.damage(stem_of(path), record["rows"], record["width"], record["files"])
 
     def _reserve(self, path: Path, source: str, outputs: list[Path], done: bool) -> Path:
         """Create the file that reserves a shard's outputs for one text until its record exists.
@@ -146,7 +144,7 @@ class Job:
 
 
 def stem_of(path: Path) -> str:
-    """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.zst`, then `.txt`, `.parquet`."""
+    """The name of a shard's outputs: the file name without `.gz`, `.xz`, `.bz2`, `.zst`, then `.txt`, `.parquet`."""
     name = path.name
     for endings in (_PACKED, _KINDS):
         name = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name)

@@ -159,3 +159,11 @@ def test_step_and_memory_print_a_table_and_write_rows(precision, tmp_path, capsy
     assert row["memory_ratio"] > 0.5
     printed = capsys.readouterr().out.splitlines()
     assert "infocse memory" in printed[-1]
+
+
+def test_an_output_that_is_not_a_table_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    for output in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(BadInput, match="--output"):
+            main(["step", "--output", str(output)])
+    assert (tmp_path / "thesis.txt").read_text() == "mine"

@@ -19,7 +19,6 @@ NEEDED = {
     "eval.analyse.__main__": "x",
     "eval.encode_corpus.__main__": "x --model=x --output=x",
     "export.__main__": "x --output=x",
-    "quickstart.generate": "--output=x",
     "report.__main__": "x",
     "reproduce": "x",
     "run_pretrain_aux": "--use_cpu=true",

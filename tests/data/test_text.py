@@ -1,5 +1,6 @@
 """Training text of every format gives the same rows, or one line that says what is wrong and where."""
 
+import bz2
 import csv
 import gzip
 import io
@@ -26,7 +27,13 @@ from tests.refusals import refused
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]
 HEADER = "premise\thypothesis\tlabel\n"
 PAIRS = "a dog runs\ta dog moves\tentailment\n\na dog runs\ta dog sleeps\tcontradiction\n"
-PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+PACKED = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
 
 
 def written(folder, content, name="text.txt"):
@@ -110,7 +117,7 @@ def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer,
 
 
 @pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
-@pytest.mark.parametrize("packed", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
 def test_compressed_files_are_read(tmp_path, kind, packed):
     content = FORMATS[kind] if kind in FORMATS else "\n".join(TEXTS)
     content = content.encode() if isinstance(content, str) else content

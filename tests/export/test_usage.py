@@ -97,6 +97,9 @@ def test_the_onnx_snippet_asks_the_file_for_our_vectors(make_run, tmp_path, monk
     monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
     monkeypatch.chdir(tmp_path)
     usage = Model("a-model", None, encoder, onnx=True).usage()
+    assert 'backend="onnx"' in usage
+    several, _ = load_encoder(str(make_run("avg_top2", name="several")))  # its module needs all layers, unlike the file
+    assert 'backend="onnx"' not in Model("several", None, several, onnx=True).usage()
     [snippet] = [one for one in SNIPPET.findall(usage) if "onnxruntime" in one]
     names = run_snippet(snippet)
     expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])

@@ -143,12 +143,14 @@ def test_kept_embeddings_are_used_again(beir, tmp_path):
     assert (tmp_path / "kept" / "small" / "manifest.json").is_file()
 
 
-def test_title_and_text_are_joined_and_empty_documents_counted(beir):
+def test_title_and_text_are_joined_and_empty_documents_counted(beir, caplog):
+    caplog.set_level("INFO")
     corpus = read_corpus(beir.folder / "corpus.jsonl")
     assert corpus.texts(0, 40) == beir.texts() and beir.texts()[:2] == [f"title 0 {beir.documents['d0']}",
                                                                         beir.documents["d1"]]  # fmt: skip
     assert corpus.texts(7, 9) == beir.texts()[7:9]
-    assert (len(corpus), corpus.empty, corpus.texts(3, 4)) == (40, 1, [""])
+    assert (len(corpus), corpus.texts(3, 4)) == (40, [""])
+    assert "1 of 40 documents are empty" in caplog.text
     assert corpus.index_of(["d39", "none", "d0"]) == [39, None, 0]
 
 
