@@ -1,4 +1,4 @@
-"""The blocks of docs/python.md run in their order, as they stand, and give what the command line gives."""
+"""The Python of docs/ runs as it stands; that of python.md, in its order, gives what the command line gives."""
 
 import json
 import re
@@ -11,11 +11,17 @@ import pytest
 import torch
 
 import run_unsup
+from adapt.documents import Document, read_documents
 from common.errors import CheckpointRefused
 from tests.sources import ROOT
 from training import run as run_of_training
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+BLOCKS = blocks_of("python.md")
 
 
 @pytest.fixture
@@ -53,3 +59,14 @@ def test_the_page_runs_and_its_run_is_the_command_s(page, tmp_path):
     assert (tmp_path / "runs/from-python/log.jsonl").read_bytes() == log
     with pytest.raises(CheckpointRefused, match=r"weight_decay: 0.0 there, 0.5 now"):
         run_unsup.main([*command[2:], "--weight_decay=0.5"])
+
+
+def test_files_become_passages_that_adapt_reads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "MY_FOLDER/deep").mkdir(parents=True)
+    words = [f"w{number}" for number in range(200)]
+    (tmp_path / "MY_FOLDER/deep/guide.md").write_text("\n\n".join(words))
+    [block] = blocks_of("own_text.md")
+    exec(compile(block, "docs/own_text.md", "exec"), {})
+    expected = [Document("guide", " ".join(words[:150])), Document("guide", " ".join(words[150:]))]
+    assert read_documents([tmp_path / "passages.jsonl"], tmp_path / "cache") == expected
