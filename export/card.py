@@ -16,7 +16,7 @@ from transformers import TrainingArguments
 
 from common.files import read_yaml
 from eval.compare.intervals import COLUMNS, UNLIKE, compare
-from eval.compare.sides import Side, backbone_of, from_files, records
+from eval.compare.sides import Side, backbone_of, from_files, published
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
@@ -251,9 +251,9 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
         return ""
     if facts.text.get("columns") != 1:
         return title + "The published scores are for training on single sentences, unlike this model's."
-    ours, backbone, known = from_files("this model", [facts.scores]), backbone_of(config), records()
-    matching = [known[name] for name in citation.published if known[name].backbone == backbone]
-    matching = [one for one in matching if set(one.scores) & set(ours.scores)]
+    ours, backbone = from_files("this model", [facts.scores]), backbone_of(config)
+    matching = [one for one in map(published, citation.published)
+                if one.backbone == backbone and set(one.scores) & set(ours.scores)]  # fmt: skip
     if not matching:
         return title + (f"No published scores of {citation.name} are known for a backbone of this size on these tasks.")
     about = f"The published scores are for {backbone}, which has this model's architecture and size. "
@@ -261,12 +261,12 @@ def comparison(facts: Facts, citation: Citation | None, config) -> str:
     differences = facts.differences(backbone)
     about += f"; no verdict, because it is not known that {' and '.join(differences)} were the paper's." \
         if differences else "; the interval is the known spread between runs of the method."  # fmt: skip
-    return title + "\n\n".join([about, *(_compared(ours, one, known, not differences) for one in matching)])
+    return title + "\n\n".join([about, *(_compared(ours, one, not differences) for one in matching)])
 
 
-def _compared(ours: Side, record: Side, known: dict[str, Side], judged: bool) -> str:
+def _compared(ours: Side, record: Side, judged: bool) -> str:
     """The table, with interval and verdict if `judged`, and its sources."""
-    lines = [line for line in compare(ours, record, record=known.__getitem__) if line.difference is not None]
+    lines = [line for line in compare(ours, record) if line.difference is not None]
     lines = [line for line in lines if judged or not str(line.outcome).startswith(UNLIKE)]
     body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
     body = body if judged else [cells[:4] for cells in body]

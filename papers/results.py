@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.compare.intervals import ABOVE, BELOW, INSIDE, Interval, Line, compare
-from eval.compare.sides import Score, Side, published, records
+from eval.compare.sides import Score, Side, records
 from eval.scores import Key
 from papers import runs
 from papers.plans import Choice, RunPlan, plan_of
@@ -119,7 +119,7 @@ def _judged(ours: dict[Key, Score], theirs: Side) -> dict[Key, str]:
     mine = Side("ours", ours, keys, sets)
     printed = replace(theirs, scores={key: theirs.scores[key] for key in keys}, headline=keys)
     result: dict[Key, str] = {}
-    for line in compare(mine, printed, record=published):
+    for line in compare(mine, printed):
         if line.key not in result or isinstance(line.outcome, Interval):
             result[line.key] = _verdict(line, theirs.note)
     return result

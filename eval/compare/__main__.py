@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
         if not all(isinstance(row, dict) and "difference" in row for row in rows):
             raise BadInput(f"--output {args.output}: is not a comparison; name another file")
     a, b = side(args.a), side(args.b)
-    lines = compare(a, b, args.resamples, args.seed, published)
+    lines = compare(a, b, args.resamples, args.seed)
     rows = [line.row() for line in lines]
     if args.output:
         write_rows(args.output, rows)

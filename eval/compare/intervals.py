@@ -5,14 +5,14 @@ The interval is over test examples (paired bootstrap) or over runs (Welch, predi
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.stats import rankdata, t
 
 from common.errors import BadInput
-from eval.compare.sides import Score, Side
+from eval.compare.sides import Score, Side, published
 from eval.scores import AVERAGE, Key, read_items
 
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
@@ -76,16 +76,14 @@ class Line:
         return {**self.key._asdict(), **sides, **rest}
 
 
-def compare(
-    a: Side, b: Side, resamples: int = 1000, seed: int = 0, record: Callable[[str], Side] | None = None
-) -> list[Line]:
+def compare(a: Side, b: Side, resamples: int = 1000, seed: int = 0) -> list[Line]:
     """Every figure of either side, those missing in one side last.
 
     One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
     with a known spread (published, or our files against one of ours): prediction interval. Otherwise no verdict.
 
-    `record` returns a published record by its id. A published single run may point to a record with its method's
-    spread; the other side is then also compared with that record, in further lines.
+    A published single run may point to a record with its method's spread; the other side is then also compared with
+    that record, in further lines.
 
     Raises:
         BadInput: no figure in common, or two files scored on different test data.
@@ -97,10 +95,10 @@ def compare(
         raise BadInput(f"{a.label} and {b.label} have nothing in common: {names[0]} against {names[1]}")
     resampled = bootstrap(a, b, shared, resamples, seed) if a.file and b.file else {}
     lines = [Line(key, a.scores[key], b.scores[key], _judged(a, b, key, resampled.get(key))) for key in shared]
-    if record and b.spread:
-        lines += _against(a, record(b.spread), shared, b.spread)
-    if record and a.spread:
-        lines += _against(record(a.spread), b, shared, a.spread)
+    if b.spread:
+        lines += _against(a, published(b.spread), shared, b.spread)
+    if a.spread:
+        lines += _against(published(a.spread), b, shared, a.spread)
     for key in keys:
         if key not in shared:
             reason = "missing in A" if key in b.scores else "missing in B"

@@ -200,10 +200,10 @@ def test_a_published_spread_says_whether_seeds_explain_the_difference(tmp_path, 
     assert verdicts(lines)["Avg."] == verdict and verdicts(lines)["STS12"] == "missing in B"
     opposite = {ABOVE: BELOW, BELOW: ABOVE, INSIDE: INSIDE}[verdict]
     assert verdicts(compare(spread, ours))["Avg."] == opposite
-    one_run = compare(ours, published("simcse-bert-base"), record=published)
+    one_run = compare(ours, published("simcse-bert-base"))
     averages = [(line.b.mean, line.against, line.verdict) for line in one_run if line.key == AVERAGE]
     assert averages == [(76.25, None, "cannot say from one run"), (75.11, "simcse-bert-base-50-seeds", verdict)]
-    turned = compare(published("simcse-bert-base"), ours, record=published)
+    turned = compare(published("simcse-bert-base"), ours)
     assert [line.verdict for line in turned if line.key == AVERAGE] == ["cannot say from one run", opposite]
 
 
