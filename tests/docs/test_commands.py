@@ -133,6 +133,8 @@ def test_a_page_of_results_shows_its_rows(name, subject):
         ("results/infocse.md", "infocse-factorial-six-mini", ["+2.55", "+0.78 to +4.32", "-5.59", "-6.03 to -5.15"]),
         ("README.md", "infocse-factorial-six-mini", ["2.55", "+0.78 to +4.32", "5.59"]),
         ("results/infocse.md", "infocse-factorial-six-mini", ["+0.78", "-0.24 to +1.79", "-0.12", "-2.45 to +2.21"]),
+        ("results/infocse.md", "infocse-factorial-six-mini", ["+0.94", "+0.37 to +1.51", "+0.55 to +3.12"]),
+        ("results/README.md", "infocse-factorial-six-mini", ["+0.94", "+0.37 to +1.51"]),
         ("README.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26"]),
         ("results/infocse.md", "infocse-rate-mini", ["0.79", "+0.33 to +1.26", "0.64"]),
         ("results/infocse.md", "infocse-read-mini", ["71.32 ± 0.54", "+0.40", "-0.78 to +1.57", "+0.01 to +0.95"]),
