@@ -6,7 +6,7 @@ import logging
 import re
 import shutil
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +64,10 @@ class EvalSet:
     folder: str
     terms: str
 
-    def files(self, pinned: Mapping[str, str]) -> dict[str, str]:
+    def files(self) -> dict[str, str]:
         """The entries of `pinned` that belong to this set."""
         folder = f"{ARCHIVE.target}/{self.folder}/"
-        return {path: digest for path, digest in pinned.items() if path.startswith(folder)}
+        return {path: digest for path, digest in pinned().items() if path.startswith(folder)}
 
 
 SETS = (
@@ -88,20 +88,18 @@ SETS = (
 )
 
 
-def prepare(names: Sequence[str], data_dir: Path, pinned: Mapping[str, str] | None = None) -> list[tuple]:
+def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
     """Download the parts with these `NAMES` into `data_dir`; return the rows of the final table.
 
-    `pinned` are the expected digests, by default those of data/SHA256SUMS. BadInput if a part cannot be downloaded or
-    differs from what is expected; nothing of it is put in place.
+    BadInput if a part cannot be downloaded or differs from what is expected; nothing of it is put in place.
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
-    pinned = read_pinned() if pinned is None else pinned
     sets = [each for each in SETS if each.part in names]
     rows = []
     if sets:
-        _prepare_sets(sets, data_dir, pinned)
-        rows += [_row(each.name, each.files(pinned), data_dir, "pinned", each.terms) for each in sets]
+        _prepare_sets(sets, data_dir)
+        rows += [_row(each.name, each.files(), data_dir, "pinned", each.terms) for each in sets]
     for name, (sources, terms) in FILES.items():
         if name in names:
             present = [_prepare_file(source, data_dir) for source in sources]
@@ -122,20 +120,20 @@ def _staging(source: HubFile, data_dir: Path) -> Path:
     return data_dir / DOWNLOAD / source.target.replace("/", "-")
 
 
-def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]) -> None:
+def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
     advice = f"not the published file: remove it from {data_dir} and run again"
-    todo = {each.part for each in sets if missing_files(each, data_dir, pinned, advice)}
+    todo = {each.part for each in sets if missing_files(each, data_dir, advice)}
     for part in dict.fromkeys(each.part for each in sets if each.part not in todo):
         logger.info("%s: already present, verified", part)
     if not todo:
         return
     archive_place, folder = data_dir / ARCHIVE.target, _staging(ARCHIVE, data_dir)
-    example = next(iter(sets[0].files(pinned)))
+    example = next(iter(sets[0].files()))
     by_hand = f"unpack it by hand so that {data_dir / example} exists"
     archive, commit = fetch(ARCHIVE, folder, by_hand)
     with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
-            kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged), pinned)
+            kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged))
             record(data_dir / LOCK, ARCHIVE, archive, commit)
         except BadInput:
             archive.unlink()  # otherwise the next run would refuse it again
@@ -145,26 +143,26 @@ def _prepare_sets(sets: list[EvalSet], data_dir: Path, pinned: Mapping[str, str]
     logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), archive_place, ignored)
 
 
-def _unpack(sets: list[EvalSet], archive: Path, staged: Path, pinned: Mapping[str, str]) -> tuple[list[str], int]:
-    wanted = {path for each in sets for path in each.files(pinned)}
+def _unpack(sets: list[EvalSet], archive: Path, staged: Path) -> tuple[list[str], int]:
+    wanted = {path for each in sets for path in each.files()}
     result = extract(archive, staged, lambda member: place_of(member, wanted))
     advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
     for each in sets:
-        if missing := missing_files(each, staged, pinned, advice):
+        if missing := missing_files(each, staged, advice):
             raise BadInput(f"{archive.name}: {len(missing)} files of {each.name} missing: {missing[0]} ...; {advice}")
     return result
 
 
-def read_pinned() -> dict[str, str]:
+def pinned() -> dict[str, str]:
     """Read the expected digests, in the format of `sha256sum`: path below the data folder -> sha256."""
     lines = SUMS.read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
-def missing_files(eval_set: EvalSet, root: Path, pinned: Mapping[str, str], advice: str) -> list[str]:
+def missing_files(eval_set: EvalSet, root: Path, advice: str) -> list[str]:
     """Return the files of a set missing below `root`; BadInput for one with different content."""
     missing = []
-    for path, expected in eval_set.files(pinned).items():
+    for path, expected in eval_set.files().items():
         if not (root / path).is_file():
             missing.append(path)
         elif (found := sha256(root / path)) != expected:

@@ -247,8 +247,10 @@ def write_modules(
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if kind := _token_module(pooling):
         names[1:] = [(f"1_{kind}", kind), ("2_Pooling", "Pooling")]
-        write = _write_layer_weights if pooling.layers else _write_word_weights
-        write(root / names[1][0], pooling, config, tokenizer)
+        if pooling.layers:
+            _write_layer_weights(root / names[1][0], pooling, config)
+        else:
+            _write_word_weights(root / names[1][0], tokenizer)
     place = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     names += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
@@ -284,7 +286,7 @@ def _token_module(pooling: Pooling) -> str | None:
     return "WeightedLayerPooling" if pooling.layers else "WordWeights" if pooling.at_mask else None
 
 
-def _write_word_weights(folder: Path, pooling: Pooling, config: Any, tokenizer: Any) -> None:
+def _write_word_weights(folder: Path, tokenizer: Any) -> None:
     """Give every token but the mask the weight 0."""
     words = {number: word for word, number in tokenizer.get_vocab().items()}
     vocabulary = [words.get(number, "") for number in range(max(words) + 1)]  # a vocabulary may have gaps
@@ -292,7 +294,7 @@ def _write_word_weights(folder: Path, pooling: Pooling, config: Any, tokenizer: 
     write_json(folder / "config.json", weights)
 
 
-def _write_layer_weights(folder: Path, pooling: Pooling, config: Any, tokenizer: Any) -> None:
+def _write_layer_weights(folder: Path, pooling: Pooling, config: Any) -> None:
     """Give every hidden state but those of `pooling.layers` the weight 0."""
     weights = torch.zeros(config.num_hidden_layers + 1)
     for layer in pooling.layers:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare import ARCHIVE, LOCK, WIKI, prepare, read_pinned
+from data.prepare import ARCHIVE, LOCK, SUMS, WIKI, pinned, prepare
 from tests.servers import serving
 
 REPO = "princeton-nlp/datasets-for-simcse"
@@ -108,7 +108,7 @@ class Corpora:
     hub: Hub
     root: Path
     content: dict[str, bytes] = field(
-        default_factory=lambda: {path: f"content of {path}\n".encode() for path in read_pinned()}
+        default_factory=lambda: {path: f"content of {path}\n".encode() for path in pinned()}
     )
     text: bytes = b"one sentence\n" * 1_000_000
     gold: str = "senteval/downstream/STS/STS13-en-test/STS.gs.FNWN.txt"
@@ -122,7 +122,7 @@ class Corpora:
         return {path for path in self.content if "/STS/" in path or "/SICK/" in path}
 
     def prepare(self, *names: str) -> list[tuple]:
-        return prepare(names, self.root, self.pinned)
+        return prepare(names, self.root)
 
     def placed(self) -> dict[str, bytes]:
         """Every file that a reader could find."""
@@ -145,8 +145,11 @@ class Corpora:
 
 
 @pytest.fixture
-def corpora(hub, tmp_path):
+def corpora(hub, tmp_path, monkeypatch):
     corpora = Corpora(hub, tmp_path / "corpora")
+    sums = tmp_path / SUMS.name
+    sums.write_text("".join(f"{digest}  {path}\n" for path, digest in corpora.pinned.items()))
+    monkeypatch.setattr("data.prepare.SUMS", sums)
     corpora.serve({})
     hub.files[WIKI.file] = corpora.text
     return corpora

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput
-from data.prepare import LOCK, SETS, SUMS, WIKI, main, place_of, read_pinned
+from data.prepare import LOCK, SETS, SUMS, WIKI, main, pinned, place_of
 from tests.faults.forked import check_kills
 
 DOWNSTREAM = "senteval/downstream/"
@@ -150,12 +150,11 @@ def test_the_shipped_digests_cover_what_the_evaluations_read():
     needed |= both("STS14", "deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news")
     needed |= both("STS15", "answers-forums", "answers-students", "belief", "headlines", "images")
     needed |= both("STS16", "answer-answer", "headlines", "plagiarism", "postediting", "question-question")
-    pinned = read_pinned()
-    assert {path for path in pinned if "/STS/" in path or "/SICK/" in path} == {DOWNSTREAM + path for path in needed}
+    assert {path for path in pinned() if "/STS/" in path or "/SICK/" in path} == {DOWNSTREAM + path for path in needed}
     lines = SUMS.read_text().splitlines()
     assert all(re.fullmatch(r"[0-9a-f]{64}  senteval/downstream/[\w./-]+", line) for line in lines)
-    assert len(pinned) == len(lines) == sum(len(one.files(pinned)) for one in SETS)
-    assert all(one.files(pinned) for one in SETS)
+    assert len(pinned()) == len(lines) == sum(len(one.files()) for one in SETS)
+    assert all(one.files() for one in SETS)
 
 
 def test_names_that_only_resemble_a_wanted_file_are_ignored():
