@@ -15,20 +15,20 @@ from eval.retrieval.beir_files import write_set
 
 NAME = "generated"
 QUERIES = 1000
+WIDTH = 64  # of a vector
 _WORDS = "river stone lamp orchard signal violin harbour copper meadow engine winter ladder".split()
 
 
 class HashedTexts:
-    """A stub encoder: pseudo-random vectors of `width` entries that depend only on the text."""
+    """A stub encoder: pseudo-random vectors that depend only on the text."""
 
     max_length = 0  # never truncates
 
-    def __init__(self, width: int = 64) -> None:
-        self._odd = 2 * np.arange(1, width + 1, dtype=np.uint64) + 1
-        self.identity = f"hashed texts, {width} wide"
+    identity = f"hashed texts, {WIDTH} wide"
+    _odd = 2 * np.arange(1, WIDTH + 1, dtype=np.uint64) + 1
 
     def __call__(self, sentences: list[str]) -> np.ndarray:
-        """N texts -> (N, width) float32 in [-0.5, 0.5)."""
+        """N texts -> (N, WIDTH) float32 in [-0.5, 0.5)."""
         digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in sentences)
         mixed = np.frombuffer(digests, dtype="<u8")[:, None] * self._odd  # uint64 overflow does the mixing
         mixed ^= mixed >> np.uint64(29)

@@ -12,8 +12,6 @@ from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, fla
 class ModelArguments:
     """The encoder."""
 
-    _argument_group_name = "model"
-
     method: str | None = flag(None, "training method; with --help, its flags are shown too")
     model_name_or_path: str | None = flag(None, "checkpoint to start from: a folder, a run of stage 1, or a hub id")
     pooling: str = flag(
@@ -75,8 +73,6 @@ class ModelArguments:
 class PretrainArguments:
     """The masked language model and its auxiliary head."""
 
-    _argument_group_name = "model"
-
     model_name_or_path: str | None = flag(None, "masked language model to start from: a folder or a hub id")
     config_name: str | None = flag(
         None,
@@ -110,8 +106,6 @@ class PretrainArguments:
 @dataclass
 class DataArguments:
     """The training text."""
-
-    _argument_group_name = "data"
 
     train_file: list[str] = flag(
         [],

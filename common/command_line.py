@@ -6,7 +6,6 @@ about a wrong type names the flag.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,15 +25,13 @@ Hint = Callable[[str, Iterable[str]], str]
 def parse(
     argv: Sequence[str],
     types: Sequence[type],
-    description: str = "",
     choose: Callable[[list[str]], list[str]] = list,
 ) -> tuple[Any, ...]:
-    """Parse a command line into one instance of each dataclass; `--config FILE` gives the defaults.
+    """Parse a command line without --help into one instance of each dataclass; `--config FILE` gives the defaults.
 
     Args:
         argv: the arguments.
         types: the dataclasses.
-        description: the text of --help.
         choose: rewrites the merged arguments before parsing, see `training.automatic`.
 
     Raises:
@@ -45,12 +42,9 @@ def parse(
 
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     words = choose(check_words(argv, known))
-    parser = type("_Parser", (Parser, HfArgumentParser), {})(
-        types, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--config", help="YAML file of flags; flags on the command line win")
+    parser = type("_Parser", (Parser, HfArgumentParser), {})(types, add_help=False)
     try:
-        *parsed, _, unknown = parser.parse_args_into_dataclasses(
+        *parsed, unknown = parser.parse_args_into_dataclasses(
             words, look_for_args_file=False, return_remaining_strings=True
         )
     except (ValueError, ImportError) as error:  # TrainingArguments checks its own values
@@ -80,7 +74,7 @@ def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = lamb
     switches = {f"no_{name}" for name, kind in known.items() if kind in ("bool", "<class 'bool'>")}
     for word in underscored(flags):
         name = word[2:].split("=")[0]
-        if word.startswith("--") and name and name not in {"help", *known, *switches}:
+        if word.startswith("--") and name and name not in {*known, *switches}:
             raise BadInput(f"unknown argument '{word}'; {_advice(name, known, hint) or '--help lists the flags'}")
     return [*defaults, *flags]
 

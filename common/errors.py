@@ -85,6 +85,11 @@ def newer_format(what: str, found: int, known: int) -> str:
     return f"{what} has format {found}, but this version reads {known}; update to the version that wrote it"
 
 
+def brief(error: BaseException) -> str:
+    """Return an error's message on one line, cut to 300 characters, or its type if the message is empty."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

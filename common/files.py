@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import yaml
 
-from common.errors import BadInput, unwritable
+from common.errors import BadInput, brief, unwritable
 
 
 def refuse_special(path: Path) -> None:
@@ -238,7 +238,7 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from error
     except _UNREADABLE as error:
-        raise BadInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from error
+        raise BadInput(f"{path}: not a YAML file: {brief(error)}") from error
 
 
 def find_files(names: Sequence[str], data_dir: str, own: Sequence[str | Path] = ()) -> list[Path]:

@@ -15,7 +15,7 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 # HTTPError is the base class of the HTTP client's errors: refused, timed out, cut off.
 from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled, XetDownloadError
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 from common.files import read_json, sha256, write_json
 
 logger = logging.getLogger(__name__)
@@ -70,9 +70,8 @@ def _explain(source: HubFile, url: str, error: Exception, by_hand: str) -> str:
         advice = "check the data folder and its free space"
     else:
         advice = "run the same command again to resume, or set HF_ENDPOINT to a mirror"
-    reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
-    return f"{what}: {reason}; {advice}; or {by_hand}"
+    return f"{what}: {brief(error)}; {advice}; or {by_hand}"
 
 
 def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:

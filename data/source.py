@@ -7,7 +7,7 @@ from pathlib import Path
 
 import datasets
 
-from common.errors import DISK, BadInput, ProjectError
+from common.errors import DISK, BadInput, ProjectError, brief
 from common.files import digest, find_files
 from data.lines import content_hash, kind_of
 
@@ -115,9 +115,10 @@ def _from_hub(args) -> list[Path]:
         cause = root_cause(error)
         if isinstance(cause, OSError) and cause.errno in DISK:
             raise cause from error
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
         flags = f"--dataset_name {name} --dataset_config_name {config} --dataset_split {split}"
-        raise BadInput(f"{flags}: cannot be loaded ({reason}); check the names, HF_ENDPOINT and HF_TOKEN") from error
+        raise BadInput(
+            f"{flags}: cannot be loaded ({brief(error)}); check the names, HF_ENDPOINT and HF_TOKEN"
+        ) from error
     return [Path(file["filename"]) for file in dataset.cache_files]
 
 

@@ -19,7 +19,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from datasets.data_files import DataFilesList
 from fsspec.compression import register_compression
 
-from common.errors import DISK, BadInput
+from common.errors import DISK, BadInput, brief
 from common.files import read_json
 from data import json_rows
 from data.cache import cached
@@ -291,7 +291,7 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
             except Exception as alone:
                 cause, place = root_cause(alone), path
                 break
-    return BadInput(f"{place}: cannot be read as {source.kind} ({' '.join(str(cause).split())[:300]})")
+    return BadInput(f"{place}: cannot be read as {source.kind} ({brief(cause)})")
 
 
 def _is_empty(kind: str, path: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 from common.files import read_json, writing
 
 AVERAGE = "Avg."
@@ -210,7 +210,7 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
                 *key, kind = name.rsplit("|", 3)
                 items.setdefault(tuple(key), {})[kind] = archive[name].astype(np.float64)
     except Exception as error:  # zipfile, zlib and numpy raise a dozen classes for damaged files
-        raise BadInput(f"{path}: cannot be read ({' '.join(str(error).split())}); score the model again") from error
+        raise BadInput(f"{path}: cannot be read ({brief(error)}); score the model again") from error
     for key, arrays in items.items():
         valid = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
         valid = valid and len({len(array) for array in arrays.values()}) == 1

@@ -13,7 +13,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from common.errors import BadInput, unwritable
+from common.errors import BadInput, brief, unwritable
 from common.files import writing_folder
 from training.faults import storage_errors
 
@@ -21,7 +21,6 @@ from training.faults import storage_errors
 REPLACED = ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/*",
             "*_Dense/*", "*_WordWeights/*", "*_WeightedLayerPooling/*", "model*.safetensors*", "onnx/*"]  # fmt: skip
 _FAILURES = (HTTPError, OSError, RuntimeError, ValueError)  # HTTPError: refused, timed out, interrupted
-_REASON_CHARS = 300
 
 
 @contextmanager
@@ -47,7 +46,7 @@ def check_repo(repo: str) -> None:
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
-        raise BadInput(f"--push_to_hub {repo}: {' '.join(str(error).split())}") from error
+        raise BadInput(f"--push_to_hub {repo}: {brief(error)}") from error
     if "/" not in repo:
         raise BadInput(f"--push_to_hub {repo}: the owner is missing; give OWNER/{repo}")
 
@@ -82,8 +81,7 @@ def _explain(error: Exception, repo: str, folder: Path) -> str:
         advice = "set HF_TOKEN to a token with write access"
     else:
         advice = "check the connection and HF_ENDPOINT"
-    reason = " ".join(str(cause).split())[:_REASON_CHARS] or type(cause).__name__
     return (
-        f"cannot push to {repo}: {reason}; {advice}; the export in {folder} is complete: "
+        f"cannot push to {repo}: {brief(cause)}; {advice}; the export in {folder} is complete: "
         f"`hf upload {repo} {folder}` retries"
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 from common.model_place import check_place
 from models.families import attends_backwards, family_of
 from models.folder import check_weights, conversion, settle
@@ -155,7 +155,7 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
-    return BadInput(f"'{path}': cannot read its {what}: {' '.join(str(error).split())[:300]}")
+    return BadInput(f"'{path}': cannot read its {what}: {brief(error)}")
 
 
 def usable_length(config, tokenizer) -> int:

@@ -126,17 +126,20 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts.get(name) for name in FACTS}
 
 
-def score(folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, **how: Any) -> None:
+def score(
+    folder: Path, name: str, tasks: Sequence[Task], data_dir: str, model: str | None = None, *, bf16: bool,
+    pooling: str | None = None, max_length: int | None = None,
+) -> None:  # fmt: skip
     """Write `NAME.json` and its examples atomically into a run's folder, unless they exist.
 
-    `model` replaces the folder's model; `how` may contain `pooling`, `max_length` and `bf16` (default: true).
+    `model` replaces the folder's model, `pooling` and `max_length` its own.
     """
     path = folder / f"{name}.json"
     if path.is_file():
         return
-    encoder, tokenizer = load_encoder(model or str(folder), how.get("pooling"), how.get("max_length"))
+    encoder, tokenizer = load_encoder(model or str(folder), pooling, max_length)
     encoder.to(device_here())
-    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=how.get("bf16", True))
+    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=bf16)
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)

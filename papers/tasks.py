@@ -12,7 +12,7 @@ from eval.compare.sides import from_files, records
 from eval.encode import Encode, device_here
 from eval.retrieval.beir import PAPER14
 from eval.scores import AVERAGE, Key, Result, average, row
-from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
+from eval.sts import STS_TEST, Pairs, merged
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
 from papers.specification import Column
@@ -109,13 +109,8 @@ class FrequentTokens:
         pooling = pooling_named("avg_top2")  # ConSERT section 4.1
         tokens = TokenAverages(encode, encode.module.backbone, pooling.pool)
         frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
-        scores = np.array([self._score_set(tokens, pairs, frequent) for pairs in sets.values()])  # (sets, K)
+        scores = np.array([tokens.spearman(pairs, frequent, self.removed) for pairs in sets.values()])  # (sets, K)
         count = sum(len(pairs.gold) for pairs in sets.values())
         means = zip(self.removed, scores.round(2).mean(axis=0), strict=True)
         rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
         return Result(rows)
-
-    def _score_set(self, tokens: TokenAverages, pairs: Pairs, frequent: list[int]) -> list[float]:
-        vectors = tokens.averages(pairs.left + pairs.right, frequent, self.removed)
-        left, right = np.split(vectors, 2)
-        return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(self.removed))]

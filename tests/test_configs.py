@@ -40,7 +40,7 @@ EXPECTED = {
 def parsed(name):
     argv = [f"--config={CONFIGS / name}.yaml", "--bf16=false"]
     if name.startswith("aux-"):
-        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
+        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
     else:
         method = load_method(peek(argv, "method"))
         groups = parse(argv, argument_groups(method), choose=Automatic())

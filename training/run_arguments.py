@@ -27,8 +27,6 @@ class RunArguments(TrainingArguments):
     42, batch 64, evaluation every 125 steps).
     """
 
-    _argument_group_name = "training (transformers.TrainingArguments)"
-
     output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
     seed: int = flag(42, "of new weights, the order of the text and every random draw")
     per_device_train_batch_size: int = flag(64, "sentences per step and process")

@@ -98,7 +98,7 @@ class Materials:
                  "queue_size": 4 * self.batch}  # fmt: skip
         known = {field.name for kind in groups for field in fields(kind)}
         argv = self._argv(case, file, {name: value for name, value in small.items() if name in known})
-        parsed = model_args, method_args, data_args, _ = parse(["--config", str(config), *argv], groups, "")
+        parsed = model_args, method_args, data_args, _ = parse(["--config", str(config), *argv], groups)
         tokenizer = load_tokenizer(model_args.model_name_or_path)
         text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
         trainer, _ = sentence_run.build(method, parsed, method.tokenizer(method_args, tokenizer), text, None)
@@ -106,7 +106,7 @@ class Materials:
 
     def _stage_one(self, case: Case):
         argv = self._argv(case, self.folder / "text", {"skip_from": self.layers // 2})
-        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), "")
+        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
         _, tokenizer, blocks = pretrain_run.load_text(*groups)
         trainer, _ = pretrain_run.build(groups, tokenizer, blocks)
         return trainer.model, trainer.data_collator

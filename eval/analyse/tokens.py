@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import Encode
-from eval.sts import correlation, cosines
+from eval.sts import Pairs, correlation, cosines
 
 REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -79,23 +79,26 @@ class TokenAverages:
         vectors = Encode(module, base.tokenizer, base.max_length, base.bf16, base.progress)(sentences)
         return vectors.reshape(len(sentences), len(removed), -1)
 
+    def spearman(self, pairs: Pairs, frequent: Sequence[int], removed: Sequence[int]) -> list[float]:
+        """Spearman x 100 over the pairs for every k in `removed`, as `averages`."""
+        left, right = np.split(self.averages(pairs.left + pairs.right, frequent, removed), 2)
+        return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(removed))]
+
 
 def measure_frequent_tokens(subject: Subject, material: Material) -> dict:
     """Spearman x 100 for each number of removed tokens, the best one, and the tokens by frequency."""
     pairs = material.pairs
-    sentences, gold = pairs.left + pairs.right, np.array(pairs.gold)
+    sentences = pairs.left + pairs.right
     ids = subject.tokens.ids(sentences)
     frequent = most_frequent(ids, max(REMOVED))
-    vectors = subject.tokens.averages(sentences, frequent, REMOVED)
-    left, right = np.split(vectors, 2)
-    spearman = [correlation(cosines(left[:, k], right[:, k]), gold) for k in range(len(REMOVED))]
+    spearman = subject.tokens.spearman(pairs, frequent, REMOVED)
     best = int(np.argmax(spearman))
     contents = [set(tokens) for tokens in dict(zip(sentences, ids, strict=True)).values()]
     return {
         "spearman_of_average": spearman[0],
         "best_spearman": spearman[best],
         "best_removed": REMOVED[best],
-        "pairs": len(gold),
+        "pairs": len(pairs.gold),
         "removed": list(REMOVED),
         "spearman": spearman,
         "emptied": [sum(content.issubset(frequent[:k]) for content in contents) for k in REMOVED],

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from datasets import load_dataset
 
-from common.errors import BadInput, unwritable
+from common.errors import BadInput, brief, unwritable
 from common.files import writing_folder
 from eval.encode import Encoder
 from eval.metrics.retrieval import METRICS, per_query
@@ -189,9 +189,8 @@ def fetch(name: str, folder: Path) -> None:
         corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
         judged = qrels.select_columns(HEADER[:2]).add_column(HEADER[2], [1] * len(qrels))
     except Exception as error:  # the library raises many classes; the cause is a name or the connection
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise BadInput(f"{folder}: not found, and {source} cannot be loaded from the hub ({reason}); add the folder or "
-                       "check HF_ENDPOINT and HF_TOKEN") from error  # fmt: skip
+        why = f"not found, and {source} cannot be loaded from the hub ({brief(error)})"
+        raise BadInput(f"{folder}: {why}; add the folder or check HF_ENDPOINT and HF_TOKEN") from error
     try:
         with writing_folder(folder) as place:
             (place / "qrels").mkdir()

@@ -239,8 +239,6 @@ class Contrast(Objective):
 class MethodArguments:
     """Base of the dataclass of a method's flags."""
 
-    _argument_group_name = "method"
-
 
 class Method:
     """A training method: its flags, its requirements on the data, and its objectives.

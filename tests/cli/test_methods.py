@@ -39,7 +39,7 @@ QUEUED = [method for method in METHODS if "queue_size" in {f.name for f in field
 def parsed(argv, method):
     """The method, and its arguments among those of the script."""
     method = load_method(method)
-    return method, parse(argv, argument_groups(method), "")
+    return method, parse(argv, argument_groups(method))
 
 
 def model_of(argv, method):

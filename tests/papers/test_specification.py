@@ -53,7 +53,7 @@ def test_every_other_configuration_is_there():
 def test_every_override_is_a_flag_of_its_method(overrides, path):
     flags = [f"--{name}={value}" for name, value in overrides.items()]
     method = load_method(read_config(str(path))["method"])
-    parsed = parse([f"--config={path}", *flags, "--bf16=false", "--use_cpu=true"], argument_groups(method), "")
+    parsed = parse([f"--config={path}", *flags, "--bf16=false", "--use_cpu=true"], argument_groups(method))
     values = {name: value for group in parsed for name, value in vars(group).items()}
     for name, value in overrides.items():
         assert type(values[name])(value) == values[name] or str(values[name]).lower() == value
