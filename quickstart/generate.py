@@ -21,8 +21,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from common.errors import BadInput, unwritable
-from common.files import read_yaml
+from common.files import read_yaml, writing
 
 T = TypeVar("T")
 LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)
@@ -37,7 +36,6 @@ HABIT = 0.5  # probability that a slot has its script's concept rather than any 
 PICKS = 12  # a multiple of all numbers of synonyms, so that `pick % number` is uniform
 CHANGES = (0, 1, 1, 2)
 STORY = 5  # sentences per line of running text
-PATIENCE = 2000  # consecutive draws without anything new, after which the grammar counts as exhausted
 
 
 class Frame(NamedTuple):
@@ -194,12 +192,7 @@ def generate(seed: int, sentences: int, pairs: int) -> Generated:
     """Generate all text; each part depends only on the seed and its own size.
 
     The running text has about `sentences` sentences; dev and test have `pairs` pairs each.
-
-    Raises:
-        BadInput: a number is too small, or too large for the grammar.
     """
-    if sentences < STORY or pairs < len(KINDS):
-        raise BadInput(f"--sentences must be at least {STORY} and --pairs at least {len(KINDS)}")
     rng, story_rng = Random(f"{seed}/sentences"), Random(f"{seed}/running")
     return Generated(
         sentences=_distinct(lambda: _draw_sentence(rng, seed), sentences),
@@ -216,15 +209,10 @@ def word_overlap(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
 
 
 def _distinct(draw: Callable[[], T | None], count: int) -> list[T]:
-    """Draw until `count` different items are found; BadInput if the grammar has fewer."""
+    """Draw until `count` different items are found."""
     found: dict[T, None] = {}  # keeps the order, unlike a set
-    misses = 0
     while len(found) < count:
-        item = draw()
-        misses = misses + 1 if item is None or item in found else 0
-        if misses > PATIENCE:
-            raise BadInput(f"the toy grammar yields only {len(found)} of {count} items; lower --sentences or --pairs")
-        if item is not None:
+        if (item := draw()) is not None:
             found[item] = None
     return list(found)
 
@@ -299,20 +287,11 @@ def _reword(first: Wording, kind: Kind, rng: Random) -> Wording:
 
 
 def write(text: Generated, folder: Path) -> None:
-    """Write the four files into `folder`, which is created if missing.
-
-    Raises:
-        BadInput, StorageError: the folder or the disk cannot be written.
-    """
+    """Write the four files into `folder`, which is created if missing; raises as `writing`."""
     files = {"sentences.txt": text.sentences, "running.txt": text.running_text}
     for name, pairs in (("dev.tsv", text.dev), ("test.tsv", text.test)):
         rows = [f"{pair.sentence1}\t{pair.sentence2}\t{pair.score:.1f}" for pair in pairs]
         files[name] = ["\t".join(Pair._fields), *rows]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, lines in files.items():
-            (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise unwritable(
-            error, f"{folder}: cannot write the toy corpus ({error.strerror}); name another folder"
-        ) from error
+    for name, lines in files.items():
+        with writing(folder / name) as part:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
