@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from eval.encode import Encode, device_here
 from models.encoder import load_encoder
 from models.loading import load_config
 from models.saved_format import read_modules
+from training.best import BEST
 from training.flags import load_method
 from training.record import read_run
+from training.result import start_of
 
 logger = logging.getLogger(__name__)
 _VERSION = 5  # of the prepared text; increase it when the same documents would be split or written differently
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | N
         verdict = before
     lines = [f"{args.output}: {in_words(record['verdict'])}"]
     if labels:
-        verdict["labels"] = on_labels(args, labels)
+        verdict["labels"] = on_labels(args, labels, verdict)
     if scored := verdict.get("labels"):
         lines.append(f"{scored['set']}, real queries: {in_words(scored | {'shipped': verdict['shipped']})}")
     verdict |= {"inputs": inputs, "run_id": record["run_id"], "said": "\n".join(lines)}
@@ -151,12 +153,13 @@ def _pooling(model: str) -> str:
     return described.pooling
 
 
-def on_labels(args: argparse.Namespace, labels: DevSet) -> dict[str, Any]:
-    """Start against result on real queries, with the names of metric and set."""
-    settings = read_run(Path(args.output))["settings"]
-    start, tokenizer = load_encoder(args.model, settings["pooling"])
-    result, _ = load_encoder(args.output)
-    start.max_length = result.max_length
+def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Start against result on real queries, with the names of metric and set; the result even if the start was kept."""
+    settings, kept = read_run(Path(args.output))["settings"], verdict["shipped"] == "start"
+    result, tokenizer = load_encoder(str(Path(args.output) / BEST) if kept else args.output)
+    start = start_of(settings, result)
+    if kept and (share := verdict.get("start_share")):
+        result = result.mixed_with(start, share)
     device = "cpu" if settings["use_cpu"] else device_here()
     encoders = (Encode(one.to(device), tokenizer, one.max_length, settings["bf16"]) for one in (start, result))
     items = [labels.items(encode) for encode in encoders]

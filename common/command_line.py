@@ -27,7 +27,7 @@ def parse(
     types: Sequence[type],
     choose: Callable[[list[str]], list[str]] = list,
 ) -> tuple[Any, ...]:
-    """Parse a command line without --help into one instance of each dataclass; `--config FILE` gives the defaults.
+    """Parse a command line into one instance of each dataclass; `--config FILE` gives the defaults.
 
     Args:
         argv: the arguments.
@@ -42,7 +42,7 @@ def parse(
 
     known = {f.name: str(f.type) for kind in types for f in fields(kind) if f.init}
     words = choose(check_words(argv, known))
-    parser = type("_Parser", (Parser, HfArgumentParser), {})(types, add_help=False)
+    parser = type("_Parser", (Parser, HfArgumentParser), {})(types)
     try:
         *parsed, unknown = parser.parse_args_into_dataclasses(
             words, look_for_args_file=False, return_remaining_strings=True

@@ -46,8 +46,6 @@ class Encode:
         self.bf16 = bf16
         self.progress = progress
         self.tokens = self.unknown = 0
-        if bf16:
-            warn_of_slow_bf16(self._device.type)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -66,6 +64,8 @@ class Encode:
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:
+        if self.bf16:
+            warn_of_slow_bf16(self._device.type)
         distinct = list(dict.fromkeys(sentences))
         row = {sentence: i for i, sentence in enumerate(distinct)}
         ids = self.tokenizer(distinct, truncation=True, max_length=self.max_length)["input_ids"]

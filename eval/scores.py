@@ -104,23 +104,21 @@ def tables(rows_by_model: dict[str, list[dict]]) -> str:
 def table(rows_by_model: dict[str, list[dict]]) -> str:
     """A Markdown table with two decimals: one line per model, one column per figure, `missing` for no score.
 
-    A column names its split or metric if the columns of its task differ in it.
+    A column names its split, mode or metric if its task's columns differ in it, and always a dev split and fasttest.
     """
-    places = list(dict.fromkeys(_place(row) for rows in rows_by_model.values() for row in rows))
-    body = [["model", *(_name(place, [other for other in places if other[0] == place[0]]) for place in places)]]
+    keys = list(dict.fromkeys(Key.of(row) for rows in rows_by_model.values() for row in rows))
+    body = [["model", *(_name(key, [other for other in keys if other.task == key.task]) for key in keys)]]
     for model, rows in rows_by_model.items():
-        values = {_place(row): f"{row['value']:.2f}" for row in rows}
-        body.append([model, *(values.get(place, "missing") for place in places)])
+        values = {Key.of(row): f"{row['value']:.2f}" for row in rows}
+        body.append([model, *(values.get(key, "missing") for key in keys)])
     return markdown(body)
 
 
-def _place(row: dict) -> tuple[str, ...]:
-    return row["task"], row["split"], row["metric"]
-
-
-def _name(place: tuple[str, ...], same_task: list[tuple[str, ...]]) -> str:
-    differing = (word for i, word in enumerate(place) if i and len({other[i] for other in same_task}) > 1)
-    return " ".join([place[0], *differing])
+def _name(key: Key, same_task: list[Key]) -> str:
+    differing = {name for name in Key._fields[1:] if len({getattr(one, name) for one in same_task}) > 1}
+    differing |= {name for name in ("split", "mode") if getattr(key, name) not in ("test", "file")}
+    words = (getattr(key, name) for name in Key._fields[1:] if name in differing)
+    return " ".join([key.task, *dict.fromkeys(words)])
 
 
 def details(rows: list[dict]) -> str:

@@ -4,6 +4,7 @@ import gzip
 import zlib
 from pathlib import Path
 
+from common import crosslingual
 from common.errors import BadInput
 from common.files import refuse_special
 
@@ -23,8 +24,9 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{path}: damaged or truncated .gz file ({error}); copy it again") from error
     except OSError as error:
-        published = DOWNSTREAM.as_posix() in path.as_posix()
-        remedy = "`python -m data.prepare` downloads test sets" if published else "check its path and permissions"
+        sources = {DOWNSTREAM.as_posix(): ""} | {each.repo: f" {each.name.lower()}" for each in crosslingual.SETS}
+        names = [name for part, name in sources.items() if part in path.as_posix()]
+        remedy = f"`python -m data.prepare{names[0]}` downloads it" if names else "check its path and permissions"
         raise BadInput(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     try:
         text = content.decode(encoding)

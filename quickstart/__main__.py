@@ -23,7 +23,7 @@ import run_unsup
 from common.flags import Parser
 from common.streams import show
 from eval.encode import Encode
-from eval.scores import table, write_rows
+from eval.scores import row, table, write_rows
 from eval.sts import merged, own_pairs
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
@@ -60,7 +60,7 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
 def _overlap(task) -> dict:
     pairs = merged(task.load("."))
     value = 100 * float(spearmanr(generate.word_overlap(pairs.left, pairs.right), np.array(pairs.gold)).statistic)
-    return {"task": task.name, "split": task.split, "metric": "spearman", "n": len(pairs.gold), "value": value}
+    return row(task.name, task.split, "spearman", "single", len(pairs.gold), value)
 
 
 def main(argv: list[str] | None = None) -> dict[str, list[dict]]:

@@ -115,11 +115,14 @@ def memory_errors(batch: str) -> Iterator[None]:
 
 
 @contextmanager
-def compile_errors() -> Iterator[None]:
-    """Turn an error of torch.compile into a BadInput."""
+def step_errors() -> Iterator[None]:
+    """Turn errors of torch.compile and of DDP about this model into a BadInput."""
     try:
         yield
     except RuntimeError as error:
+        if "finished reduction in the prior iteration" in str(error):
+            flag = "--ddp_find_unused_parameters true"
+            raise BadInput(f"some of this model's weights get no gradient; give {flag}") from error
         if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
             raise
         raise BadInput(f"--torch_compile: this step cannot be compiled: {first_line(error)}") from error

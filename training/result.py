@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def _choose(
     trained = trainer.model.encoder
     if dev is not None:
         trained, _ = load_encoder(str(Path(run.args.output_dir) / BEST))
-    start = _start(run, trained)
+    start = start_of(run.record["settings"], trained)
     models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(data_args.start_shares))}
     models[1.0] = start
     items = {share: judge.items(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
@@ -191,9 +191,8 @@ def _spread(texts: list[str], *encoders: Encode) -> dict[str, list[float]]:
     return {name: [float(measure(one)) for one in vectors] for name, measure in _SPREADS.items()}
 
 
-def _start(run: Run, trained: SentenceEncoder) -> SentenceEncoder:
-    """The encoder that the run started from, without a head; attention and length as in the trained one."""
-    settings = run.record["settings"]
+def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceEncoder:
+    """The encoder that a run with these settings started from, without a head; template and length as in `trained`."""
     source, pooling = settings["model_name_or_path"], settings["pooling"]
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"

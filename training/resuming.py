@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer_pt_utils import safe_globals
 
-from common.errors import CheckpointRefused, ProjectError
+from common.errors import BadInput, CheckpointRefused, ProjectError, brief
 from training.faults import is_memory_error
 
 
@@ -55,6 +55,12 @@ class ResumingTrainer(Trainer):
         if self.forgets_best:
             self.state.best_metric = None
         return begun
+
+    def create_optimizer(self, model=None):
+        try:
+            return super().create_optimizer(model)
+        except (ImportError, ValueError, NotImplementedError) as error:
+            raise BadInput(f"--optim {self.args.optim.value}: {brief(error)}") from error
 
     def _load_from_checkpoint(self, checkpoint, model=None):
         with _loading(checkpoint):

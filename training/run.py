@@ -26,7 +26,7 @@ from training.automatic import Automatic
 from training.best import BEST, best_step
 from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
-from training.faults import REPORT, check_space, compile_errors, memory_errors, storage_errors
+from training.faults import REPORT, check_space, memory_errors, step_errors, storage_errors
 from training.plan import dry_run
 from training.provenance import earlier_starts, provenance
 from training.record import (
@@ -228,11 +228,8 @@ class Run:
 
     def _take_steps(self, trainer: EmbeddingTrainer, checkpoint: str | None) -> None:
         args = self.args
-        with STOPPING.held(), compile_errors():
-            try:
-                trainer.train(resume_from_checkpoint=checkpoint)
-            except ImportError as error:  # from creating the optimizer
-                raise BadInput(f"a flag needs a package that is not installed: {error}") from error
+        with STOPPING.held(), step_errors():
+            trainer.train(resume_from_checkpoint=checkpoint)
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
         if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):

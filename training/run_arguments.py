@@ -72,8 +72,13 @@ class RunArguments(TrainingArguments):
             super().__post_init__()
         except (ImportError, OSError) as error:
             raise BadInput(f"a flag names a file or package that is missing: {error}") from error
+        if self.device.type not in ("cpu", "cuda"):
+            raise BadInput(f"device '{self.device.type}' is not supported; give --use_cpu true (or auto)")
         if self.torch_compile:
             _check_compiled(self)
+        elif os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no").lower() != "no":
+            raise BadInput("the launcher compiles the model: leave dynamo out of accelerate's configuration, and use "
+                           "--torch_compile")  # fmt: skip
         _check_activation_flags(self)
         self.accelerator_config.non_blocking = self.device.type == "cuda"  # copies the next batch during a step
         self.dataloader_pin_memory &= self.device.type == "cuda"  # without a GPU torch warns
@@ -254,6 +259,9 @@ _FIXED = {  # flags that must keep their defaults, and why
     "resume_from_checkpoint": "not needed: the same command resumes from the newest valid checkpoint",
     "push_to_hub": "would upload the whole run folder with pickles and paths; use `python -m export --push_to_hub`",
     "hub_token": "would be written to run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",
+    "bf16_full_eval": "evaluation has the precision of --bf16",
+    "fp16_full_eval": "evaluation has the precision of --bf16",
+    "save_on_each_node": "all nodes of a run share one disk",
     "save_only_model": "a run could not resume from such a checkpoint",
     "ignore_data_skip": "a resumed run would see different batches than an uninterrupted one",
 }

@@ -220,8 +220,11 @@ def tasks(
     for name in names:
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
             raise BadInput(f"--beir '{name}' is not in DATA_DIR/beir; set --data_dir and give a folder name")
-    published = {*PAPER14, *NANO}
     return tuple(
-        BeirTask(name, split, PARTS.get(name, (WHOLE,)), name.split("/")[0] in published, embeddings, device)
-        for name in names
+        BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), embeddings, device) for name in names
     )
+
+
+def drops_own_id(name: str) -> bool:
+    """Whether BEIR drops the document with the query's id from the rankings of this set."""
+    return name.split("/")[0] in {*PAPER14, *NANO}

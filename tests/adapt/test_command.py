@@ -52,12 +52,24 @@ def test_the_start_is_shipped_where_the_result_is_not_better(arguments, tiny_ber
     assert all(np.array_equal(start[f"bert.{name}"], weight) for name, weight in shipped.items())
     assert "the start was kept" in capsys.readouterr().out
     assert found["labels"]["apart"], "the real queries choose nothing"
-    assert found["labels"]["start"] == pytest.approx(found["labels"]["result"], abs=1e-6)
     assert record(tmp_path / "run")["status"] == "finished"
     words = arguments("run", "--learning_rate", "1e-9", labels=None)
     assert command.main(words)["labels"] == found["labels"], "scored earlier"
     (tmp_path / "run" / "adapt.json").write_text(json.dumps(found | {"steps": 2}))
     assert "labels" not in command.main(words), "scored on another result"
+
+
+def test_the_labels_judge_the_trained_model_even_if_the_start_is_kept(arguments, corpus, tmp_path):
+    found = command.main(arguments("run", "--learning_rate", "1e-3", "--least_gain", "0.99"))
+    assert found["shipped"] == "start" and found["start_share"] < 1
+    start, _ = load_encoder(str(tmp_path / "run"))
+    trained, tokenizer = load_encoder(str(tmp_path / "run" / "best"))
+    models = {"start": start, "result": trained.mixed_with(start, found["start_share"])}
+    labels = search_set(corpus, ["test"])
+    bf16 = record(tmp_path / "run")["settings"]["bf16"]
+    scores = {name: labels.score(Encode(one, tokenizer, one.max_length, bf16)) for name, one in models.items()}
+    assert scores == pytest.approx({name: found["labels"][name] for name in models}, abs=1e-6)
+    assert scores["start"] != scores["result"]
 
 
 def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):

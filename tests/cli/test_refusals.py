@@ -97,6 +97,8 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"save_total_limit": 0}, "--save_total_limit 0: must be 1 or more"),
         ({"seed": -1}, "--seed -1: must be from 0 to 4,294,967,295"),
         ({"data_seed": 0}, "--data_seed: --seed determines"),
+        ({"bf16_full_eval": "true"}, "--bf16_full_eval: evaluation has the precision of --bf16"),
+        ({"save_on_each_node": "true"}, "--save_on_each_node: all nodes of a run share one disk"),
         ({"fsdp": "full_shard"}, "--fsdp: not supported"),
         ({"use_cpu": "false", "bf16": "true"}, "--bf16 true: there is no CUDA GPU; give --use_cpu auto --bf16 auto"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
@@ -142,6 +144,25 @@ def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup
     with pytest.raises(BadInput, match=rf"{named} needs .* not 'mpnet'"):
         script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_supported_is_refused(unsup, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunArguments, "device", torch.device("mps"))
+    with pytest.raises(BadInput, match=r"device 'mps' is not supported; give --use_cpu true \(or auto\)"):
+        run_unsup.main(unsup(method="simcse"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_launcher_may_not_compile_without_the_flag(unsup, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR")
+    with pytest.raises(BadInput, match="the launcher compiles the model"):
+        run_unsup.main(unsup(method="simcse"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_optimizer_whose_package_is_missing_is_refused_by_name(unsup):
+    with pytest.raises(BadInput, match="--optim grokadamw: "):
+        run_unsup.main(unsup(method="simcse", optim="grokadamw"))
 
 
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):

@@ -112,6 +112,11 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path, line, said):
     assert "damaged or truncated .gz file" in refused(task.load, tmp_path)
 
 
+def test_a_missing_file_names_the_command_that_downloads_it(tmp_path):
+    [task] = tasks_named(["STS17-ar-ar"], Options())
+    assert "`python -m data.prepare sts17` downloads it" in refused(task.load, tmp_path)
+
+
 def test_the_pinned_revisions_are_commits():
     sources = [source for one in SETS for source in FILES[one.name.lower()][0]]
     assert {len(source.revision) for source in sources} == {40} and len(sources) == 12

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import BadInput
 from eval.dev import clears, halves_set, pairs_set, score_of, search_set, verdict
-from eval.retrieval.beir import BeirTask
+from eval.retrieval.beir import BeirTask, tasks
 from eval.sts import Pairs
 from tests.eval.toys import spearman, write_beir
 
@@ -36,6 +36,18 @@ def search_folder(tmp_path):
 def test_a_search_set_is_scored_as_the_beir_task_is(encode, search_folder):
     expected = BeirTask("mine", "dev").score(encode, search_folder.parents[1]).rows[0]["value"]
     assert 0 < search_set(search_folder, ["dev"]).score(encode) == pytest.approx(expected)
+
+
+def test_a_published_set_drops_the_document_with_the_query_s_id_as_eval_does(encode, tmp_path):
+    documents = [{"_id": f"d{i}", "title": "", "text": f"text {i}"} for i in range(12)]
+    queries = {f"d{i}": f"text {i}" for i in range(4)}  # a query finds itself first
+    folder = write_beir(
+        tmp_path / "beir" / "quora", documents, queries, dev=[(f"d{i}", f"d{i + 4}", 1) for i in range(4)]
+    )
+    [task] = tasks(["quora"], "dev")
+    expected = task.score(encode, tmp_path).rows[0]["value"]
+    assert expected != BeirTask("quora", "dev").score(encode, tmp_path).rows[0]["value"]
+    assert search_set(folder, ["dev"]).score(encode) == pytest.approx(expected)
 
 
 def test_one_split_chooses_and_the_other_judges(encode, search_folder):

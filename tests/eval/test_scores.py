@@ -14,7 +14,7 @@ class One:
 
 
 def row(task, value, split="test"):
-    return {"task": task, "value": value, "split": split, "metric": "spearman"}
+    return {"task": task, "value": value, "split": split, "mode": "test", "metric": "spearman"}
 
 
 def test_a_table_has_a_line_a_model_and_a_column_a_task():
@@ -32,6 +32,13 @@ def test_a_task_with_two_splits_has_two_columns():
     found = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
     assert found.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"
     assert found.splitlines()[2] == "| m     | 80.00      | 12.00      | 1.00 |"
+
+
+def test_a_dev_score_is_never_shown_as_a_test_score():
+    rows = [full_row("MR", split, "accuracy", "single", 9, 80.0, mode)
+            for split, mode in (("dev", "dev"), ("test", "fasttest"))]  # fmt: skip
+    headings = [table({"m": [one]}).splitlines()[0] for one in (*rows, row("STS-B", 80.0, "dev"))]
+    assert headings == ["| model | MR dev |", "| model | MR fasttest |", "| model | STS-B dev |"]
 
 
 def result(task, *metrics, value=70.0, n=10):

@@ -102,12 +102,15 @@ def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
     whole = torch.compile(lambda x: x if x.sum() > 0 else -x, backend="eager", fullgraph=True)
     with (
         pytest.raises(BadInput, match="--torch_compile: this step cannot be compiled: Data-dependent branching"),
-        faults.compile_errors(),
+        faults.step_errors(),
     ):
         whole(torch.ones(2))
-    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), faults.compile_errors():
+    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), faults.step_errors():
         raise torch._dynamo.exc.TorchDynamoException
-    with pytest.raises(RuntimeError, match="shapes"), faults.compile_errors():
+    unused = "Expected to have finished reduction in the prior iteration before starting a new one. This error ..."
+    with pytest.raises(BadInput, match="give --ddp_find_unused_parameters true"), faults.step_errors():
+        raise RuntimeError(unused)
+    with pytest.raises(RuntimeError, match="shapes"), faults.step_errors():
         raise RuntimeError("shapes")
     torch.compiler.reset()
 
