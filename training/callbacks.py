@@ -37,8 +37,9 @@ class Steps(TrainerCallback):
         # A resumed loader wraps the sampler several times and does not pass on the epoch.
         self.sampler.set_epoch(int(state.epoch or 0))
 
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        self.model.after_step()
+    def on_optimizer_step(self, args, state, control, optimizer, **kwargs):
+        if not optimizer.step_was_skipped:  # fp16 skips a step whose gradients are infinite
+            self.model.after_step()
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step >= state.max_steps:

@@ -1,12 +1,13 @@
 """The line about time and memory: true of the steps alone, and right behind a resume."""
 
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 
 from training import callbacks
-from training.callbacks import Pace, duration
+from training.callbacks import Pace, Steps, duration
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,10 @@ def test_a_start_logs_its_expected_duration_once(done, last, delay, said, monkey
 @pytest.mark.parametrize(("seconds", "said"), [(0.2, "0 s"), (119, "119 s"), (121, "2 min"), (12_600, "3.5 h")])
 def test_a_duration_is_in_its_unit(seconds, said):
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_skipped_step_does_not_move_the_momentum_encoder(skipped):
+    model = mock.Mock()
+    Steps(None, model).on_optimizer_step(None, None, None, optimizer=SimpleNamespace(step_was_skipped=skipped))
+    assert model.after_step.called is not skipped
