@@ -22,6 +22,12 @@ if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are c
     from eval.tasks import Options, Task
 
 logger = logging.getLogger(__name__)
+_READERS = {  # flags that only some tasks read
+    "embeddings": "a search task: beir, nanobeir or one of its sets",
+    "directions": "the task retrieval",
+    "duplicates": "the task retrieval",
+    "mode": "a transfer task",
+}
 
 
 def parser() -> Parser:
@@ -146,8 +152,13 @@ def check_tasks(args: argparse.Namespace) -> None:
     tasks = tasks_of(args, options_of(args, ""))
     if args.split == "dev" and args.mode != "dev" and any(isinstance(task, TransferTask) for task in tasks):
         raise BadInput("--split dev: transfer tasks have dev scores with --mode dev; add it, or leave --split out")
-    if args.embeddings and not any(hasattr(task, "embeddings") for task in tasks):
-        raise BadInput("--embeddings needs a search task: beir, nanobeir or one of its sets; add it to --tasks")
+    if args.split == "test" and args.mode == "dev":
+        raise BadInput("--split test --mode dev: they name different splits; give one of them")
+    used = {"embeddings": args.embeddings, "directions": args.directions == "both", "mode": args.mode == "fasttest",
+            "duplicates": args.duplicates == "identical"}  # fmt: skip
+    for name in (name for name, given in used.items() if given):
+        if not any(hasattr(task, name) for task in tasks):
+            raise BadInput(f"--{name} needs {_READERS[name]}; add it to --tasks")
     for task in tasks[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored
 
