@@ -22,7 +22,6 @@ from data.source import Source
 from eval.dev import DevSet, in_words, search_set
 from eval.encode import Encode, device_here
 from models.encoder import load_encoder
-from models.loading import load_config
 from models.saved_format import read_modules
 from training.best import BEST
 from training.flags import load_method
@@ -141,7 +140,7 @@ def _pooling(model: str) -> str:
     Raises:
         BadInput: the model has other modules or prompts, so the verdict would not apply to it as published.
     """
-    described = read_modules(model, load_config(model))
+    described = read_modules(model)
     if described is None:
         return "avg"
     head = [type(module).__name__ for module in described.head]

@@ -80,10 +80,9 @@ def export(args: argparse.Namespace) -> None:
 
 def _check_plain(path: str, pooling: str) -> None:
     """Refuse a pooling other than the model's own, to which its recorded facts and scores apply."""
-    from models.loading import load_config
     from models.saved_format import read_modules
 
-    own = read_modules(path, load_config(path))
+    own = read_modules(path)
     if own is not None and (own.pooling != pooling or own.head):
         raise BadInput(f"--pooling {pooling}: '{path}' defines its own pooling ({own.pooling}); leave the flag out")
 

@@ -23,7 +23,7 @@ from common.errors import BadInput, newer_format
 from common.files import read_json, write_json
 from models.flow import Flow
 from models.heads import Dense, Normalize
-from models.loading import read_tensors
+from models.loading import load_config, read_tensors
 from models.pooling import POOLINGS, Pooling
 
 logger = logging.getLogger(__name__)
@@ -50,15 +50,17 @@ class Described(NamedTuple):
         return bool(self.head) and isinstance(self.head[-1], Normalize)
 
 
-def read_modules(path: str, config, needed: bool = True) -> Described | None:
+def read_modules(path: str, config=None, needed: bool = True) -> Described | None:
     """Read the pooling, head and length that a folder or hub id states; None if it states nothing.
+
+    `config` is the model's configuration, if it has been loaded.
 
     Raises:
         BadInput: a file is damaged, missing or not supported by this version; or the hub cannot be reached and the
             answer is `needed` (otherwise it is None, with a warning).
     """
     try:
-        return _read(path, config)
+        return _read(path, config if config is not None else load_config(path))
     except _Unreachable as error:
         if needed:
             raise

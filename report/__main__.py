@@ -81,10 +81,9 @@ def _encoder(path: str, bf16: bool):
     """The run's `Encode`; None if there is no model yet, or a stage 1 without sentence vectors."""
     from eval.encode import Encode, device_here
     from models.encoder import load_encoder
-    from models.loading import load_config
     from models.saved_format import read_modules
 
-    if not (Path(path) / "model.safetensors").is_file() or read_modules(path, load_config(path)) is None:
+    if not (Path(path) / "model.safetensors").is_file() or read_modules(path) is None:
         return None
     encoder, tokenizer = load_encoder(path)
     encoder.to(device_here())

@@ -22,7 +22,7 @@ from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_name
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, load_encoder
 from models.families import attend_both_ways
-from models.loading import load_backbone, load_config
+from models.loading import load_backbone
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 from training.best import BEST, copy_best, read_best
@@ -196,7 +196,7 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
     source, pooling = settings["model_name_or_path"], settings["pooling"]
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"
-    backbone = load_backbone(source, load_config(source))
+    backbone = load_backbone(source)
     if settings["bidirectional"]:
         attend_both_ways(backbone)
     own = {"place": trained.place, "prompts": trained.prompts}
@@ -221,7 +221,7 @@ def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> No
 def _pooled_by(source: str) -> str | None:
     """The pooling of a sentence-transformers folder; None for other models, unknown modules or one with a head."""
     try:
-        found = read_modules(source, load_config(source)) if (Path(source) / "modules.json").is_file() else None
+        found = read_modules(source) if (Path(source) / "modules.json").is_file() else None
     except BadInput:
         return None
     return found.pooling if found and len(found.head) == found.normalizes else None

@@ -23,7 +23,6 @@ from eval.scores import markdown
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
-from models.loading import load_config
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 
@@ -117,7 +116,7 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:
-    plain = read_modules(path, load_config(path)) is None
+    plain = read_modules(path) is None
     encoder, tokenizer = load_encoder(path, args.pooling if plain else None, args.max_length)
     encoder.to(device_here())
     own = "" if plain or not args.pooling else ", its own: --pooling is for plain encoders"
