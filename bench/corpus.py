@@ -23,7 +23,6 @@ class HashedTexts:
     """A stub encoder: pseudo-random vectors that depend only on the text."""
 
     max_length = 0  # never truncates
-
     identity = f"hashed texts, {WIDTH} wide"
     _odd = 2 * np.arange(1, WIDTH + 1, dtype=np.uint64) + 1
 
