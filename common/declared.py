@@ -69,7 +69,7 @@ def keys_of(path: Path, name: str) -> list[str]:
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
     names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="pooling of a plain encoder; other models define their own")
+    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
 
 
 def _flag(statement: ast.AnnAssign) -> Flag | None:

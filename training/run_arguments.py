@@ -264,4 +264,12 @@ _FIXED = {  # flags that must keep their defaults, and why
     "save_on_each_node": "all nodes of a run share one disk",
     "save_only_model": "a run could not resume from such a checkpoint",
     "ignore_data_skip": "a resumed run would see different batches than an uninterrupted one",
+    "use_liger_kernel": "not supported",
+    **dict.fromkeys(
+        """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
+        eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
+        fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
+        hub_private_repo hub_revision hub_always_push""".split(),
+        "has no effect here",
+    ),
 }

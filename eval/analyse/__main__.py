@@ -4,12 +4,12 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.declared import add_pooling
-from common.errors import run_command
+from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, output_folder
 from common.labels import labelled
@@ -34,6 +34,7 @@ ANALYSES = {
     "length_bias": LENGTH_BIAS,
     "neighbours": NEIGHBOURS,
 }
+ABOVE = 4.0  # as SimCSE, footnote 3
 logger = logging.getLogger(__name__)
 
 
@@ -56,9 +57,10 @@ def parser() -> Parser:
                    help="run only these analyses (default: all)")  # fmt: skip
     p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures to this folder")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
-    p.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split (default: test)")
-    p.add_argument("--dev_file", help="your pairs instead of STS-B: tab-separated, header sentence1, sentence2, score")
-    p.add_argument("--above", type=float, default=4.0, metavar="SCORE",
+    pairs = p.add_mutually_exclusive_group()
+    pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split (default: test)")
+    pairs.add_argument("--dev_file", help="your pairs instead: tab-separated, header sentence1, sentence2, score")
+    p.add_argument("--above", type=float, default=ABOVE, metavar="SCORE",
                    help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
                    help="one sentence per line, for anisotropy, length_bias and neighbours (default: the sentences of "
@@ -75,6 +77,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return the content of analyses.json."""
     args = parser().parse_args(argv)
     chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
+    _check_flags(args, chosen)
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
     output = output_folder(args.output) if args.output else None
@@ -113,6 +116,19 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         results = {label: model[name] for label, model in content["models"].items()}
         draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
+
+
+def _check_flags(args: argparse.Namespace, chosen: Mapping[str, Analysis]) -> None:
+    """Refuse flags that no chosen analysis reads."""
+    of_pairs = [analysis.needs_pairs for analysis in chosen.values()]
+    idle = {
+        "--above": args.above != ABOVE and "alignment_uniformity" not in chosen,
+        "--neighbours": args.neighbours and "neighbours" not in chosen,
+        "--sentences": args.sentences and all(of_pairs),
+        "--dev_file": args.dev_file and args.sentences and not any(of_pairs),
+    }
+    for flag in (flag for flag, unread in idle.items() if unread):
+        raise BadInput(f"{flag}: none of the analyses of --only reads it; leave it out")
 
 
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:

@@ -99,6 +99,8 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"data_seed": 0}, "--data_seed: --seed determines"),
         ({"bf16_full_eval": "true"}, "--bf16_full_eval: evaluation has the precision of --bf16"),
         ({"save_on_each_node": "true"}, "--save_on_each_node: all nodes of a run share one disk"),
+        ({"do_train": "true"}, "--do_train: has no effect here; leave it out"),
+        ({"per_device_eval_batch_size": 16}, "--per_device_eval_batch_size: has no effect here"),
         ({"fsdp": "full_shard"}, "--fsdp: not supported"),
         ({"use_cpu": "false", "bf16": "true"}, "--bf16 true: there is no CUDA GPU; give --use_cpu auto --bf16 auto"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
