@@ -55,7 +55,7 @@ class Embedder:
     ) -> None:
         encoder, tokenizer = load_encoder(fspath(model), pooling, max_length)
         self.device = device or device_here()
-        self._encode = Encode(encoder.to(self.device), tokenizer, encoder.max_length, bf16)
+        self._encode = Encode(encoder.to(self.device), tokenizer, bf16=bf16)
         self.texts: list[str] = []
         self.vectors = np.empty((0, 0), dtype=np.float32)
         self._faiss = None

@@ -160,6 +160,6 @@ def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, An
     if kept and (share := verdict.get("start_share")):
         result = result.mixed_with(start, share)
     device = "cpu" if settings["use_cpu"] else device_here()
-    encoders = (Encode(one.to(device), tokenizer, one.max_length, settings["bf16"]) for one in (start, result))
+    encoders = (Encode(one.to(device), tokenizer, bf16=settings["bf16"]) for one in (start, result))
     items = [labels.items(encode) for encode in encoders]
     return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(*items), "apart": True}

@@ -132,7 +132,7 @@ def encode_text(args: argparse.Namespace) -> Encoded:
     encoder.to(device_here())
     logger.info("%s: pooling %s, at most %d tokens; encoding %d sentences", args.model, encoder.pooling,
                 encoder.max_length, len(texts))  # fmt: skip
-    vectors = Encode(encoder, tokenizer, encoder.max_length, progress=True)(texts)
+    vectors = Encode(encoder, tokenizer, progress=True)(texts)
     record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
               "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
     return Encoded(encoder, tokenizer, vectors, record)

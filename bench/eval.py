@@ -36,7 +36,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     encoder, tokenizer = load_encoder(args.model, args.pooling)
     data_dir = Path(args.data_dir)
     plain = PlainEncode(encoder, tokenizer, args.bf16)
-    ours = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16)
+    ours = Encode(encoder, tokenizer, bf16=args.bf16)
     results = []
     for part in args.parts:
         slow, fast = _PARTS[part](plain, ours, data_dir)

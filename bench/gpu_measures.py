@@ -196,7 +196,7 @@ def evaluation(model: str, device: torch.device) -> dict:
     config = pair.config_of(model)
     encoder = SentenceEncoder(BertModel(config, add_pooling_layer=False), "cls_before_pooler", None, 512, packed=True)
     count = STSB_DEV if device.type == "cuda" else 20
-    encode = Encode(encoder.to(device), pair.tokenizer_of(pair.WORDS, config.vocab_size), 512, bf16=True)
+    encode = Encode(encoder.to(device), pair.tokenizer_of(pair.WORDS, config.vocab_size), bf16=True)
     texts = sentences(count, 24)
     encode(texts)
     seconds = _seconds(device, lambda _: encode(texts), 0, 3)

@@ -111,7 +111,7 @@ def score_model(args: argparse.Namespace, name: str, model: str, output: str | N
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", model, encoder.pooling, encoder.max_length)
     start = time.perf_counter()
-    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=options.progress)
+    encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=options.progress)
     results = score_all(encode, tasks_of(args, options), args.data_dir)
     rows = rows_of(results, name, None, **encode.settings)
     if encode.unknown:

@@ -28,9 +28,9 @@ class Encode:
     module's train/eval mode, so that evaluation never changes training.
 
     Args:
-        module: has `embed(input_ids, attention_mask) -> (B, D)`.
+        module: has `embed(input_ids, attention_mask) -> (B, D)` and `max_length`: tokens per sentence, special tokens
+            included; longer sentences are truncated.
         tokenizer: a Hugging Face tokenizer.
-        max_length: tokens per sentence, special tokens included; longer sentences are truncated.
         bf16: run the module under bfloat16 autocast.
         progress: show a progress bar, or lines in a file.
 
@@ -39,10 +39,10 @@ class Encode:
         unknown: how many of them were the unknown token.
     """
 
-    def __init__(self, module, tokenizer, max_length: int, bf16: bool = False, progress: bool = False) -> None:
+    def __init__(self, module, tokenizer, *, bf16: bool = False, progress: bool = False) -> None:
         self.module = module
         self.tokenizer = tokenizer
-        self.max_length = max_length
+        self.max_length: int = module.max_length
         self.bf16 = bf16
         self.progress = progress
         self.tokens = self.unknown = 0

@@ -4,7 +4,7 @@ SentEval is not on a package index. With a checkout on the path:
 
     import senteval
     encoder, tokenizer = load_encoder("runs/infocse")
-    prepare, batcher = hooks(Encode(encoder, tokenizer, encoder.max_length))
+    prepare, batcher = hooks(Encode(encoder, tokenizer))
     engine = senteval.engine.SE({"task_path": "corpora/senteval", "usepytorch": True, "kfold": 10}, batcher, prepare)
     engine.eval(["STS12", "MR"])
 

@@ -139,7 +139,7 @@ def score(
         return
     encoder, tokenizer = load_encoder(model or str(folder), pooling, max_length)
     encoder.to(device_here())
-    encode = Encode(encoder, tokenizer, encoder.max_length, bf16=bf16)
+    encode = Encode(encoder, tokenizer, bf16=bf16)
     results = score_all(encode, tasks, data_dir)
     write_scores(path, results, rows_of(results, folder.parent.name, folder.name, **encode.settings))
     logger.info("%s: scored", path)

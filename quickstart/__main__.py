@@ -52,7 +52,7 @@ def scores(corpus: Path, runs: Path, seed: int) -> dict[str, list[dict]]:
     tasks = [own_pairs(str(corpus / f"{part}.tsv")) for part in ("dev", "test")]
     rows = {"word overlap": [_overlap(task) for task in tasks]}
     for name, (encoder, tokenizer) in systems.items():
-        encode = Encode(encoder, tokenizer, encoder.max_length)
+        encode = Encode(encoder, tokenizer)
         rows[name] = [task.score(encode, ".").rows[0] for task in tasks]
     return rows
 

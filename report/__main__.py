@@ -87,7 +87,7 @@ def _encoder(path: str, bf16: bool):
         return None
     encoder, tokenizer = load_encoder(path)
     encoder.to(device_here())
-    return Encode(encoder, tokenizer, encoder.max_length, bf16=bf16, progress=sys.stderr.isatty())
+    return Encode(encoder, tokenizer, bf16=bf16, progress=sys.stderr.isatty())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from models.encoder import load_encoder
 def encode_of(folder, pooling=None):
     """How a folder's model encodes."""
     encoder, tokenizer = load_encoder(str(folder), pooling)
-    return Encode(encoder, tokenizer, encoder.max_length)
+    return Encode(encoder, tokenizer)
 
 
 def unequal_pairs(dev_file):

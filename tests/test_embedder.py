@@ -52,7 +52,7 @@ def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences, fai
 
 def test_vectors_are_those_of_the_one_encode_loop(model, tiny_bert, sentences):
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
-    expected = Encode(encoder, tokenizer, encoder.max_length)(sentences[:5])
+    expected = Encode(encoder, tokenizer)(sentences[:5])
     assert np.array_equal(model.encode(sentences[:5]), expected)
     assert np.allclose(model.encode(sentences[0]), expected[0], atol=1e-5)
     assert model.similarity(sentences[:2], sentences[:3]).shape == (2, 3)

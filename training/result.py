@@ -228,4 +228,4 @@ def _pooled_by(source: str) -> str | None:
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:
-    return Encode(encoder.to(run.args.device), tokenizer, encoder.max_length, run.args.bf16)
+    return Encode(encoder.to(run.args.device), tokenizer, bf16=run.args.bf16)

@@ -156,7 +156,7 @@ def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevS
         )  # fmt: skip
     score = None
     if dev is not None:
-        encode = Encode(model.encoder, tokenizer, model.encoder.max_length, args.bf16)
+        encode = Encode(model.encoder, tokenizer, bf16=args.bf16)
         score = partial(dev.scores, encode, model_args.matryoshka_dims or ())
     args.metric_for_best_model = dev.metric if dev else None
     args.greater_is_better = True if dev else None

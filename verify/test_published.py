@@ -63,7 +63,7 @@ def test_scifact_scores_what_is_published(ndcg):
 def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir, name):
     one = read_set(Path(data_dir) / "beir" / name, "test")
     encoder, tokenizer = load_encoder(str(minilm), max_length=MAX_LENGTH)
-    encode = Encode(encoder, tokenizer, MAX_LENGTH)
+    encode = Encode(encoder, tokenizer)
     documents, queries = encode(one.corpus.texts(0, len(one.corpus))), encode(list(one.queries.values()))
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -79,7 +79,7 @@ def test_a_collection_scores_what_one_full_product_gives(ndcg, minilm, data_dir,
 def features(minilm, data_dir):
     """Task name -> split -> float32 features and labels."""
     encoder, tokenizer = load_encoder(str(minilm))
-    encode = Encode(encoder, tokenizer, encoder.max_length)
+    encode = Encode(encoder, tokenizer)
 
     def of(name):
         task = next(task for task in tasks() if task.name == name)

@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
     results: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
-        encode = Encode(encoder, tokenizer, encoder.max_length, bf16=args.bf16, progress=True)
+        encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=True)
         average = pooling_named("avg_top2").pool  # for frequent_tokens: ConSERT averages the last two layers
         subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
         start = time.perf_counter()

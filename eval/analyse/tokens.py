@@ -76,7 +76,8 @@ class TokenAverages:
         """For every k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
         module = AverageWithout(self._backbone, self._average, frequent, removed)
         base = self._encode
-        vectors = Encode(module, base.tokenizer, base.max_length, base.bf16, base.progress)(sentences)
+        module.max_length = base.max_length
+        vectors = Encode(module, base.tokenizer, bf16=base.bf16, progress=base.progress)(sentences)
         return vectors.reshape(len(sentences), len(removed), -1)
 
     def spearman(self, pairs: Pairs, frequent: Sequence[int], removed: Sequence[int]) -> list[float]:

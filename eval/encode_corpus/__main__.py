@@ -50,7 +50,7 @@ def parser() -> Parser:
 
 def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: bool, device: str) -> Encode:
     encoder, tokenizer = load_encoder(model, pooling, max_length)
-    return Encode(encoder.to(device), tokenizer, encoder.max_length, bf16=bf16)
+    return Encode(encoder.to(device), tokenizer, bf16=bf16)
 
 
 def main(argv: list[str] | None = None) -> list[dict]:

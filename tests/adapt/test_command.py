@@ -67,7 +67,7 @@ def test_the_labels_judge_the_trained_model_even_if_the_start_is_kept(arguments,
     models = {"start": start, "result": trained.mixed_with(start, found["start_share"])}
     labels = search_set(corpus, ["test"])
     bf16 = record(tmp_path / "run")["settings"]["bf16"]
-    scores = {name: labels.score(Encode(one, tokenizer, one.max_length, bf16)) for name, one in models.items()}
+    scores = {name: labels.score(Encode(one, tokenizer, bf16=bf16)) for name, one in models.items()}
     assert scores == pytest.approx({name: found["labels"][name] for name in models}, abs=1e-6)
     assert scores["start"] != scores["result"]
 
@@ -162,7 +162,7 @@ def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, star
     assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
     assert same_weights(tmp_path / "run", start)
     encoder, tokenizer = load_encoder(str(start))
-    scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer, encoder.max_length))
+    scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer))
     assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
 
 
@@ -172,7 +172,7 @@ def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):
     assert found["shipped"] == "result" and not same_weights(tmp_path / "run", start)
     encoder, tokenizer = load_encoder(str(tmp_path / "run"))
     texts = ["a dog", "the small river watches a teacher"]
-    vectors = Encode(encoder, tokenizer, encoder.max_length)(texts)
+    vectors = Encode(encoder, tokenizer)(texts)
     theirs = SentenceTransformer(str(tmp_path / "run"), device="cpu").encode(texts)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1) and np.abs(vectors - theirs).max() < 1e-6
     assert "training uses only its backbone" not in caplog.text

@@ -89,7 +89,7 @@ def test_a_singular_covariance_is_refused_with_its_rank(vectors):
 
 
 def encoded(encoder, tokenizer, texts):
-    return Encode(encoder, tokenizer, encoder.max_length)(texts)
+    return Encode(encoder, tokenizer)(texts)
 
 
 @pytest.mark.parametrize("pooling", ["avg", "cls_before_pooler", "avg_first_last"])

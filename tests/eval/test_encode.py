@@ -25,6 +25,7 @@ class Toy(nn.Module):
         self.drop = nn.Dropout(0.5)
         self.shapes = []
         self.tokens = 0
+        self.max_length = 64
 
     def embed(self, input_ids, attention_mask):
         self.shapes.append(tuple(input_ids.shape))
@@ -48,14 +49,14 @@ def test_rows_come_in_the_order_of_the_sentences(request, family, sentences):
     tokenizer = request.getfixturevalue(family)
     toy = Toy(len(tokenizer))
     shuffled = random.Random(0).sample(sentences, 100)
-    found = Encode(toy, tokenizer, 64)(shuffled)
+    found = Encode(toy, tokenizer)(shuffled)
     assert (found.shape, found.dtype) == ((100, 8), np.float32)
     assert np.allclose(found, [by_hand(toy, tokenizer, sentence) for sentence in shuffled], atol=1e-6)
 
 
 def test_a_repeated_sentence_is_encoded_once(toy, bert_tokenizer, sentences):
     some = [sentences[i] for i in (3, 1, 3, 3, 2, 1, 0)]
-    found = Encode(toy, bert_tokenizer, 64)(some)
+    found = Encode(toy, bert_tokenizer)(some)
     assert sum(rows for rows, _ in toy.shapes) == 4
     assert np.array_equal(found[0], found[2])
     assert np.array_equal(found[1], found[5])
@@ -65,7 +66,7 @@ def test_a_repeated_sentence_is_encoded_once(toy, bert_tokenizer, sentences):
 @pytest.mark.parametrize("tokens", [1, 50, 400, 10**6])
 def test_vectors_do_not_depend_on_the_batches(toy, bert_tokenizer, sentences, monkeypatch, tokens):
     monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", tokens)
-    found = Encode(toy, bert_tokenizer, 64)(sentences[:60])
+    found = Encode(toy, bert_tokenizer)(sentences[:60])
     assert np.allclose(found, [by_hand(toy, bert_tokenizer, s) for s in sentences[:60]], atol=1e-5)
     assert all(rows == 1 or rows * length <= tokens for rows, length in toy.shapes)
     assert sum(rows for rows, _ in toy.shapes) == 60
@@ -73,13 +74,14 @@ def test_vectors_do_not_depend_on_the_batches(toy, bert_tokenizer, sentences, mo
 
 def test_hardly_any_padding_is_computed(toy, bert_tokenizer, sentences, monkeypatch):
     monkeypatch.setattr(eval.encode, "TOKENS_PER_BATCH", 256)
-    Encode(toy, bert_tokenizer, 64)(random.Random(0).sample(sentences, 300))
+    Encode(toy, bert_tokenizer)(random.Random(0).sample(sentences, 300))
     assert len(toy.shapes) > 10
     assert sum(rows * length for rows, length in toy.shapes) < 1.1 * toy.tokens
 
 
 def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
-    found = Encode(toy, bert_tokenizer, 7)(sentences[:20])
+    toy.max_length = 7
+    found = Encode(toy, bert_tokenizer)(sentences[:20])
     assert max(length for _, length in toy.shapes) == 7
     assert np.allclose(found, [by_hand(toy, bert_tokenizer, s, 7) for s in sentences[:20]], atol=1e-6)
 
@@ -88,7 +90,7 @@ def test_long_sentences_are_cut(toy, bert_tokenizer, sentences):
 def test_the_module_and_its_parts_keep_their_modes(toy, bert_tokenizer, sentences, training):
     toy.train(training)
     toy.table.train(not training)
-    encode = Encode(toy, bert_tokenizer, 64)
+    encode = Encode(toy, bert_tokenizer)
     first = encode(sentences[:5])
     assert (toy.training, toy.drop.training, toy.table.training) == (training, training, not training)
     assert np.array_equal(first, encode(sentences[:5])), "no dropout"
@@ -98,7 +100,7 @@ def test_encoding_draws_no_random_number_and_makes_no_gradient(toy, bert_tokeniz
     toy.train()
     random.seed(1)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    Encode(toy, bert_tokenizer, 64)(sentences[:50])
+    Encode(toy, bert_tokenizer)(sentences[:50])
     after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
@@ -112,8 +114,8 @@ def test_bfloat16_differs_a_little(bert_tokenizer, sentences):
             return nn.functional.linear(super().embed(input_ids, attention_mask), torch.eye(8) / 3)
 
     toy = Linear(len(bert_tokenizer))
-    full = Encode(toy, bert_tokenizer, 64)(sentences[:20])
-    half = Encode(toy, bert_tokenizer, 64, bf16=True)(sentences[:20])
+    full = Encode(toy, bert_tokenizer)(sentences[:20])
+    half = Encode(toy, bert_tokenizer, bf16=True)(sentences[:20])
     assert half.dtype == np.float32
     assert 0 < np.abs(full - half).max() < 0.02
 
@@ -124,7 +126,7 @@ def test_weights_that_are_not_finite_are_refused(toy, bert_tokenizer, sentences,
     token = bert_tokenizer(sentences[9])["input_ids"][1]
     toy.table.weight.data[token, 3] = value
     with pytest.raises(NonFinite, match="not finite"):
-        Encode(toy, bert_tokenizer, 64)(sentences[:10])
+        Encode(toy, bert_tokenizer)(sentences[:10])
     assert toy.training
 
 
@@ -132,7 +134,7 @@ def test_the_mode_is_restored_after_an_error(toy, bert_tokenizer, sentences):
     toy.train()
     toy.embed = None
     with pytest.raises(TypeError):
-        Encode(toy, bert_tokenizer, 64)(sentences[:3])
+        Encode(toy, bert_tokenizer)(sentences[:3])
     assert toy.training
 
 
@@ -145,7 +147,7 @@ def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_ro
         tokenizer.truncation_side = side
         encoder = SentenceEncoder(load_backbone(str(folder), config), pooling, head, 64)
         next(encoder.parameters()).data += change
-        encode = Encode(encoder, tokenizer, 64, bf16)
+        encode = Encode(encoder, tokenizer, bf16=bf16)
         if use:
             encode(["some words", "others"])
         return encode.identity
@@ -178,8 +180,8 @@ def test_slow_bf16_is_warned_about_once(monkeypatch, caplog, tiny_bert):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: OLD)
     encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
     eval.encode.warn_of_slow_bf16.cache_clear()
-    Encode(encoder, tokenizer, 32)(["a"])
-    encode = Encode(encoder, tokenizer, 32, bf16=True)
+    Encode(encoder, tokenizer)(["a"])
+    encode = Encode(encoder, tokenizer, bf16=True)
     assert not caplog.records, "the model may still move to a GPU"
     encode(["a"])
     encode(["b"])

@@ -46,7 +46,7 @@ def test_every_snippet_gives_the_same_vectors(make_run, tmp_path, monkeypatch, p
     encoder, tokenizer = load_encoder(str(run))
     for snippet in snippets:
         names = run_snippet(snippet)
-        expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
+        expected = Encode(encoder, tokenizer)(names["sentences"])
         found = np.asarray(names["embeddings"])
         assert found.shape == expected.shape == (3, 32)
         assert np.abs(found - expected).max() < 2e-6 * np.abs(expected).max(), snippet
@@ -71,7 +71,7 @@ def test_what_no_other_library_computes_is_shown_in_the_repository_s_terms_alone
     monkeypatch.chdir(tmp_path)
     names = run_snippet(snippet)
     encoder, tokenizer = load_encoder(str(tmp_path / "made"))
-    expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
+    expected = Encode(encoder, tokenizer)(names["sentences"])
     assert np.array_equal(names["embeddings"], expected) and np.abs(expected).max() > 0.1
 
 
@@ -102,7 +102,7 @@ def test_the_onnx_snippet_asks_the_file_for_our_vectors(make_run, tmp_path, monk
     assert 'backend="onnx"' not in Model("several", None, several, onnx=True).usage()
     [snippet] = [one for one in SNIPPET.findall(usage) if "onnxruntime" in one]
     names = run_snippet(snippet)
-    expected = Encode(encoder, tokenizer, encoder.max_length)(names["sentences"])
+    expected = Encode(encoder, tokenizer)(names["sentences"])
     assert np.abs(names["embeddings"] - expected).max() < 1e-5
     assert loaded == [f"./a-model/{PLACE}"]
     assert 'hf_hub_download("me/x", "onnx/model.onnx")' in Model("x", "me/x", encoder, onnx=True).usage()

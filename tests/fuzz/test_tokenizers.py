@@ -29,7 +29,7 @@ def saved(tmp_path_factory):
 
 def _vectors(folder):
     encoder, tokenizer = load_encoder(folder, pooling="avg")
-    return Encode(encoder, tokenizer, encoder.max_length)(["ab a.", "unknown \u20ac", "", "b" * 99])
+    return Encode(encoder, tokenizer)(["ab a.", "unknown \u20ac", "", "b" * 99])
 
 
 @MANY

@@ -37,7 +37,7 @@ def make_encoder(folder, pooling, head=None):
 
 
 def vectors(encoder, tokenizer, texts):
-    return Encode(encoder, tokenizer, encoder.max_length)(texts)
+    return Encode(encoder, tokenizer)(texts)
 
 
 SAVED = [(name, None) for name in POOLINGS if name != "cls"] + [("cls", "linear_tanh"), ("cls", "batch_norm")]

@@ -107,7 +107,7 @@ def test_a_saved_flow_is_applied_again(saved, sentences):
     plain, _ = load_encoder(str(folder), "avg")
 
     def vectors(model):
-        return Encode(model, tokenizer, 64)(sentences[:10])
+        return Encode(model, tokenizer)(sentences[:10])
 
     assert np.array_equal(vectors(again), vectors(encoder))
     with torch.no_grad():

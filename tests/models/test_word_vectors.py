@@ -33,7 +33,7 @@ def file(tmp_path_factory):
 def loaded(file, folder, lower_case, stop_words):
     save_words(str(folder), read_word_vectors(file, zero_rows=len(SPECIAL)), lower_case, STOP_WORDS[stop_words]())
     encoder, tokenizer = load_encoder(str(folder))
-    return encoder, tokenizer, Encode(encoder, tokenizer, encoder.max_length)
+    return encoder, tokenizer, Encode(encoder, tokenizer)
 
 
 @pytest.mark.parametrize("lower_case", [False, True])
@@ -78,7 +78,7 @@ def test_the_folder_is_read_by_transformers_and_not_taken_for_sentence_transform
     assert not (tmp_path / "model" / "modules.json").exists()
     encoder.save(str(tmp_path / "again"), tokenizer)
     again, tokenizer = load_encoder(str(tmp_path / "again"))
-    assert np.array_equal(Encode(again, tokenizer, 99)(TEXTS), encode(TEXTS))
+    assert np.array_equal(Encode(again, tokenizer)(TEXTS), encode(TEXTS))
 
 
 def test_the_identity_covers_words_and_rules(file, tmp_path):

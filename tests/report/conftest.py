@@ -135,7 +135,7 @@ def trained(tmp_path_factory, tiny_bert, dev_file):
         folder = write_record(tmp_path_factory.mktemp("runs") / name)
         encoder, tokenizer = load_encoder(str(tiny_bert), pooling)
         encoder.save(str(folder), tokenizer)
-        results = score_all(Encode(encoder, tokenizer, 64), [own_pairs(str(dev_file))], "")
+        results = score_all(Encode(encoder, tokenizer), [own_pairs(str(dev_file))], "")
         write_scores(folder / "scores.json", results, rows_of(results, name, name))
         folders.append(folder)
     return folders

@@ -111,6 +111,7 @@ class Lengths(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1, device=device))
         self.seen = []
+        self.max_length = 32
 
     def embed(self, input_ids, attention_mask):
         self.seen.append(input_ids.numel())
@@ -120,7 +121,7 @@ class Lengths(nn.Module):
 @pytest.mark.parametrize(("device", "times"), [("cpu", 1), ("meta", GPU_FACTOR)])
 def test_a_gpu_encodes_more_tokens_at_a_time(tiny_bert, device, times):
     module = Lengths(device)
-    Encode(module, load_tokenizer(str(tiny_bert)), 32)([f"{'a ' * 30}{number}" for number in range(2000)])
+    Encode(module, load_tokenizer(str(tiny_bert)))([f"{'a ' * 30}{number}" for number in range(2000)])
     full, *others = module.seen
     assert times * TOKENS_PER_BATCH - 32 < full <= times * TOKENS_PER_BATCH
     assert max(others, default=0) <= full

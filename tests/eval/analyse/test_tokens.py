@@ -20,7 +20,7 @@ def loaded(request):
 
 def averages_of(loaded):
     encoder, tokenizer = loaded
-    encode = Encode(encoder, tokenizer, encoder.max_length)
+    encode = Encode(encoder, tokenizer)
     return encode, TokenAverages(encode, encoder.backbone, POOLINGS["avg_top2"].pool)
 
 
