@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import run_unsup
+from adapt.command import CONFIG
 from adapt.documents import Document, read_documents, split, write_task
 from common.command_line import peek, read_config, split_flag
 from common.errors import BadInput
@@ -116,7 +117,8 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
         "cache_dir": args.cache_dir,
         "seed": args.seed,
     }
-    defaults: dict[str, Any] = {"start_shares": 0.5, "keep_start": "true", "test_tasks": "none"}
+    ours = read_config(str(CONFIG))  # also beside another --config
+    defaults = {name: ours[name] for name in ("start_shares", "keep_start", "least_gain", "test_tasks")}
     method = load_method(peek(given, "method"))
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}

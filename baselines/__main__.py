@@ -164,7 +164,7 @@ def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     source = encode_text(args)
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
-    flow, before, after = fit(vectors, settings, progress=sys.stderr.isatty())
+    flow, before, after = fit(vectors, settings)
     save_encoder(folder, source, flow)
     show(f"mean negative log likelihood: {before:.3f} before, {after:.3f} nats per sentence after training", folder)
     return source.record | {"command": "flow", **asdict(settings), "nll_before": before, "nll_after": after}

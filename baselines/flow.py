@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from common.errors import BadInput, NonFinite
+from common.progress import progress
 from models.flow import COUPLINGS, Flow
 
 SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
@@ -43,7 +43,7 @@ class Trained(NamedTuple):
     after: float
 
 
-def fit(vectors: Tensor, settings: Settings, progress: bool = False) -> Trained:
+def fit(vectors: Tensor, settings: Settings) -> Trained:
     """Train a flow on (N, D) vectors, on their device; the global random state does not change.
 
     Raises:
@@ -57,14 +57,14 @@ def fit(vectors: Tensor, settings: Settings, progress: bool = False) -> Trained:
         flow = Flow(vectors.shape[1], settings.steps, settings.hidden, settings.coupling).to(vectors.device)
         flow.initialise(vectors[torch.randperm(len(vectors))[:SAMPLE].to(vectors.device)])
         before = mean_nll(flow, vectors)
-        _train(flow, vectors, settings, progress)
+        _train(flow, vectors, settings)
     return Trained(flow.eval(), before, mean_nll(flow, vectors))
 
 
-def _train(flow: Flow, vectors: Tensor, settings: Settings, progress: bool) -> None:
+def _train(flow: Flow, vectors: Tensor, settings: Settings) -> None:
     optimizer = torch.optim.Adam(flow.parameters(), lr=settings.learning_rate)
     steps = settings.epochs * -(-len(vectors) // settings.batch_size)
-    with tqdm(total=steps, desc="flow", unit="step", disable=not progress, leave=False) as bar:
+    with progress(steps, "flow", "step") as bar:
         for _ in range(settings.epochs):
             for rows in torch.randperm(len(vectors)).to(vectors.device).split(settings.batch_size):
                 loss = -flow.log_likelihood(vectors[rows]).mean()

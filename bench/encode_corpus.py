@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.corpus import HashedTexts, text_of
+from common.declared import ROOT
 from common.errors import ProjectError
 from common.flags import positive
 from common.memory import peak_mib
@@ -21,7 +22,6 @@ from eval.vectors.job import Job
 from eval.vectors.store import VectorStore, read_vectors
 from eval.vectors.workers import encode_corpus
 
-ROOT = Path(__file__).parents[1]
 _STEP = 0.02  # seconds between two checks of the outputs
 
 

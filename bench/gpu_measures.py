@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
 
 from bench import pair
+from common.declared import ROOT
 from common.files import sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
@@ -31,7 +32,6 @@ from models.training import EncoderForTraining
 
 PATHS = ("plain", "padded", "packed", "packed, compiled")
 LIMIT = 480  # seconds for all parts together; the compiled steps come last
-ROOT = Path(__file__).parents[1]
 BATCHES, WARM, TIMED = 8, 6, 24  # different batches; warm-up steps and timed steps
 STSB_DEV = 3000  # sentences in STS-B dev, 16 tokens on average
 

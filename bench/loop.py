@@ -19,7 +19,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import BertTokenizer, DataCollatorForLanguageModeling, IntervalStrategy, PrinterCallback, Trainer
 
-from bench.pair import CLS, MASK, SEP, draw_lengths
+from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, bench_row
 from common.files import write_json
 from common.flags import positive
@@ -32,7 +32,7 @@ from models.training import TrainingOutput
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
-MASK_RATE, VOCABULARY, FIRST_WORD = 0.4, 30522, 200
+MASK_RATE, VOCABULARY = 0.4, 30522
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from common.flags import positive
 from common.views import IGNORED
 from data.masking import choose_tokens, corrupt
+from data.tokenizer import SPECIAL
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -38,8 +39,7 @@ MODELS = {
              "vocab_size": 1000, "initializer_range": 0.3},  # for tests: vectors that differ
 }  # fmt: skip
 CLS, SEP, MASK = 101, 102, 103
-_FIRST_WORD = 200
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+FIRST_WORD = 200
 WORDS = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
 
 
@@ -140,7 +140,7 @@ def projection(lm: BertForMaskedLM) -> nn.Module:
 
 def tokenizer_of(words: list[str], size: int | None = None) -> BertTokenizer:
     """A tokenizer whose vocabulary is `SPECIAL` and these words, cut to `size`."""
-    return BertTokenizer(vocab={word: i for i, word in enumerate((SPECIAL + words)[:size])})
+    return BertTokenizer(vocab={word: i for i, word in enumerate([*SPECIAL, *words][:size])})
 
 
 def draw_lengths(generator: np.random.Generator, count: int) -> np.ndarray:
@@ -164,11 +164,11 @@ def batch(config: BertConfig, rows: int, longest: int, seed: int) -> dict[str, T
     lengths = draw_lengths(generator, rows).clip(max=longest)
     position = np.arange(lengths.max())
     mask = np.tile(position < lengths[:, None], (2, 1, 1))
-    ids = generator.integers(_FIRST_WORD, config.vocab_size, (rows, len(position)))
+    ids = generator.integers(FIRST_WORD, config.vocab_size, (rows, len(position)))
     ids[:, 0] = CLS
     ids[np.arange(rows), lengths - 1] = SEP
     ids = np.where(mask, ids, config.pad_token_id)
-    words = mask & (ids >= _FIRST_WORD)
+    words = mask & (ids >= FIRST_WORD)
     chosen = choose_tokens(words, 0.4, generator.random(ids.shape))
     masked, labels = corrupt(ids, chosen, "bert", MASK, config.vocab_size, generator.random(ids.shape))
     arrays = {"input_ids": ids, "attention_mask": mask, "masked_input_ids": masked, "masked_labels": labels}

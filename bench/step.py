@@ -16,9 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
 
 from bench import pair
-from bench.pair import LENGTHS, SPECIAL, add_arguments, batch, config_of
+from bench.pair import LENGTHS, add_arguments, batch, config_of
 from bench.timing import Timed, alternate, apart, bench_row
 from common.memory import peak_mib
+from data.tokenizer import SPECIAL
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining

@@ -12,7 +12,8 @@ import numpy as np
 from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 
-from bench.loop import FIRST_WORD, VOCABULARY, generated
+from bench.loop import VOCABULARY, generated
+from bench.pair import FIRST_WORD
 from common.errors import ProjectError
 from common.files import find_files, writing_folder
 from common.flags import positive

@@ -94,7 +94,13 @@ def _flag(statement: ast.AnnAssign) -> Flag | None:
 
 @cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    """Return the module; a `Literal` with a name of its own stands where a field's annotation names it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    literals = {ast.unparse(line.targets[0]): line.value for line in tree.body
+                if isinstance(line, ast.Assign) and ast.unparse(line.value).startswith("Literal[")}  # fmt: skip
+    for field in (node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)):
+        field.annotation = literals.get(ast.unparse(field.annotation), field.annotation)
+    return tree
 
 
 def _lineage(path: Path, name: str) -> list[ast.ClassDef]:

@@ -62,6 +62,11 @@ def files_in(folder: Path) -> dict[str, Path]:
     return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def hashes(folder: Path) -> dict[str, str]:
+    """Return the sha256 of every file of a folder and its subfolders by relative path."""
+    return {name: sha256(path) for name, path in files_in(folder).items()}
+
+
 @contextmanager
 def writing(path: Path, remedy: str | None = "choose another folder") -> Iterator[Path]:
     """Yield a temporary path; at the end it is flushed and renamed to `path`.

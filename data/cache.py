@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from common.errors import unwritable
-from common.files import files_in, sha256, writing_folder
+from common.files import hashes, sha256, writing_folder
 
 logger = logging.getLogger(__name__)
 _CHECKSUMS = "checksums.json"
@@ -75,8 +75,7 @@ def _fill(folder: Path, make: Callable[[Path], None]) -> None:
         raise _unusable(folder.parent, error) from error
     with writing_folder(folder, partial, _place):
         make(partial)
-        digests = {name: sha256(path) for name, path in files_in(partial).items()}
-        (partial / _CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
+        (partial / _CHECKSUMS).write_text(json.dumps(hashes(partial)), encoding="utf-8")
 
 
 def _place(partial: Path, folder: Path) -> None:

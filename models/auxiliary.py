@@ -70,9 +70,6 @@ class VocabularyHead(nn.Module):
         self.decoder = nn.Linear(decoder.in_features, decoder.out_features, bias=decoder.bias is not None)
         self.decoder.load_state_dict(decoder.state_dict())
 
-    def forward(self, states: Tensor) -> Tensor:
-        return self.decoder(self.transform(states))
-
 
 class Words(NamedTuple):
     """The last step to logits, (..., H) -> (..., vocabulary)."""

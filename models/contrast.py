@@ -4,13 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.errors import BadInput
 from models.precision import at_least_float32
-
-NO_NEGATIVES = (
-    "a batch of one sentence has no negatives: --per_device_train_batch_size must be at least 2 "
-    "(--gradient_accumulation_steps adds no negatives; --chunk_size makes a larger batch fit)"
-)
 
 
 def info_nce(
@@ -32,8 +26,6 @@ def info_nce(
     Source: SimCSE (arXiv 2104.08821) equation 1, and equation 5 with hard negatives; one direction, as there.
     """
     candidates = key if negatives is None else torch.cat([key, negatives])  # (N + M, D)
-    if len(candidates) < 2:
-        raise BadInput(NO_NEGATIVES)
     logits = cosines(query, candidates) / temperature  # (N, N + M)
     if negative_bias:
         logits[:, len(key) :].diagonal().add_(negative_bias)
@@ -51,8 +43,6 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
     Source: SimCLR (Chen et al. 2020, arXiv 2002.05709) equation 1; ConSERT (arXiv 2105.11741) equation 1; Mirror-BERT
     (arXiv 2104.08027) equation 1.
     """
-    if len(first) < 2:
-        raise BadInput(NO_NEGATIVES)
     both = unit(torch.cat([first, second]))  # (2N, D)
     with torch.autocast(first.device.type, enabled=False):
         logits = both @ both.T / temperature

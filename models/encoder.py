@@ -137,7 +137,7 @@ class SentenceEncoder(PreTrainedModel):
         if pooling.only_first and not with_tokens:
             cls = tokens.first_states(self.backbone, input_ids, change)
             return EncoderOutput(cls, cls)
-        states = tokens.states(self.backbone, input_ids, change, pooling.all_layers)
+        states = tokens.states(self.backbone, input_ids, change, bool(pooling.layers))
         pooled = pooling.pool(states, attention_mask, self.place)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 

@@ -61,11 +61,6 @@ class Pooling:
     at_mask: bool = False  # reads only the mask of the tokenizer's template
     module: str = "mean"  # name of the same pooling in sentence-transformers, after a module for `layers` or `at_mask`
 
-    @property
-    def all_layers(self) -> bool:
-        """Whether more than the last hidden state is needed."""
-        return bool(self.layers)
-
 
 def _average_of(*layers: int) -> Pooling:
     return Pooling(_mean_of(*layers), layers)

@@ -72,7 +72,7 @@ def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **fl
 
 def evaluations(folder: Path) -> list[dict]:
     """The auxiliary network's losses and gap at every evaluation in a run's log."""
-    history = read_log(folder / "log.jsonl")
+    history = read_log(folder)
     mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
     return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
 

@@ -6,17 +6,16 @@ records in eval/compare/published.yaml that are named like these configurations.
 
 import ast
 import re
-from pathlib import Path
 
 from common.command_line import read_config
+from common.declared import ROOT
 from common.errors import run_command
 from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import records
-from eval.scores import Key, markdown
+from eval.scores import AVERAGE, Key, markdown
 from training.flags import method_files
 
-ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end of methods -->"
 
 
@@ -32,7 +31,7 @@ def table() -> str:
 
 
 def _published(configs: list[str]) -> str:
-    key = Key("Avg.", "test", "test", "spearman")
+    key = Key(AVERAGE, "test", "test", "spearman")
     scores = [(name, records()[name].scores.get(key)) for name in configs if name in records()]
     return ", ".join(f"{score.mean:.2f} ({name})" for name, score in scores if score) or "-"
 

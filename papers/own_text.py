@@ -116,7 +116,7 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
     sides = {"pseudo": verdict, "real": verdict["labels"]}
     scores = {name: {part: side[part] for part in ("start", "result", "interval", "verdict")}
               for name, side in sides.items()}  # fmt: skip
-    curve = [[line["step"], line[LOGGED]] for line in read_log(folder / "log.jsonl") if LOGGED in line]
+    curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
     return {**scores, "start_share": verdict["start_share"],
             "curve": [[0, verdict["dev_by_start_share"]["1.0"]], *curve], "facts": facts_of(record)}  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse, peek, read_config
+from common.declared import ROOT
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files, read_json
 from data.lines import content_hash
@@ -28,7 +29,6 @@ from training.run_folder import discard
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
-ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 SEARCH_LENGTH = 128  # tokens per document and query: longer ones take hours on a CPU
 FIGURES = {"sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg."}  # of scores files, in tables

@@ -10,6 +10,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from common.declared import ROOT
 from common.errors import run_command
 
 # isort: split
@@ -29,7 +30,6 @@ from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_config, load_tokenizer
 from quickstart import generate
 
-ROOT = Path(__file__).parents[1]
 POOLING = "cls_before_pooler"
 logger = logging.getLogger(__name__)
 

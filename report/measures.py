@@ -10,8 +10,8 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.analyse.analysis import Analysis, CachedEncoder, Material, Subject, distinct, read_sentences
+from eval.analyse.geometry import ABOVE, ANISOTROPY
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
-from eval.analyse.geometry import ANISOTROPY
 from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
 from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
@@ -19,7 +19,6 @@ from report import LIMIT
 
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
 BUDGET = 8_000_000  # base64 characters for the vectors of all runs, which keeps the page below 10 MB
-ABOVE = 4.0  # pairs with a higher gold score are positives, as in SimCSE
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval.analyse.geometry import ABOVE
 from report import figures
 from report.curves import describe_gap
-from report.measures import ABOVE, ANALYSES, Measured, Texts
+from report.measures import ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
 from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline, scored_differently
 

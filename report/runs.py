@@ -56,7 +56,7 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     if not isinstance(record.get("settings"), dict) or "status" not in record:
         raise BadInput(f"{path}: not a run record ('settings' and 'status' are required)")
     side, items = _scores(label, [folder / scores, folder / SEARCH, *sorted(folder.glob("beir-*.json"))])
-    return RunFolder(label, record, read_log(folder / "log.jsonl"), side, items)
+    return RunFolder(label, record, read_log(folder), side, items)
 
 
 def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
@@ -72,8 +72,9 @@ def _scores(label: str, paths: Sequence[Path]) -> tuple[Side | None, dict]:
     return replace(sides[0], scores=scores, averaged=averaged, headline=headline), dict(ChainMap(*items))
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's log; none if it is missing, BadInput with the line if it is damaged."""
+    path = folder / "log.jsonl"
     if not path.is_file():
         return []
     try:

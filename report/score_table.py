@@ -11,7 +11,7 @@ import numpy as np
 
 from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
 from eval.compare.sides import unlike
-from eval.dev import ALIKE, BETTER, IS, WORSE
+from eval.dev import IS, judged
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
@@ -40,10 +40,7 @@ class Cell:
     @property
     def verdict(self) -> str:
         """The gain in one word; "" without an interval."""
-        if self.gain_interval is None:
-            return ""
-        low, high = self.gain_interval
-        return BETTER if low > 0 else WORSE if high < 0 else ALIKE
+        return "" if self.gain_interval is None else judged(*self.gain_interval)
 
 
 @dataclass(frozen=True)

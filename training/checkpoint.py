@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from common.errors import CheckpointRefused, newer_format
-from common.files import files_in, read_json, remove, sha256, sync, sync_folder
+from common.files import files_in, hashes, read_json, remove, sha256, sync, sync_folder
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -94,11 +94,6 @@ def _partial(target: Path) -> Path:
 
 def _replaced(target: Path) -> Path:
     return target.with_name(f".{target.name}.replaced")
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    """The sha256 of every file in a folder, by relative path."""
-    return {name: sha256(path) for name, path in files_in(folder).items()}
 
 
 def _render(content: Any) -> bytes:

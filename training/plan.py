@@ -12,7 +12,6 @@ import numpy as np
 from accelerate.utils import send_to_device
 from torch import nn
 from transformers import TrainingArguments
-from transformers.training_args import OptimizerNames
 
 from common.streams import show
 from common.views import Masking
@@ -20,7 +19,7 @@ from data.draws import KeyedSampler
 from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
 from training.callbacks import next_evaluation, peak_memory
-from training.run_arguments import steps_of
+from training.run_arguments import ADAMW, steps_of
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -144,7 +143,6 @@ def _sizes(model: nn.Module, trained: bool) -> int:
 
 def _state(model: nn.Module, args: TrainingArguments) -> str:
     """The optimizer's memory as text; plain AdamW keeps two numbers per trained parameter."""
-    name = OptimizerNames(args.optim).value
-    if name not in ("adamw_torch", "adamw_torch_fused"):
-        return f"the state of --optim {name}"
+    if args.optim.value not in ADAMW:
+        return f"the state of --optim {args.optim.value}"
     return f"{2 * _sizes(model, trained=True) / 1e9:.2g} GB of AdamW's state"

@@ -9,14 +9,15 @@ from typing import Literal
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel, SchedulerType, TrainingArguments, get_scheduler
+from transformers import PreTrainedModel, TrainingArguments, get_scheduler
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
-from transformers.training_args import OptimizerNames
 
 from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Seed, Weight, check_range, flag
 from models.objectives.base import Method
+
+ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim
 
 
 @dataclass
@@ -136,21 +137,21 @@ def _check_activation_flags(args: RunArguments) -> None:
 
 
 def _check_optimizer(args: RunArguments) -> None:
-    optim = OptimizerNames(args.optim).value
-    if args.adamw != "torch" and (optim not in ("adamw_torch", "adamw_torch_fused") or args.optim_args):
+    optim = args.optim.value
+    if args.adamw != "torch" and (optim not in ADAMW or args.optim_args):
         raise BadInput(f"--adamw {args.adamw} replaces the optimizer; leave out --optim and --optim_args")
     if optim.startswith("schedule_free"):
         raise BadInput(f"--optim {optim}: not supported, since every evaluation would need its averaged weights")
     if any(part.count("=") != 1 for part in (args.optim_args or "a=1").split(",")):
         raise BadInput(f"--optim_args {args.optim_args}: must be name=value pairs, separated by commas")
-    if args.optim_args and optim in ("adamw_torch", "adamw_torch_fused"):
+    if args.optim_args and optim in ADAMW:
         raise BadInput(f"--optim_args {args.optim_args}: --optim {optim} ignores it; use --weight_decay, --adam_beta1, "
                        "--adam_beta2 and --adam_epsilon")  # fmt: skip
 
 
 def _check_schedule(args: RunArguments) -> None:
     """Refuse schedules that the libraries would reject only after training has started."""
-    name = SchedulerType(args.lr_scheduler_type).value
+    name = args.lr_scheduler_type.value
     if name in ("reduce_lr_on_plateau", "greedy"):
         raise BadInput(f"--lr_scheduler_type {name}: depends on the dev score, which already selects the best model")
     if name == "constant" and args.warmup_steps:

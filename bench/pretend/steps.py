@@ -14,12 +14,13 @@ import torch
 from accelerate.utils import send_to_device
 from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
-from bench.pair import SPECIAL, WORDS, draw_lengths, tokenizer_of
+from bench.pair import WORDS, draw_lengths, tokenizer_of
 from bench.pretend.device import LOG, move, pretending
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from data.source import source_of
 from data.tokenised import load_tokenised
+from data.tokenizer import SPECIAL
 from models.loading import load_tokenizer
 from training import pretrain_run, sentence_run
 from training.faults import FirstBad

@@ -15,7 +15,7 @@ from common.flags import Parser, output_folder
 from common.labels import labelled
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
-from eval.analyse.geometry import ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
+from eval.analyse.geometry import ABOVE, ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.pictures import draw_analysis
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode, device_here
@@ -34,7 +34,6 @@ ANALYSES = {
     "length_bias": LENGTH_BIAS,
     "neighbours": NEIGHBOURS,
 }
-ABOVE = 4.0  # as SimCSE, footnote 3
 logger = logging.getLogger(__name__)
 
 

@@ -31,6 +31,7 @@ from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import unit
 from eval.sts import correlation, similarities
 
+ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
 _ROWS = 1024  # of the distance matrix at a time
 PAIRS = 50_000  # random pairs for the length bias

@@ -9,7 +9,7 @@ from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records, unlike
-from eval.scores import Key, markdown, write_rows
+from eval.scores import AVERAGE, Key, markdown, write_rows
 
 _NAMED = 5  # missing figures listed by name
 MEANING = {
@@ -77,7 +77,7 @@ def listing() -> str:
     body = [["published:", "backbone", "runs", "STS Avg.", "source"]]
     for name, record in records().items():
         first = next(iter(record.scores.values()))
-        score = record.scores.get(Key("Avg.", "test", "test", "spearman"))
+        score = record.scores.get(Key(AVERAGE, "test", "test", "spearman"))
         body.append([name, record.backbone, str(first.runs), str(score or "-"), first.source])
     return markdown(body)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from common import errors
+from common.declared import ROOT
 from common.errors import BadInput, ProjectError
 from common.files import files_of
 from common.memory import keep_freed_memory
@@ -21,7 +22,6 @@ from eval.encode import Encoder, device_here
 from eval.vectors.job import Job
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray is imported; without it Ray reports usage
-ROOT = Path(__file__).parents[2]
 logger = logging.getLogger(__name__)
 
 

@@ -13,10 +13,14 @@ from common.errors import BadInput
 from common.packing import Grid
 from common.views import IGNORED, Masking, View
 from models.collectives import means_over_tokens
-from models.contrast import NO_NEGATIVES
 
 if TYPE_CHECKING:
     from models.encoder import SentenceEncoder
+
+NO_NEGATIVES = (
+    "a batch of one sentence has no negatives: --per_device_train_batch_size must be at least 2 "
+    "(--gradient_accumulation_steps adds no negatives; --chunk_size makes a larger batch fit)"
+)
 
 
 class Twin(NamedTuple):

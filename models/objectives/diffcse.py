@@ -62,8 +62,6 @@ class ReplacedTokens(Objective):
         runner: runs the layers of both on a batch.
     """
 
-    reads_projection = True
-
     def __init__(
         self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Runner
     ) -> None:

@@ -18,10 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import BadInput
 from common.ranges import Count, flag
 from models.collectives import gather_with_gradient, local_rows
-from models.contrast import NO_NEGATIVES
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.pooling import masked_mean
 from models.precision import at_least_float32
@@ -71,8 +69,6 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor)
 
     Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
     """
-    if len(vectors) < 2:
-        raise BadInput(NO_NEGATIVES)
     with torch.autocast(features.device.type, enabled=False):
         scores = at_least_float32(features) @ at_least_float32(vectors).T  # (T, L, N)
     right = scores.gather(2, own.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.ranges import Positive, Weight, flag
 from models.collectives import gather_with_gradient
-from models.contrast import NO_NEGATIVES, unit
+from models.contrast import unit
 from models.encoder import SentenceEncoder
 from models.heads import project
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
@@ -49,8 +49,6 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
 
     Source: SG-OPT section 3.2, the last of the three optimisations of NT-Xent: see the formula above.
     """
-    if len(query) < 2:
-        raise BadInput(NO_NEGATIVES)
     with torch.autocast(query.device.type, enabled=False):
         logits = torch.einsum("nd,kmd->nkm", unit(query), unit(guides)) / temperature  # (N, K, N)
     own = logits.diagonal(dim1=0, dim2=2).T  # (N, K)

@@ -238,6 +238,7 @@ def test_a_configuration_keeps_what_it_sets(arguments, tiny_bert, tmp_path):
         "seed": 7,
         "keep_start": False,
         "start_shares": [0.25, 0.75],
+        "least_gain": 0.1,  # of configs/adapt.yaml
     }
     assert expected.items() <= record(tmp_path / "run")["settings"].items()
     assert json.loads((tmp_path / "run" / "adapt.json").read_text())["seed"] == 7

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -23,12 +24,20 @@ def read(found):
     return {name: flag.help for name, flag in found.items()}
 
 
+def choices(kinds):
+    """The choices of every flag that has some, as the classes say."""
+    hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
+    return {name: "{" + ",".join(get_args(hint)) + "}" for name, hint in hints.items() if get_origin(hint) is Literal}
+
+
 @pytest.mark.parametrize("name", flags.method_names())
 def test_flags_read_from_the_source_are_the_classes_own(name):
     method = load_method(name)
     assert flags.method_names(method.labels).count(name) == 1 and name not in flags.method_names(not method.labels)
     data = "ScoredArguments" if method.labels else "SentenceArguments"
-    assert read(flags.declared("ModelArguments", data, method=name)) == real(argument_groups(method))
+    found, kinds = flags.declared("ModelArguments", data, method=name), argument_groups(method)
+    assert read(found) == real(kinds)
+    assert {flag: found[flag].words for flag in choices(kinds)} == choices(kinds)
 
 
 def test_flags_of_stage_one_read_from_the_source_are_the_classes_own():
