@@ -68,7 +68,8 @@ def without_adapters(backbone: PreTrainedModel) -> tuple[PreTrainedModel, dict[s
     layers = _adapted(backbone)
     tensors = {name.replace(_BASE, ""): value for name, value in backbone.state_dict().items() if ".lora_" not in name}
     for name, layer in layers.items():
-        tensors[f"{name}.weight"] = layer.weight.detach() + layer.get_delta_weight(layer.active_adapters[0]).detach()
+        merged = layer.weight.detach() + layer.get_delta_weight(layer.active_adapters[0]).detach()
+        tensors[f"{name}.weight"] = merged.cpu()  # a GPU holds one at a time
     return plain, tensors
 
 

@@ -17,6 +17,12 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def wait_for_everyone(device: torch.device) -> None:
+    """Wait until all processes are here; accelerate's own barrier takes a GPU even for processes on the CPU."""
+    if world_size() > 1:
+        dist.barrier(device_ids=[device.index] if device.type == "cuda" else None)
+
+
 def gather_with_gradient(local: Tensor) -> Tensor:
     """Gather the rows of all processes in rank order, (V, B, H) -> (V, N, H); gradient flows back to every process."""
     return local if world_size() == 1 else _AllGather.apply(local.contiguous())

@@ -99,7 +99,7 @@ class Head(nn.Sequential):
 def _folded(linear: nn.Linear, norm: nn.BatchNorm1d) -> nn.Linear:
     """Fold `norm`, in evaluation mode, into `linear`; return the equivalent linear layer."""
     scale = torch.rsqrt(norm.running_var + norm.eps) * (norm.weight if norm.affine else 1.0)
-    folded = nn.Linear(linear.in_features, linear.out_features)
+    folded = nn.utils.skip_init(nn.Linear, linear.in_features, linear.out_features)  # draws no random number
     with torch.no_grad():
         folded.weight.copy_(linear.weight * scale[:, None])
         folded.bias.copy_(-norm.running_mean * scale + (norm.bias if norm.affine else 0.0))

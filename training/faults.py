@@ -119,6 +119,8 @@ def step_errors() -> Iterator[None]:
     """Turn errors of torch.compile and of DDP about this model into a BadInput."""
     try:
         yield
+    except torch._dynamo.exc.FailOnRecompileLimitHit as error:
+        raise BadInput("--torch_compile: the batches of this text have too many shapes; leave it out") from error
     except RuntimeError as error:
         if "finished reduction in the prior iteration" in str(error):
             flag = "--ddp_find_unused_parameters true"

@@ -160,7 +160,12 @@ def _choose(
     start = start_of(run.record["settings"], trained)
     models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(data_args.start_shares))}
     models[1.0] = start
-    items = {share: judge.items(_encode(run, encoder, tokenizer)) for share, encoder in models.items()}
+    if dev is not None:
+        trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
+    items = {}
+    for share, encoder in models.items():
+        items[share] = judge.items(_encode(run, encoder, tokenizer))
+        encoder.to("cpu")
     scores = {share: judge.score_of(one) for share, one in items.items()} if data_args.start_shares else {0.0: None}
     best = max(scores, key=scores.__getitem__)
     found = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}

@@ -20,7 +20,7 @@ from transformers import TrainerCallback, TrainingArguments
 from common.command_line import peek
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from eval.tasks import Options, tasks_named
-from models.collectives import sum_over_processes
+from models.collectives import sum_over_processes, wait_for_everyone
 from report.curves import describe_gap, draw
 from training.automatic import Automatic
 from training.best import BEST, best_step
@@ -129,7 +129,7 @@ class Run:
                     self._train(trainer, start, description, callbacks)
                     if trainer.is_world_process_zero():
                         end(trainer)
-                trainer.accelerator.wait_for_everyone()
+                wait_for_everyone(self.args.device)
         return self.args.output_dir
 
     @contextmanager
@@ -215,7 +215,7 @@ class Run:
         if trainer.is_world_process_zero():
             check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(Path(folder))))
             write_run(folder, self.record | {"status": "running"})
-        trainer.accelerator.wait_for_everyone()
+        wait_for_everyone(self.args.device)
         trainer.run_id = self.record["run_id"]
         for callback in (RunLog(folder), Pace(), *callbacks):
             trainer.add_callback(callback)

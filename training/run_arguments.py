@@ -18,6 +18,7 @@ from common.ranges import Count, Positive, Rate, Seed, Weight, check_range, flag
 from models.objectives.base import Method
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim
+_GRAPHS = 64  # shapes of batches that a compiled run may have; torch's 8 end some runs
 
 
 @dataclass
@@ -124,6 +125,7 @@ def _check_compiled(args: RunArguments) -> None:
     if args.world_size > 1:
         raise BadInput("--torch_compile: tested with one process only; leave it out with several")
     os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
+    torch._dynamo.config.recompile_limit = _GRAPHS
 
 
 def _check_activation_flags(args: RunArguments) -> None:

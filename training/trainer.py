@@ -16,6 +16,7 @@ from common.errors import BadInput, NonFinite
 from common.files import remove
 from data.draws import KeyedSampler, Keys
 from models.caching import GradientCache
+from models.collectives import wait_for_everyone
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
@@ -231,7 +232,7 @@ class EmbeddingTrainer(ResumingTrainer):
         try:
             with quiet():  # no progress bar for every file
                 super()._save_checkpoint(model, trial)
-            self.accelerator.wait_for_everyone()
+            wait_for_everyone(self.args.device)
             if self.is_world_process_zero():
                 (root / STAGING / f"checkpoint-{step}" / "training_args.bin").unlink()
                 commit_checkpoint(root, step, self.run_id, self.args.save_total_limit)
@@ -241,7 +242,7 @@ class EmbeddingTrainer(ResumingTrainer):
             raise
         finally:
             self._staging = None
-        self.accelerator.wait_for_everyone()
+        wait_for_everyone(self.args.device)
 
     def _get_output_dir(self, trial) -> str:
         return self._staging or super()._get_output_dir(trial)

@@ -28,7 +28,10 @@ def test_dense_layers_equal_the_head_in_evaluation_mode(name):
         head(torch.randn(16, 8) * 3 + 1)  # running statistics away from their start
     head.eval()
     x = torch.randn(4, 8)
-    assert torch.allclose(nn.Sequential(*head.dense_layers())(x), head(x), atol=1e-5)
+    state = torch.get_rng_state()
+    layers = head.dense_layers()
+    assert torch.equal(torch.get_rng_state(), state), "a saved model changes no later dropout"
+    assert torch.allclose(nn.Sequential(*layers)(x), head(x), atol=1e-5)
 
 
 def test_heads_are_drawn_with_the_given_spread():

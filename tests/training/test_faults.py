@@ -107,6 +107,14 @@ def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
         whole(torch.ones(2))
     with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), faults.step_errors():
         raise torch._dynamo.exc.TorchDynamoException
+    sizes = torch.compile(lambda x: x + 1, backend="eager", fullgraph=True, dynamic=False)
+    with (
+        torch._dynamo.config.patch(recompile_limit=2),
+        pytest.raises(BadInput, match="--torch_compile: the batches of this text have too many shapes"),
+        faults.step_errors(),
+    ):
+        for size in range(2, 6):
+            sizes(torch.ones(size))
     unused = "Expected to have finished reduction in the prior iteration before starting a new one. This error ..."
     with pytest.raises(BadInput, match="give --ddp_find_unused_parameters true"), faults.step_errors():
         raise RuntimeError(unused)
