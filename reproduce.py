@@ -9,7 +9,6 @@ interrupted repetition resumes if the code and versions are unchanged; a finishe
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
         BadInput: RUN_DIR is not a finished run or has no weights, or --output is RUN_DIR or contains an unrelated run.
         Unequal: the weights differ; lists the differences between the two records.
     """
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument("run_dir", help="folder of a finished run")
     parser.add_argument("--output", help="folder of the new run; default: RUN_DIR-again")
     args = parser.parse_args(argv)

@@ -37,7 +37,6 @@ def parser() -> Parser:
     """The command line of `python -m adapt`."""
     p = Parser(
         prog="python -m adapt",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description=DESCRIPTION,
         epilog="Other flags are passed to run_unsup.py and override configs/adapt.yaml, such as --learning_rate 1e-5, "
         "--method tsdae or\n--per_device_train_batch_size 32.\n\n"
@@ -51,9 +50,9 @@ def parser() -> Parser:
     p.add_argument("--title_column", help="title column of tables (default: title, if there is one)")
     p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
     p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
-    p.add_argument("--steps", type=positive, help="training steps (default: configs/adapt.yaml)")
-    p.add_argument("--seed", type=int, default=42, help="of the held-out documents and of training (default: 42)")
-    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text (default: corpora/cache)")
+    p.add_argument("--steps", type=positive, help="training steps (default: 60)")
+    p.add_argument("--seed", type=int, default=42, help="seed of the held-out documents and of training")
+    p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
     return p
 
 

@@ -59,7 +59,6 @@ surrounding punctuation, then in lower case, as in sentence-transformers. The av
 def parser() -> Parser:
     p = Parser(
         prog="python -m baselines",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="The papers' baselines that train no encoder, as folders for `python -m eval`.",
         epilog=_EXAMPLES,
     )
@@ -76,7 +75,7 @@ def parser() -> Parser:
         "--dimensions", type=int, metavar="K", help="dimensions of the result (default: all that vary)"
     )
     whitening.add_argument("--power", type=float, default=1.0, metavar="P",
-                           help="0 centres, 1 whitens, in between large directions shrink (default: 1)")  # fmt: skip
+                           help="0 centres, 1 whitens, in between large directions shrink")  # fmt: skip
     flow = command("flow", run_flow, _FLOW)
     _add_encoder(flow)
     for field in fields(Settings):
@@ -99,7 +98,7 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train_file", nargs="+", required=True, metavar="TEXT",
                         help="text to fit on: UTF-8, one sentence per line, plain, .gz, .xz, .bz2 or .zst")  # fmt: skip
     parser.add_argument("--columns", type=int, choices=[1, 2, 3], default=1,
-                        help="tab-separated sentences per line, all of which are used (default: 1)")  # fmt: skip
+                        help="tab-separated sentences per line, all of which are used")  # fmt: skip
     parser.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 

@@ -19,7 +19,7 @@ SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
 
 
 def _flag(default: Any, about: str, choices: Iterable[str] | None = None) -> Any:
-    return field(default=default, metadata={"help": f"{about} (default: {default})", "choices": choices})
+    return field(default=default, metadata={"help": about, "choices": choices})
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for name, title in sorted(SUBJECTS.items()):
         sub = subjects.add_parser(name, help=title, description=title)
         if name in TIMED:
-            runs = "repetitions; the table shows medians (default: 1)"
+            runs = "repetitions; the table shows medians"
             sub.add_argument("--runs", type=positive, default=1, help=runs)
         if name not in STUDIES:
-            threads = "of torch (default: 1, for comparable CPU times)"
+            threads = "threads of torch; 1 gives comparable CPU times"
             sub.add_argument("--threads", type=positive, default=1, help=threads)
         sub.add_argument("--output", help="write the rows to this JSON file")
         if name in argv:  # importing the other modules takes seconds

@@ -36,7 +36,7 @@ class HashedTexts:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--documents", type=positive, default=1_000_000)
+    parser.add_argument("--documents", type=positive, default=1_000_000, help="generated documents")
     parser.add_argument("--folder", help="working folder, kept to resume (default: a temporary folder)")
 
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pooling", help="for plain encoders")
     parser.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast on both sides")
-    parser.add_argument("--parts", nargs="+", choices=list(_PARTS), default=list(_PARTS))
+    parser.add_argument("--parts", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="what to time")
 
 
 def rows(args: argparse.Namespace) -> list[dict]:

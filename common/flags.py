@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,11 +12,23 @@ from pathlib import Path
 from common.errors import BadInput, unwritable
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as written, and every default behind the help that does not explain it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        default = action.default
+        if "default" in action.help or isinstance(default, bool) or default in (None, [], argparse.SUPPRESS):
+            return action.help
+        words = default if isinstance(default, list) else [default]
+        shown = shlex.join(map(str, words)).replace("%", "%%")
+        return f"{action.help} (default: {shown})"
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises BadInput instead of printing its usage and accepts no abbreviated flags."""
 
-    def __init__(self, *args, allow_abbrev: bool = False, **named) -> None:
-        super().__init__(*args, allow_abbrev=allow_abbrev, **named)
+    def __init__(self, *args, **named) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _Help} | named)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
         refuse_repeated(sys.argv[1:] if args is None else args)

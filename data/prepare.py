@@ -1,6 +1,5 @@
 """Download, verify and lay out the corpora: `python -m data.prepare [NAME ...] [--data_dir DIR]`."""
 
-import argparse
 import gzip
 import logging
 import re
@@ -261,11 +260,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m data.prepare",
         description="Download, verify and lay out training text and evaluation sets.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=described(),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(DEFAULT_NAMES)}")
-    parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="default: corpora")
+    parser.add_argument("--data_dir", type=Path, default=Path("corpora"), metavar="DIR", help="folder for the data")
     args = parser.parse_args(argv)
     try:
         rows = prepare(args.names or DEFAULT_NAMES, args.data_dir)

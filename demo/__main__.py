@@ -7,7 +7,6 @@ Forty questions with known answers evaluate start and result; they do not influe
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -34,12 +33,12 @@ _SHOWN, _HITS = 10, 3  # questions, documents of each
 
 
 def parser() -> Parser:
-    p = Parser(prog="python -m demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+    p = Parser(prog="python -m demo", description=__doc__,
                epilog="Other flags, such as --steps 20, are passed to python -m adapt.")  # fmt: skip
     p.add_argument("--model", help="start: an encoder, a run, or a hub id (default: all-MiniLM-L6-v2)")
     p.add_argument("--documents", type=positive, metavar="N", help="use N documents, evenly spaced (default: all)")
-    p.add_argument("--corpus", default="corpora/demo", help="folder for the documents (default: corpora/demo)")
-    p.add_argument("--output", default="runs/demo", help="folder for the run (default: runs/demo)")
+    p.add_argument("--corpus", default="corpora/demo", help="folder for the documents")
+    p.add_argument("--output", default="runs/demo", help="folder for the run")
     return p
 
 

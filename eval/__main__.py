@@ -34,7 +34,6 @@ def parser() -> Parser:
     groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
     p = Parser(
         prog="python -m eval",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
         epilog="examples:\n"
         "  python -m eval runs/infocse --tasks sts --output runs/infocse/scores.json\n"
@@ -58,10 +57,15 @@ def parser() -> Parser:
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
     p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
                    "models: in DIR/NAME), so that a stopped command resumes")  # fmt: skip
-    p.add_argument("--directions", choices=["one", "both"], default="one", help="--tasks retrieval: 97 or 194 queries")
+    p.add_argument(
+        "--directions",
+        choices=["one", "both"],
+        default="one",
+        help="--tasks retrieval: 97 or 194 queries",
+    )
     p.add_argument("--duplicates", choices=["own", "identical"], default="own",
                    help="--tasks retrieval: exclude the query's row only, or all rows with its string")  # fmt: skip
-    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir (default: corpora)")
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     p.add_argument("--output", help="write all rows to this JSON file, and the scores of each example next to it; "

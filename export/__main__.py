@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m export",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Write a model for transformers, sentence-transformers and this project, with a model card.",
         epilog="examples:\n"
         "  python -m export runs/infocse --output exports/infocse\n"

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m papers",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Fill a table of a paper. Finished runs are kept: run the command again to resume.",
         epilog="examples:\n"
         "  python -m papers --list\n"
@@ -38,20 +37,20 @@ def parser() -> Parser:
         "  python -m papers infocse-2 --rows InfoCSE-BERT-base SimCSE-BERT-base",
     )
     p.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(specification.names()))
-    p.add_argument("--backbone", help="of all rows, such as mini or bert-base (default: each row's own); if the table "
-                   "has rows with this backbone, only these are run")  # fmt: skip
+    p.add_argument("--backbone", help="backbone of all rows, such as mini or bert-base (default: each row's own); if "
+                   "the table has rows with this backbone, only these are run")  # fmt: skip
     p.add_argument("--rows", nargs="+", default=[], metavar="LABEL", help="only these rows (default: all)")
-    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2")
-    p.add_argument("--steps", type=int, help="of every run (default: as in the configurations)")
+    p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="one run of each row per seed")
+    p.add_argument("--steps", type=int, help="steps per run (default: as in the configurations)")
     p.add_argument("--model", help="start of methods without a stage 1, and generator (DiffCSE, RTD)")
     p.add_argument("--stage_one", help="start of InfoCSE (default: the stage 1 run named in its configuration)")
-    p.add_argument("--data_dir", default="corpora", help="folder with texts and test sets (default: corpora)")
-    p.add_argument("--train_file", help="of every run (default: as in the configurations)")
+    p.add_argument("--data_dir", default="corpora", help="folder with texts and test sets")
+    p.add_argument("--train_file", help="training text of all runs (default: as in the configurations)")
     p.add_argument("--search", nargs="+", default=[], metavar="NAME", help="add nDCG@10 on these sets of DATA_DIR/beir")
-    p.add_argument("--runs", default="runs/tables", help="folder for the runs (default: runs/tables)")
+    p.add_argument("--runs", default="runs/tables", help="folder for the runs")
     p.add_argument("--known", nargs="+", default=[], metavar="FILE", help="TABLE.json with results of another machine "
                    "or of deleted runs, which are not run again")  # fmt: skip
-    p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png (default: results)")
+    p.add_argument("--output", default="results", help="folder for TABLE.md, .json and .png")
     p.add_argument("--float32", action="store_true", help="no bfloat16 autocast, which is several times slower on CPUs "
                    "without bfloat16 instructions")  # fmt: skip
     p.add_argument("--collect", action="store_true", help="do not train or score; only collect finished runs")

@@ -31,14 +31,13 @@ HEADS = {"tanh": "linear_tanh", "batch norm": "batch_norm"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model to start from")
-    parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"])
-    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS))
-    parser.add_argument(
-        "--weights", nargs="+", default=["0", "1e-5", "0.1"], help="of the auxiliary loss (default: 0 1e-5 0.1)"
-    )
-    parser.add_argument("--steps", default="150", help="per stage 2 run (default: 150)")
-    parser.add_argument("--stage_one_steps", default="300", help="per stage 1 run (default: 300)")
-    parser.add_argument("--learning_rate", default="3e-5", help="of stage 2 (default: 3e-5)")
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=["plain", "published", "read"],
+                        help="checkpoints to start from")  # fmt: skip
+    parser.add_argument("--heads", nargs="+", choices=HEADS, default=list(HEADS), help="projection heads")
+    parser.add_argument("--weights", nargs="+", default=["0", "1e-5", "0.1"], help="weights of the auxiliary loss")
+    parser.add_argument("--steps", default="150", help="steps per run of stage 2")
+    parser.add_argument("--stage_one_steps", default="300", help="steps per run of stage 1")
+    parser.add_argument("--learning_rate", default="3e-5", help="learning rate of stage 2")
     runs.add_flags(parser, "runs/factorial", *"data_dir seeds search transfer float32 collect known".split())
 
 

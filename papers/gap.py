@@ -42,10 +42,10 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model to start from")
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--seed", default="0")
-    parser.add_argument("--steps", default="60", help="per run (default: 60)")
-    parser.add_argument("--every", default="10", help="steps between two evaluations of the gap (default: 10)")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), help="changes of stage 1")
+    parser.add_argument("--seed", default="0", help="seed of every run")
+    parser.add_argument("--steps", default="60", help="steps per run")
+    parser.add_argument("--every", default="10", help="steps between two evaluations of the gap")
     runs.add_flags(parser, "runs/gap", "data_dir", "float32")
     parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
 

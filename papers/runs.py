@@ -146,10 +146,10 @@ def score(
 
 
 _STUDY = {
-    "data_dir": {"default": "corpora"},
+    "data_dir": {"default": "corpora", "help": "folder with texts and test sets"},
     "float32": {"action": "store_true", "help": "no bfloat16 autocast, which is slower on CPUs without bfloat16 "
                 "instructions; give each precision its own --folder"},
-    "seeds": {"nargs": "+", "type": int, "default": [0, 1, 2], "help": "default: 0 1 2"},
+    "seeds": {"nargs": "+", "type": int, "default": [0, 1, 2], "help": "one run each"},
     "collect": {"action": "store_true", "help": "do not train; only collect finished runs"},
     "known": {"help": "earlier --output with rows of deleted runs, which are not trained again"},
     "search": {"nargs": "+", "default": [], "metavar": "NAME", "help": "add nDCG@10 on these sets of DATA_DIR/beir, "

@@ -6,7 +6,6 @@ held-out sentence pairs: word overlap, the untrained model, stage 1 and stage 2.
 
 from __future__ import annotations
 
-import argparse
 import logging
 from pathlib import Path
 
@@ -65,10 +64,8 @@ def _overlap(task) -> dict:
 
 def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     """Generate, pre-train, train, compare."""
-    parser = Parser(
-        prog="python -m quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seed", type=int, default=0, help="for the corpus and both stages")
+    parser = Parser(prog="python -m quickstart", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the corpus and of both stages")
     parser.add_argument("--corpus", default="corpora/toy", help="folder for the generated text")
     parser.add_argument("--runs", default="runs/quickstart", help="folder for both runs")
     args = parser.parse_args(argv)

@@ -1,6 +1,5 @@
 """`python -m report RUN [RUN ...]`: compare runs in one self-contained HTML file."""
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m report",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
         "geometry of the vectors, and a search for nearest neighbours.\n\n"
         "The file contains sentences and their vectors, from --sentences, --dev_file, or STS-B in --data_dir.\n"
@@ -31,11 +29,11 @@ def parser() -> Parser:
     )
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="run folder; NAME labels it on the page (default: the "
                    "end of the path). The first run is the baseline")  # fmt: skip
-    p.add_argument("--output", default="report.html", help="the file to write (default: report.html)")
+    p.add_argument("--output", default="report.html", help="the file to write")
     p.add_argument("--sentences", metavar="FILE",
                    help=f"one sentence per line, for the search and the spectrum; the first {LIMIT:,} distinct ones "
                    "are used (default: those of the pairs)")  # fmt: skip
-    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     p.add_argument("--dev_file", help="pairs to use instead of STS-B: tab-separated, header sentence1, sentence2, "
                    "score")  # fmt: skip
     p.add_argument("--scores", default=SCORES, metavar="NAME",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import pkgutil
@@ -19,6 +18,7 @@ from common.flags import Parser
 from common.model_place import check_place
 from common.streams import show
 from training.finished import finished, inputs_of
+from training.refused import REFUSED
 
 if TYPE_CHECKING:
     from models.objectives.base import Method
@@ -31,7 +31,8 @@ OLD_NAMES = {  # flags of the methods' original repositories, see docs/from_the_
     "mlm_probability": "--mask_rate",
     "n_head_layers": "--head_layers",
     "batchnorm": "--projection batch_norm",
-    "do_mlm": "--method simcse_mlm",
+    "do_mlm": "--method infocse or --method simcse_mlm",
+    "mlm_weight": "--aux_weight W or --method simcse_mlm",
     "lambda_weight": "--rtd_weight",
     "masking_ratio": "--rtd_mask_rate",
     "evaluation_strategy": "--eval_strategy",
@@ -55,9 +56,9 @@ _SYNONYMS = {  # common guesses for a flag
     "report_to": "wandb tensorboard",
     "dry_run": "plan",
 }
-_COMMON = """method model_name_or_path config_name train_file columns max_length dev_file test_tasks output_dir
-    per_device_train_batch_size learning_rate num_train_epochs max_steps mask_rate skip_from bf16 use_cpu seed
-    dry_run""".split()
+_COMMON = """method model_name_or_path config_name train_file text_column columns max_length pooling dev dev_file
+    test_tasks output_dir per_device_train_batch_size learning_rate num_train_epochs max_steps eval_steps mask_rate
+    skip_from bf16 use_cpu seed dry_run""".split()
 _HELP = {"-h", "--help", "--help_all"}
 _LIBRARY = Path(find_spec("transformers").origin).with_name("training_args.py")
 
@@ -156,7 +157,7 @@ def check_command(
         SystemExit: after printing --help.
     """
     if requested := _HELP & {*argv}:
-        shown = flags if "--help_all" in requested else {*_COMMON, *own}
+        shown = flags.keys() - REFUSED.keys() if "--help_all" in requested else {*_COMMON, *own}
         show(_help(script, description, {name: flag for name, flag in flags.items() if name in shown}, own))
         raise SystemExit(0)
     words = check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
@@ -169,13 +170,15 @@ def check_command(
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:
-    usage, kind = f"python {script} --config FILE [--flag value ...]", argparse.RawDescriptionHelpFormatter
-    parser = Parser(usage=usage, description=description, formatter_class=kind, add_help=False)
+    usage = f"python {script} --config FILE [--flag value ...]"
+    parser = Parser(usage=usage, description=description, add_help=False)
     general, method = parser.add_argument_group("flags"), parser.add_argument_group("flags of the method")
     general.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
     for name, flag in flags.items():
         default = f" (default: {flag.default})" if flag.default not in ("", "None") else ""
         text = f"{flag.help}{default}".replace("%%", "%").replace("%", "%%")  # the library's help has %%
         (method if name in own else general).add_argument(f"--{name}", metavar=flag.words, help=text)
-    general.add_argument("--help_all", action="store_true", help="show every flag, including transformers' own")
+    general.add_argument(
+        "--help_all", action="store_true", help="show every flag, including those of transformers that apply here"
+    )
     return parser.format_help().rstrip()

@@ -16,6 +16,7 @@ from common.arguments import ModelArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Seed, Weight, check_range, flag
 from models.objectives.base import Method
+from training.refused import REFUSED
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")  # values of --optim
 _GRAPHS = 64  # shapes of batches that a compiled run may have; torch's 8 end some runs
@@ -30,7 +31,7 @@ class RunArguments(TrainingArguments):
     """
 
     output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")
-    seed: int = flag(42, "of new weights, the order of the text and every random draw")
+    seed: int = flag(42, "seed of new weights, of the order of the text and of every random draw")
     per_device_train_batch_size: int = flag(64, "sentences per step and process")
     learning_rate: float = flag(3e-5, "peak learning rate")
     bf16: bool = flag(False, "bfloat16 autocast; auto: if the machine supports it")
@@ -42,22 +43,24 @@ class RunArguments(TrainingArguments):
         "rates of a run with the new value",
     )
     num_train_epochs: float = flag(1.0, "passes over the text")
-    eval_strategy: str = flag("steps", "always steps")
+    eval_strategy: str = "steps"
     eval_steps: float = flag(125, "steps between evaluations; the last step is evaluated")
     save_steps: float = flag(1000, "steps between resumable checkpoints")
     save_total_limit: int | None = flag(2, "how many checkpoints to keep")
     logging_steps: float = flag(25, "steps between logged means of the loss terms")
-    remove_unused_columns: bool = flag(False, "the collator creates the columns")
-    dataloader_drop_last: bool = flag(True, "a smaller last batch would have fewer negatives, or repeated sentences")
-    ddp_broadcast_buffers: bool | None = flag(False, "buffers agree by construction")
-    ddp_find_unused_parameters: bool | None = flag(False, "every parameter is used")
+    remove_unused_columns: bool = False
+    dataloader_drop_last: bool = True
+    ddp_broadcast_buffers: bool | None = False
+    ddp_find_unused_parameters: bool | None = flag(
+        False, "true for encoders with weights that get no gradient, such as Longformer and XLNet"
+    )
     adamw: Literal["torch", "transformers", "uncorrected"] = flag(
         "torch",
         "AdamW implementation: torch, transformers 4 (official scripts of SimCSE, ESimCSE, DiffCSE and InfoCSE), "
         "or transformers 4 without bias correction (ConSERT, IS-BERT)",
     )
-    include_num_input_tokens_seen: bool = flag(False, "every logged line has the tokens")
-    logging_nan_inf_filter: bool = flag(False, "a non-finite loss stops the run")
+    include_num_input_tokens_seen: bool = False
+    logging_nan_inf_filter: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that would fail later, or silently train something else.
@@ -103,9 +106,9 @@ def _check_values(args: RunArguments) -> None:
         raise BadInput("--save_strategy best: best/ keeps the best model anyway; checkpoints are for resuming")
     if args.max_steps == 0 or args.max_steps < -1:
         raise BadInput(f"--max_steps {args.max_steps}: must be positive, or -1 for --num_train_epochs")
-    for name, default in ((f.name, f.default) for f in fields(args) if f.name in _FIXED):
+    for name, default in ((f.name, f.default) for f in fields(args) if f.name in REFUSED):
         if getattr(args, name) != default:
-            raise BadInput(f"--{name}: {_FIXED[name]}; leave it out")  # without the value, which may be a token
+            raise BadInput(f"--{name}: {REFUSED[name]}; leave it out")  # without the value, which may be a token
 
 
 def _check_precision(args: RunArguments) -> None:
@@ -237,42 +240,4 @@ _RANGES = {
     Positive: "num_train_epochs save_steps eval_steps logging_steps adam_epsilon",
     Rate: "adam_beta1 adam_beta2",
     Seed: "seed",
-}
-_FIXED = {  # flags that must keep their defaults, and why
-    "eval_strategy": "--dev none keeps the last model",
-    "train_sampling_strategy": "the sentences of a batch are each other's negatives",
-    "average_tokens_across_devices": "a loss is a mean over the targets of all processes",
-    "dataloader_in_order": "another order of batches would be a different run",
-    "dataloader_drop_last": "a smaller last batch has fewer negatives",
-    "greater_is_better": "the dev score is better when it is higher",
-    "fsdp": "not supported: accelerate's data parallelism is",
-    "deepspeed": "not supported: accelerate's data parallelism is",
-    "parallelism_config": "not supported: accelerate's data parallelism is",
-    "auto_find_batch_size": "the batch supplies the negatives, so another size is a different experiment",
-    "accelerator_config": "the distribution of batches over processes is fixed",
-    "data_seed": "--seed determines the order of the text too",
-    "label_smoothing_factor": "not part of the papers' losses",
-    "dataloader_persistent_workers": "a resumed run would draw different dropout masks than an uninterrupted one",
-    "load_best_model_at_end": "not needed: the best model is kept separately and becomes the result",
-    "metric_for_best_model": "use --dev or --dev_file to select the metric",
-    "include_num_input_tokens_seen": "tokens are logged anyway and would be counted twice",
-    "neftune_noise_alpha": "only for language models",
-    "enable_jit_checkpoint": "signals are handled here, after the current step",
-    "eval_on_start": "a resumed run would evaluate more often; use `python -m eval` on the start",
-    "resume_from_checkpoint": "not needed: the same command resumes from the newest valid checkpoint",
-    "push_to_hub": "would upload the whole run folder with pickles and paths; use `python -m export --push_to_hub`",
-    "hub_token": "would be written to run.json; set HF_TOKEN, and use `python -m export --push_to_hub`",
-    "bf16_full_eval": "evaluation has the precision of --bf16",
-    "fp16_full_eval": "evaluation has the precision of --bf16",
-    "save_on_each_node": "all nodes of a run share one disk",
-    "save_only_model": "a run could not resume from such a checkpoint",
-    "ignore_data_skip": "a resumed run would see different batches than an uninterrupted one",
-    "use_liger_kernel": "not supported",
-    **dict.fromkeys(
-        """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
-        eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
-        fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
-        hub_private_repo hub_revision hub_always_push""".split(),
-        "has no effect here",
-    ),
 }

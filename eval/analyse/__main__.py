@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval.analyse",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Analyse the vectors of sentence encoders side by side: print a table of the main numbers and,\n"
         "with --output, write analyses.json with all numbers and a picture of each analysis.\n\nanalyses:\n"
         + "\n".join(f"  {name:21} {analysis.about}" for name, analysis in ANALYSES.items()),
@@ -55,12 +54,12 @@ def parser() -> Parser:
     p.add_argument("--only", nargs="+", choices=ANALYSES, default=list(ANALYSES), metavar="ANALYSIS",
                    help="run only these analyses (default: all)")  # fmt: skip
     p.add_argument("--output", metavar="DIR", help="write analyses.json and the pictures to this folder")
-    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream (default: corpora)")
+    p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pairs = p.add_mutually_exclusive_group()
-    pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split (default: test)")
+    pairs.add_argument("--split", choices=["test", "dev"], default="test", help="STS-B split")
     pairs.add_argument("--dev_file", help="your pairs instead: tab-separated, header sentence1, sentence2, score")
     p.add_argument("--above", type=float, default=ABOVE, metavar="SCORE",
-                   help="alignment_uniformity: pairs with a higher gold score are positives (default: 4)")  # fmt: skip
+                   help="alignment_uniformity: pairs with a higher gold score are positives")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
                    help="one sentence per line, for anisotropy, length_bias and neighbours (default: the sentences of "
                    "the pairs)")  # fmt: skip

@@ -1,6 +1,5 @@
 """`python -m eval.compare A B`: is the difference between two models or published numbers more than chance?"""
 
-import argparse
 from pathlib import Path
 
 from common.errors import BadInput, run_command
@@ -24,7 +23,6 @@ MEANING = {
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval.compare",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compare two models, methods or published numbers, with 95 % intervals.",
         epilog="examples:\n"
         "  python -m eval.compare runs/infocse/scores.json runs/simcse/scores.json\n"
@@ -34,8 +32,8 @@ def parser() -> Parser:
     p.add_argument("a", nargs="?", metavar="A", help="a scores.json, several (one per seed) separated by commas, or "
                    "published:ID")  # fmt: skip
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
-    p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100 (default: 1000)")
-    p.add_argument("--seed", type=int, default=0, help="bootstrap seed (default: 0)")
+    p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100")
+    p.add_argument("--seed", type=int, default=0, help="bootstrap seed")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
     return p

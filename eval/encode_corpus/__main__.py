@@ -1,6 +1,5 @@
 """`python -m eval.encode_corpus SHARDS --model M --output DIR`: encode a corpus of any size."""
 
-import argparse
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from models.encoder import load_encoder
 def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Encode shards of text into one output each, with the shard's name and row order. To resume, run "
         "the\nsame command again: finished shards are kept. See docs/large_corpora.md.",
         epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
@@ -36,9 +34,9 @@ def parser() -> Parser:
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")
-    p.add_argument("--format", choices=list(WRITERS), default="parquet")
+    p.add_argument("--format", choices=list(WRITERS), default="parquet", help="of the files of vectors")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
-    p.add_argument("--column", default="text", help="column of Parquet inputs (default: text)")
+    p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_pooling(p)
     p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
     p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
