@@ -97,8 +97,12 @@ class SentenceEncoder(PreTrainedModel):
                 f"{flag}: the first token of a '{self.config.model_type}' sees no other; use avg or last_token"
             )
         self.runner = (Packed if packed else Runner).prepare(backbone)
-        self.packed = self.runner is Packed
         self.post_init()
+
+    @property
+    def packed(self) -> bool:
+        """Whether only real tokens are computed."""
+        return self.runner is Packed
 
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every part arrives initialised or loaded."""

@@ -69,10 +69,14 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         self.lm, self.c_head = lm, head
         self.skip_from, self.bow_weight = skip_from, bow_weight
         self.runner = (Packed if packed else Runner).prepare(lm)
-        self.packed = self.runner is Packed
         lighten_dropout(self)
         exchange_activations(self)
         self.post_init()
+
+    @property
+    def packed(self) -> bool:
+        """Whether only real tokens are computed."""
+        return self.runner is Packed
 
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every part arrives initialised or loaded."""

@@ -61,5 +61,5 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
         raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}; choose a teacher "
                        "that reads as many")  # fmt: skip
     if not student.packed:  # the layouts that travel with a batch are the student's
-        encoder.runner, encoder.packed = student.runner, False
+        encoder.runner = student.runner
     return Teacher(encoder)

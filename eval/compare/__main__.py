@@ -25,12 +25,12 @@ def parser() -> Parser:
         prog="python -m eval.compare",
         description="Compare two models, methods or published numbers, with 95 % intervals.",
         epilog="examples:\n"
-        "  python -m eval.compare runs/infocse/scores.json runs/simcse/scores.json\n"
-        "  python -m eval.compare runs/s1/scores.json,runs/s2/scores.json published:simcse-bert-base\n"
+        "  python -m eval.compare runs/infocse runs/simcse\n"
+        "  python -m eval.compare runs/s1,runs/s2 published:simcse-bert-base\n"
         "  python -m eval.compare --list",
     )
-    p.add_argument("a", nargs="?", metavar="A", help="a scores.json, several (one per seed) separated by commas, or "
-                   "published:ID")  # fmt: skip
+    p.add_argument("a", nargs="?", metavar="A", help="a run or its scores.json (bootstrap over test examples), several "
+                   "separated by commas, one per seed (t interval over runs), or published:ID")  # fmt: skip
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
     p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100")
     p.add_argument("--seed", type=int, default=0, help="bootstrap seed")

@@ -1,4 +1,4 @@
-"""SimCSE with a plain masked language model loss on the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
+"""SimCSE with a masked-language loss of the encoder itself (SimCSE section 4; InfoCSE Tables 1 and 10).
 
 python run_unsup.py --config configs/simcse-mlm-mini.yaml
 """
