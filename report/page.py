@@ -10,11 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from eval.analyse.geometry import ABOVE
+from eval.compare.intervals import RESAMPLES, SEED
 from report import figures
 from report.curves import describe_gap
 from report.measures import ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
-from report.score_table import BEST, RESAMPLES, SEED, TIED, Row, headline, scored_differently
+from report.score_table import BEST, TIED, Row, headline, scored_differently
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(

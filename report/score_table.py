@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.compare.intervals import mean_of_tasks, percentile, resampled, same_examples
+from eval.compare.intervals import RESAMPLES, SEED, mean_of_tasks, percentile, resampled, same_examples
 from eval.compare.sides import unlike
 from eval.dev import IS, judged
 from eval.scores import AVERAGE, Key
 from report.runs import RunFolder
 
-RESAMPLES, SEED = 1000, 0
 BEST, TIED = "best", "≈ best"
 
 

@@ -6,7 +6,7 @@ from common.errors import BadInput, run_command
 from common.files import read_json
 from common.flags import Parser, check_output
 from common.streams import show
-from eval.compare.intervals import COLUMNS, NO_EXAMPLES, Interval, Line, compare
+from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records, unlike
 from eval.scores import AVERAGE, Key, markdown, write_rows
 
@@ -32,8 +32,8 @@ def parser() -> Parser:
     p.add_argument("a", nargs="?", metavar="A", help="a run or its scores.json (bootstrap over test examples), several "
                    "separated by commas, one per seed (t interval over runs), or published:ID")  # fmt: skip
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
-    p.add_argument("--resamples", type=int, default=1000, help="bootstrap resamples, at least 100")
-    p.add_argument("--seed", type=int, default=0, help="bootstrap seed")
+    p.add_argument("--resamples", type=int, default=RESAMPLES, help="bootstrap resamples, at least 100")
+    p.add_argument("--seed", type=int, default=SEED, help="bootstrap seed")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
     return p

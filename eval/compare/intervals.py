@@ -16,6 +16,7 @@ from eval.compare.sides import Score, Side, published
 from eval.scores import AVERAGE, Key, read_items
 
 Items = Mapping[str, np.ndarray]  # `similarity` and `gold`, or `value`, each (n,): see `eval.scores.Result`
+RESAMPLES, SEED = 1000, 0  # of the bootstrap
 DRAWN_AT_ONCE = 500_000  # resampled examples held at once, about 4 MB per array
 UNLIKE = "cannot say: averages", "cannot say: protocol", "cannot say: different examples"  # figures of different things
 NO_EXAMPLES = "cannot say: no examples of"
@@ -76,7 +77,7 @@ class Line:
         return {**self.key._asdict(), **sides, **rest}
 
 
-def compare(a: Side, b: Side, resamples: int = 1000, seed: int = 0) -> list[Line]:
+def compare(a: Side, b: Side, resamples: int = RESAMPLES, seed: int = SEED) -> list[Line]:
     """Every figure of either side, those missing in one side last.
 
     One file each: paired bootstrap over the test examples. Several files each: Welch's interval over runs. One side
