@@ -27,7 +27,7 @@ _STEP = 0.02  # seconds between two checks of the outputs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=positive, default=1_000_000, help="generated sentences")
-    parser.add_argument("--shards", type=positive, default=100, help="files of them")
+    parser.add_argument("--shards", type=positive, default=100, help="files to split them into")
     parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly spaced over the shards")
     parser.add_argument("--processes", type=positive, default=2, help="shards at a time")
     parser.add_argument("--ray", action="store_true", help="use Ray Data (default: local processes)")

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", type=_method, default=ALL, metavar="CONFIG",
                         help=f'default: all; choose from {", ".join(ALL)}, or "CONFIG --FLAG VALUE ..."')  # fmt: skip
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"],
-                        help="learning rates, chosen from on STS-B dev")  # fmt: skip
+                        help="learning rates to try; STS-B dev chooses")  # fmt: skip
     parser.add_argument("--steps", type=positive, default=500, help="steps per run")
     runs.add_flags(parser, "runs/methods", *"data_dir seeds search transfer float32 collect known".split())
 

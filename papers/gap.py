@@ -42,7 +42,9 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="masked language model to start from")
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), help="changes of stage 1")
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), help="variants of stage 1 (default: all)"
+    )
     parser.add_argument("--seed", default="0", help="seed of every run")
     parser.add_argument("--steps", default="60", help="steps per run")
     parser.add_argument("--every", default="10", help="steps between two evaluations of the gap")

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", nargs="+", help="their names in the table (default: their folders)")
     parser.add_argument("--sets", nargs="+", default=["med", "cranfield", "cisi", "cacm", "npl", "scifact"],
                         help="folders in DATA_DIR/beir")  # fmt: skip
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="methods to adapt by")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="methods to adapt with")
     parser.add_argument("--steps", type=positive, help="per run, half for infocse (default: configs/adapt.yaml); "
                         "use another --folder for each number")  # fmt: skip
     parser.add_argument("--stage_1", action="store_true", help="first pre-train every start and an auxiliary "

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import read_json, sha256, write_json
+from training.refused import NO_EFFECT
 
 RUN_FILE = "run.json"
 FORMAT = 1
@@ -81,13 +82,15 @@ def _changed(path: Path, recorded: str) -> str | None:
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Names of the settings in which two trajectories differ; local models are compared by content, not by name.
 
-    A setting present in only one of them was added after the other was written; it differs if it is on.
+    A setting present in only one of them was added after the other was written; it differs if it is on. One without
+    effect, which a run may no longer set, does not.
     """
     files = one.get("contents")
     other_files = other.get("contents", {}).items() if isinstance(files, dict) else ()
     same = {name for name, hashes in other_files if files.get(name) == hashes}
     in_both = {name for name in one.keys() & other.keys() if one[name] != other[name]}
-    return sorted((in_both | {name for name in one.keys() ^ other.keys() if (one | other)[name]}) - same)
+    in_one = {name for name in one.keys() ^ other.keys() if (one | other)[name]}
+    return sorted((in_both | in_one) - same - NO_EFFECT)
 
 
 def check_agreement(everyone: Sequence[dict[str, Any]]) -> None:

@@ -1,5 +1,11 @@
 """Flags of transformers that must keep their defaults here, and why; --help_all leaves them out."""
 
+NO_EFFECT = frozenset(
+    """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
+    eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
+    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
+    hub_revision hub_always_push""".split()
+)
 REFUSED = {
     "eval_strategy": "--dev none keeps the last model",
     "train_sampling_strategy": "the sentences of a batch are each other's negatives",
@@ -33,11 +39,5 @@ REFUSED = {
     "save_only_model": "a run could not resume from such a checkpoint",
     "ignore_data_skip": "a resumed run would see different batches than an uninterrupted one",
     "use_liger_kernel": "not supported",
-    **dict.fromkeys(
-        """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
-        eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
-        fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
-        hub_private_repo hub_revision hub_always_push""".split(),
-        "has no effect here",
-    ),
+    **dict.fromkeys(NO_EFFECT, "has no effect here"),
 }

@@ -124,6 +124,7 @@ def _check_flags(args: argparse.Namespace, chosen: Mapping[str, Analysis]) -> No
         "--neighbours": args.neighbours and "neighbours" not in chosen,
         "--sentences": args.sentences and all(of_pairs),
         "--dev_file": args.dev_file and args.sentences and not any(of_pairs),
+        "--split": args.split != "test" and args.sentences and not any(of_pairs),
     }
     for flag in (flag for flag, unread in idle.items() if unread):
         raise BadInput(f"{flag}: none of the analyses of --only reads it; leave it out")

@@ -34,7 +34,7 @@ def parser() -> Parser:
     )
     p.add_argument("--model", required=True, help="as for `python -m eval`")
     p.add_argument("--output", required=True, metavar="DIR", help="folder for one model's vectors with one setting")
-    p.add_argument("--format", choices=list(WRITERS), default="parquet", help="of the files of vectors")
+    p.add_argument("--format", choices=list(WRITERS), default="parquet", help="file format of the vectors")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
     p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_pooling(p)

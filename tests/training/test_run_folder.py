@@ -98,6 +98,12 @@ def test_other_settings_are_refused_with_their_old_and_new_values(run, change, s
     assert f"({said})" in refusal(CheckpointRefused, run, now), "these and no other"
 
 
+def test_a_setting_without_effect_does_not_differ(run):
+    write_run(run, RECORD | {"trajectory": SETTINGS | {"do_train": True, "per_device_eval_batch_size": 16}})
+    checkpoint(run, 5)
+    assert open_run(str(run), SETTINGS | {"do_train": False, "per_device_eval_batch_size": 8}).checkpoint
+
+
 def test_a_model_folder_is_identified_by_its_files_not_its_name(run):
     first = SETTINGS | {"model": "bert", "contents": {"model": {"model.safetensors": "abc"}}}
     write_run(run, RECORD | {"trajectory": first})

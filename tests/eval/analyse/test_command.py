@@ -100,6 +100,7 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
         (["--neighbours", "BLANK", "--only", "anisotropy"], "--neighbours: none of the analyses of --only reads it"),
         (["--sentences", "BLANK", "--only", "cosine_by_gold"], "--sentences: none of the analyses of --only reads it"),
         (["--sentences", "BLANK", "--dev_file", "DEV", "--only", "anisotropy"], "--dev_file: none of the analyses"),
+        (["--sentences", "BLANK", "--split", "dev", "--only", "anisotropy"], "--split: none of the analyses"),
         (["--split", "dev", "--dev_file", "DEV"], "--dev_file: not allowed with argument --split"),
         (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
         (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot create the folder"),
