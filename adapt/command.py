@@ -50,7 +50,7 @@ def parser() -> Parser:
     p.add_argument("--title_column", help="title column of tables (default: title, if there is one)")
     p.add_argument("--output", required=True, metavar="DIR", help="the run folder; the same command resumes")
     p.add_argument("--labels", metavar="FOLDER", help="BEIR set with real queries, only scored at the end")
-    p.add_argument("--steps", type=positive, help="training steps (default: 60)")
+    p.add_argument("--steps", type=positive, help=f"training steps (default: {read_config(str(CONFIG))['max_steps']})")
     p.add_argument("--seed", type=int, default=42, help="seed of the held-out documents and of training")
     p.add_argument("--cache_dir", default="corpora/cache", help="folder for the prepared text")
     return p

@@ -26,7 +26,7 @@ PENALTIES = [10.0**power for power in (-5, -4, -3, -2)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=positive, default=10662, help="sentences, by default as many as MR has")
+    parser.add_argument("--rows", type=positive, default=10662, help="sentences, as many as in MR")
     parser.add_argument("--dimension", type=positive, default=384, help="width of the features")
     parser.add_argument("--outer", type=positive, default=1, help="outer folds to run, 1 to 10")
     parser.add_argument("--mode", choices=list(MODES), default="test", help="as in `python -m eval`")
