@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from adapt import CONFIG
 from common.command_line import read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, read_json
@@ -30,7 +31,6 @@ run_unsup.py).
 DIR/adapt.json has the verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
-CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
 
 
 def parser() -> Parser:

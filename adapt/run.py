@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import run_unsup
-from adapt.command import CONFIG
+from adapt import CONFIG
 from adapt.documents import Document, read_documents, split, write_task
 from common.command_line import peek, read_config, split_flag
 from common.errors import BadInput
