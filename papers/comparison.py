@@ -121,10 +121,16 @@ def table(rows: list[dict]) -> str:
         best = max(tried, key=lambda row: row["dev"])["learning_rate"]
         chosen = [row for row in group if row["learning_rate"] == best and row["sts_average"] is not None]
         search = ", ".join(f"{row['learning_rate']}: {row['dev']:.2f}" for row in tried)
-        means = [mean_and_std(values(chosen, name), "not run") for name in ("dev", *columns)]
+        means = [_mean(chosen, name) for name in ("dev", *columns)]
         lines.append([_title(method), search, best if chosen else "-", *means, str(len(chosen))])
         runs_of[method] = chosen
     return "\n\n".join(markdown(part) for part in (lines, differences(runs_of, columns)) if len(part) > 1)
+
+
+def _mean(chosen: list[dict], name: str) -> str:
+    """Mean and standard deviation of a figure, and of how many runs unless all have it."""
+    found = [figure for row in chosen for figure in values([row], name)]
+    return mean_and_std(found, "not run") + (f" (n = {len(found)})" if 0 < len(found) < len(chosen) else "")
 
 
 def differences(runs_of: dict[str, list[dict]], columns: Sequence[str]) -> list[list[str]]:

@@ -96,7 +96,7 @@ def test_search_is_added_to_finished_runs_and_stays(made, argv, capsys):
         main([*argv, "--collect", "--search", "npl"])
     (folder / "simcse-mini" / "steps-9_lr-3e-5_seed-1" / "search.json").unlink()
     main([*argv, "--collect"])
-    assert "| 61.00 ± 1.00 | not run | 3 |" in capsys.readouterr().out, "a mean of two beside means of three"
+    assert "| 61.00 ± 1.00 | 21.00 ± 1.41 (n = 2) | 3 |" in capsys.readouterr().out
 
 
 def test_a_run_that_was_moved_away_is_not_collected(made, argv):
