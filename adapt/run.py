@@ -20,9 +20,10 @@ from common.files import digest, find_files, read_json, write_json
 from common.streams import show
 from data.cache import cached
 from data.source import Source
+from eval.compare.intervals import Items
 from eval.dev import DevSet, in_words, search_set
 from eval.encode import Encode, device_here
-from models.encoder import load_encoder
+from models.encoder import SentenceEncoder, load_encoder
 from models.saved_format import read_modules
 from training.best import BEST
 from training.flags import load_method
@@ -159,9 +160,14 @@ def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, An
     settings, kept = read_run(Path(args.output))["settings"], verdict["shipped"] == "start"
     result, tokenizer = load_encoder(str(Path(args.output) / BEST) if kept else args.output)
     start = start_of(settings, result)
-    if kept and (share := verdict.get("start_share")):
-        result = result.mixed_with(start, share)
     device = "cpu" if settings["use_cpu"] else device_here()
-    encoders = (Encode(one.to(device), tokenizer, bf16=settings["bf16"]) for one in (start, result))
-    items = [labels.items(encode) for encode in encoders]
-    return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(*items), "apart": True}
+
+    def items(model: SentenceEncoder) -> Items:
+        return labels.items(Encode(model.to(device), tokenizer, bf16=settings["bf16"]))
+
+    share, before = verdict.get("start_share"), items(start)
+    if share == 1:  # the start itself
+        after = before
+    else:
+        after = items(result.mixed_with(start, share) if kept and share else result)
+    return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(before, after), "apart": True}
