@@ -14,8 +14,8 @@ from common.files import writing
 from eval.scores import markdown
 from papers import runs
 from papers.runs import CONFIGS
-from report import curves
 from report.runs import read_log
+from training import curves
 
 CLEAN, LOWEST, OFTEN = {"aux_cls": "clean"}, {"skip_from": "0"}, {"aux_mask_rate": "0.5"}
 TOP, ONE_LAYER, WORDS = {"head_init": "encoder_top"}, {"head_layers": "1"}, {"bow_weight": "0.1"}

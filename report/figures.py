@@ -19,8 +19,8 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from eval.analyse.analysis import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
-from report.curves import OTHER, OWN, History, dev_unit, logged
 from report.measures import ANALYSES
+from training.curves import OTHER, OWN, History, dev_unit, logged
 
 COLOURS = ("#0072b2", "#c04e00", "#00795a", "#b04a86", "#8a6100", "#5f55b5", "#444b54")  # `--c0` to `--c6` in style.css
 MARKERS = ("o", "s", "^", "D")  # `.mark-0` to `.mark-3`

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from eval.analyse.geometry import ABOVE
 from eval.compare.intervals import RESAMPLES, SEED
 from report import figures
-from report.curves import describe_gap
 from report.measures import ANALYSES, Measured, Texts
 from report.runs import RunFolder, facts
 from report.score_table import BEST, TIED, Row, headline, scored_differently
+from training.curves import describe_gap
 
 _FOLDER = Path(__file__).parent
 _PAGES = Environment(

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import BadInput, newer_format
-from common.files import read_json
+from common.errors import BadInput
 from eval.compare.sides import Side, from_files
 from eval.scores import AVERAGE, has_scores, read_items
+from training.record import RUN_FILE, read_run
 
 SEARCH = "search.json"  # nDCG@10, as `python -m bench methods --search` writes it
-FORMAT = 1  # of run.json; must equal the one in training/record.py, which the report may not import
 
 
 @dataclass(frozen=True)
@@ -45,16 +44,15 @@ def read_run_folder(label: str, folder: Path, scores: str) -> RunFolder:
     """Read everything except the model; `scores` is the name of the score file in the folder.
 
     Raises:
-        BadInput: run.json is missing, or a file is damaged; names file and line.
+        BadInput: run.json is missing, or a log or score file is damaged; names file and line.
+        CheckpointRefused: see `read_run`.
     """
-    path = folder / "run.json"
+    path = folder / RUN_FILE
     if not path.is_file():
-        raise BadInput(f"{folder}: not a run folder: run.json is missing")
-    record = read_json(path, "a run record")
-    if type(written := record.get("format")) is int and written > FORMAT:
-        raise BadInput(newer_format(str(path), written, FORMAT))
-    if not isinstance(record.get("settings"), dict) or "status" not in record:
-        raise BadInput(f"{path}: not a run record ('settings' and 'status' are required)")
+        raise BadInput(f"{folder}: not a run folder: {RUN_FILE} is missing")
+    record = read_run(folder)
+    if not isinstance(record.get("settings"), dict):
+        raise BadInput(f"{path}: not a run record ('settings' is required)")
     side, items = _scores(label, [folder / scores, folder / SEARCH, *sorted(folder.glob("beir-*.json"))])
     return RunFolder(label, record, read_log(folder), side, items)
 

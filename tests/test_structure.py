@@ -12,8 +12,7 @@ ALLOWED = {  # what a package may import of ours; those that are not named here 
     "data": {"common"},
     "models": {"common"},
     "eval": {"common"},
-    "report": {"common", "eval"},
-    "training": {"common", "data", "models", "eval", "report"},
+    "training": {"common", "data", "models", "eval"},
     "baselines": {"common", "data", "models", "eval"},
 }
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

@@ -19,13 +19,14 @@ from transformers import TrainerCallback, TrainingArguments
 
 from common.command_line import peek
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
+from common.files import hashes
 from eval.tasks import Options, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
-from report.curves import describe_gap, draw
 from training.automatic import Automatic
 from training.best import BEST, best_step
 from training.callbacks import Pace, RunLog
-from training.checkpoint import checkpoints, hashes, replacing_files, state_of, step_of
+from training.checkpoint import checkpoints, replacing_files, state_of, step_of
+from training.curves import describe_gap, draw
 from training.faults import REPORT, check_space, memory_errors, step_errors, storage_errors
 from training.plan import dry_run
 from training.provenance import earlier_starts, provenance

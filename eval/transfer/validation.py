@@ -18,10 +18,11 @@ from eval.transfer.logistic import SEED, Fit, Fitted, Settings, fit_all, with_on
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05  # share of the training rows used for the early stopping of a final fit
 
+_FAST = Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
 MODES = {
     "test": Settings(folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4),
-    "fasttest": Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
-    "dev": Settings(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "fasttest": _FAST,
+    "dev": _FAST,
 }
 
 

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from common.errors import BadInput
 from common.ranges import Count, Rate, flag
 from common.views import View
 from models.objectives import moco
@@ -24,7 +23,7 @@ class Arguments(moco.Arguments):
     queue_size: Count = flag(160, "2.5 batches of 64 (section 4.2 and the code)")
     momentum: Rate = flag(0.995, "momentum of the key encoder (section 4.2)")
     momentum_mode: Literal["train", "eval"] = flag("eval", "eval: dropout off, as in the code")
-    queue_head: Literal["momentum", "online", "none"] = flag("online", "online: the trained head, as in the code")
+    queue_head: Literal["momentum", "online"] = flag("online", "online: the trained head, as in the code")
     repeat_rate: Rate = flag(0.32, "dup_rate: largest share to repeat (Table 8)")
     repeat_unit: Literal["subword", "word"] = flag("subword", "unit to repeat")
     repeat_count: Literal["code", "paper"] = flag(
@@ -85,8 +84,6 @@ class ESimCSE(moco.MoCo):
         return [View(), View(edit, words=args.repeat_unit == "word")]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        if args.queue_head == "none":
-            raise BadInput("--queue_head none: ESimCSE's queue needs projected vectors; use momentum or online")
         return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
 
 

@@ -1,5 +1,6 @@
 """What the training scripts refuse or warn about before the first step; nothing here trains."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from models.encoder import load_encoder
 from tests.sources import ROOT
 from training.flags import OLD_NAMES, method_names
 from training.plan import describe_truncation
+from training.refused import REFUSED
 from training.run import Run
 from training.run_arguments import RunArguments, describe_packing, settle_packing
 
@@ -27,6 +29,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"per_device_train_batch_size": 5000}, "fewer than one batch"),
         ({"aux_weight": -1}, "--aux_weight -1.0: must be 0 or more"),
         ({"method": "consert", "temperature": 0}, "--temperature 0.0: must be above 0"),
+        ({"method": "esimcse", "queue_head": "none"}, "--queue_head.*: invalid choice: 'none'"),
         ({"method": "s_simcse", "rate_values": 1.5}, "--rate_values 1.5: must be from 0 to below 1"),
         ({"dropout": 1}, "--dropout 1.0: must be from 0 to below 1"),
         ({"columns": 0}, "--columns 0: must be from 1 to 3"),
@@ -50,7 +53,6 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         *(({"method": method, "hard_negative_weight": 1}, f"--method {method} .* no hard negatives")
           for method in ("infocse", "moco", "diffcse", "simcse_mlm")),
         ({"method": "rankcse", "teacher": "self", "teacher_pooling": "avg"}, "--teacher_pooling avg: the teacher"),
-        ({"push_to_hub": "true"}, "--push_to_hub: would upload"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
         ({"report_to": "clearml"}, "--report_to clearml: the tracker is not installed"),
         ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers; choose from .*wandb"),
@@ -63,10 +65,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"method": "ct", "matryoshka_dims": 8}, "--matryoshka_dims: --method ct has no loss for prefixes"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 32}, "--matryoshka_dims 32: .* below 32"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 0}, "--matryoshka_dims 0: must be"),
-        ({"eval_strategy": "no"}, "--eval_strategy: --dev none keeps the last model; leave it out"),
         ({"activation_checkpointing_kwargs": '{"use_reentrant": true}'}, "unknown use_reentrant; use every_n_layers"),
-        ({"metric_for_best_model": "loss"}, "--metric_for_best_model: "),
-        ({"accelerator_config": "nope.json"}, "--accelerator_config: the distribution of batches"),
         ({"activation_checkpointing": "true", "torch_compile": "true"}, "--activation_checkpointing excludes --torch_"),
         ({"activation_checkpointing": "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),
         ({"lora_alpha": 4}, "--lora_alpha has no effect without --lora_r"),
@@ -75,13 +74,6 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"lora_r": 2, "train_last_layers": 1}, "--lora_r .* excludes --train_last_layers"),
         ({"lora_r": 2, "lora_dropout": 0.1, "method": "s_simcse"}, "--lora_dropout: this method draws"),
         ({"lora_r": 2, "lora_target": "quarry"}, "--lora_target: name linear layers of this 'bert'"),
-        ({"data_seed": 7}, "--data_seed: --seed determines"),
-        ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: "),
-        ({"train_sampling_strategy": "group_by_length"}, "--train_sampling_strategy: the sentences of a batch"),
-        ({"dataloader_in_order": "false"}, "--dataloader_in_order: another order"),
-        ({"dataloader_drop_last": "false"}, "--dataloader_drop_last: a smaller last batch"),
-        ({"greater_is_better": "false"}, "--greater_is_better: the dev score"),
-        ({"dataloader_num_workers": 1, "dataloader_persistent_workers": "true"}, "--dataloader_persistent_workers: "),
         ({"save_strategy": "best"}, "--save_strategy best: "),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
@@ -97,19 +89,12 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"save_total_limit": 0}, "--save_total_limit 0: must be 1 or more"),
         ({"seed": -1}, "--seed -1: must be from 0 to 4,294,967,295"),
         ({"data_seed": 0}, "--data_seed: --seed determines"),
-        ({"bf16_full_eval": "true"}, "--bf16_full_eval: evaluation has the precision of --bf16"),
-        ({"save_on_each_node": "true"}, "--save_on_each_node: all nodes of a run share one disk"),
         ({"do_train": "true"}, "--do_train: has no effect here; leave it out"),
-        ({"per_device_eval_batch_size": 16}, "--per_device_eval_batch_size: has no effect here"),
-        ({"fsdp": "full_shard"}, "--fsdp: not supported"),
         ({"use_cpu": "false", "bf16": "true"}, "--bf16 true: there is no CUDA GPU; give --use_cpu auto --bf16 auto"),
         ({"optim": "schedule_free_adamw"}, "--optim schedule_free_adamw: "),
         ({"optim": "sgd", "adamw": "transformers"}, _OWN_OPTIMIZER),
         ({"optim": "adamw_torch_8bit", "adamw": "transformers"}, _OWN_OPTIMIZER),
-        ({"include_num_input_tokens_seen": "true"}, "--include_num_input_tokens_seen: tokens are logged"),
         ({"fp16": "true"}, "--fp16: not supported on a CPU"),
-        ({"eval_on_start": "true"}, "--eval_on_start: "),
-        ({"resume_from_checkpoint": "x"}, "--resume_from_checkpoint: not needed"),
         ({"cache_dir": "/dev/null/x"}, "--cache_dir /dev/null/x: cannot be used as a folder"),
         ({"output_dir": "/dev/null/x"}, "--output_dir /dev/null/x: cannot create this folder"),
         ({"output_dir": "n" * 300}, "--output_dir n+: cannot create this folder .File name too long"),
@@ -119,6 +104,12 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     with pytest.raises(BadInput, match=message):
         run_unsup.main(unsup(**flags))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_flag_that_must_keep_its_default_is_refused_with_the_reason(tmp_path, name):
+    with pytest.raises(BadInput, match=re.escape(f"--{name}: {REFUSED[name]}; leave it out")):
+        RunArguments(output_dir=str(tmp_path), **{name: object()})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, BertConfig, DistilBertConfig
 
-from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.objectives.moco import MomentumEncoder
 from tests.methods import build_model, make_batch
@@ -91,11 +90,6 @@ def test_keys_are_projected_in_float32_as_queries_are(tiny_bert, method, head):
     slow = {"online": model.projection, "momentum": memory.keys.projection, "none": None}[head]
     expected = pooled.float() if slow is None else slow(pooled.float())
     assert torch.equal(memory.queue.contents(), expected)
-
-
-def test_a_queue_of_unprojected_keys_is_refused_beside_projected_queries(tiny_bert):
-    with pytest.raises(BadInput, match="--queue_head none"):
-        build(tiny_bert, "esimcse", "none")
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "bert"])

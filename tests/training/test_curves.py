@@ -6,7 +6,7 @@ import matplotlib.image
 import pytest
 from matplotlib.figure import Figure
 
-from report.curves import GAP, auxiliary_losses, describe_gap, draw, logged
+from training.curves import GAP, auxiliary_losses, describe_gap, draw, logged
 
 HISTORY = [
     {"step": 25, "epoch": 0.1, "loss": 2.0, "grad_norm": 1.0, "learning_rate": 1e-5, "contrastive": 1.9, "aux": 7.0},
