@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from os import PathLike, fspath
 
 import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encode, device_here, unit
-from eval.retrieval.search import in_blocks, top_k
+from eval.retrieval.search import in_blocks
+from eval.retrieval.search import top_k as best
 from models.encoder import load_encoder
 
 Hit = tuple[str, float]
@@ -58,7 +58,6 @@ class Embedder:
         self._encode = Encode(encoder.to(self.device), tokenizer, bf16=bf16)
         self.texts: list[str] = []
         self.vectors = np.empty((0, 0), dtype=np.float32)
-        self._faiss = None
 
     def encode(self, texts: str | Iterable[str]) -> np.ndarray:
         """The vectors, (N, D) float32; (D,) for a single text."""
@@ -76,24 +75,13 @@ class Embedder:
         axes = tuple(axis for axis, side in enumerate((one, other)) if isinstance(side, str))
         return (left @ right.T).squeeze(axes)
 
-    def build_index(self, texts: Iterable[str], faiss: bool | None = None) -> Embedder:
-        """Encode the texts to search; returns self.
-
-        Args:
-            texts: the documents.
-            faiss: use FAISS's exact index; default: if installed. Results are the same without it.
-
-        Raises:
-            BadInput: `faiss` is true and FAISS is not installed.
-        """
-        if faiss and find_spec("faiss") is None:
-            raise BadInput("faiss=True: FAISS is not installed; pip install faiss-cpu, or leave it out")
+    def build_index(self, texts: Iterable[str]) -> Embedder:
+        """Encode the texts to search; returns self."""
         if isinstance(texts, str):
             raise BadInput("build_index: give a list of texts, not a single one")
         texts = list(texts)
         vectors = unit(self.encode(texts)).astype(np.float32)
         self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole
-        self._faiss = _exact_index(self.vectors) if find_spec("faiss") and faiss is not False else None
         return self
 
     def search(
@@ -111,22 +99,10 @@ class Embedder:
         if top_k < 1:
             raise BadInput(f"search: top_k {top_k} must be at least 1")
         query_vectors = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
+        nearest = best(query_vectors, in_blocks(self.vectors), min(top_k, len(self.texts)), self.device)
         hits = [
             [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)
              if threshold is None or cosine >= threshold]
-            for row in zip(*self._nearest(query_vectors, min(top_k, len(self.texts))), strict=True)
+            for row in zip(*nearest, strict=True)
         ]  # fmt: skip
         return hits[0] if isinstance(queries, str) else hits
-
-    def _nearest(self, query_vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._faiss is not None:
-            return self._faiss.search(query_vectors, count)
-        return top_k(query_vectors, in_blocks(self.vectors), count, self.device)
-
-
-def _exact_index(vectors: np.ndarray):
-    import faiss
-
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index

@@ -1,7 +1,4 @@
-"""Search among texts gives what a slow loop over cosines gives, with FAISS's interface too."""
-
-import sys
-from types import SimpleNamespace
+"""Search among texts gives what a slow loop over cosines gives."""
 
 import numpy as np
 import pytest
@@ -17,30 +14,9 @@ def model(tiny_bert):
     return Embedder(tiny_bert, pooling="avg")
 
 
-class FlatIP:
-    """A stand-in for `faiss.IndexFlatIP`, which is not installed here: inner products, best first."""
-
-    def __init__(self, width):
-        self.rows = np.empty((0, width), np.float32)
-
-    def add(self, rows):
-        assert rows.dtype == np.float32 and rows.flags.c_contiguous
-        self.rows = np.concatenate([self.rows, rows])
-
-    def search(self, asked, count):
-        scores = asked @ self.rows.T
-        order = np.argsort(-scores, kind="stable")[:, :count]
-        return np.take_along_axis(scores, order, 1), order
-
-
-@pytest.mark.parametrize("faiss", [False, True])
-def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences, faiss, monkeypatch):
-    if faiss:
-        monkeypatch.setitem(sys.modules, "faiss", SimpleNamespace(IndexFlatIP=FlatIP, __spec__=True))
-        monkeypatch.setattr("embedder.find_spec", lambda name: name == "faiss")
+def test_the_nearest_texts_are_those_of_the_highest_cosine(model, sentences):
     texts, queries = sentences[:50], sentences[50:53]
     found = model.build_index(texts).search(queries, top_k=4)
-    assert (model._faiss is not None) == faiss
     for query, hits in zip(queries, found, strict=True):
         cosines = {text: model.similarity(query, text).item() for text in texts}
         expected = sorted(texts, key=cosines.get, reverse=True)[:4]
@@ -75,5 +51,3 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     with pytest.raises(BadInput, match="one or more strings"):
         model.build_index(["c", None])
     assert {text for text, _ in model.search("a")} == {"a", "b"}, "the old index"
-    with pytest.raises(BadInput, match="faiss=True: FAISS is not installed"):
-        model.build_index(["a"], faiss=True)
