@@ -6,10 +6,12 @@ import argparse
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import run_unsup
 from adapt import CONFIG
@@ -157,7 +159,8 @@ def _pooling(model: str) -> str:
 
 def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Start against result on real queries, with the names of metric and set; the result even if the start was kept."""
-    settings, kept = read_run(Path(args.output))["settings"], verdict["shipped"] == "start"
+    run, kept = read_run(Path(args.output)), verdict["shipped"] == "start"
+    settings = run["settings"]
     result, tokenizer = load_encoder(str(Path(args.output) / BEST) if kept else args.output)
     start = start_of(settings, result)
     device = "cpu" if settings["use_cpu"] else device_here()
@@ -165,9 +168,28 @@ def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, An
     def items(model: SentenceEncoder) -> Items:
         return labels.items(Encode(model.to(device), tokenizer, bf16=settings["bf16"]))
 
-    share, before = verdict.get("start_share"), items(start)
+    share, before = verdict.get("start_share"), _of_start(args, labels, run, start, items)
     if share == 1:  # the start itself
         after = before
     else:
         after = items(result.mixed_with(start, share) if kept and share else result)
     return {"metric": labels.metric, "set": Path(args.labels).name, **labels.verdict(before, after), "apart": True}
+
+
+def _of_start(
+    args: argparse.Namespace,
+    labels: DevSet,
+    run: Mapping[str, Any],
+    start: SentenceEncoder,
+    items: Callable[[SentenceEncoder], Items],
+) -> Items:
+    """The start's scores on real queries; those of a local model are cached, since runs with other flags share it."""
+    files = run["trajectory"]["contents"].get("model_name_or_path")
+    if not files:
+        return items(start)
+    settings = [run["settings"][name] for name in ("pooling", "bidirectional", "packed", "bf16", "use_cpu")]
+    key = digest([files, labels.content, settings, start.max_length, start.place, run["hardware"], run["versions"]])
+    folder = cached(Path(args.cache_dir) / f"judged-{key[:24]}",
+                    lambda part: np.savez(part / "items.npz", **items(start)))  # fmt: skip
+    with np.load(folder / "items.npz", allow_pickle=False) as found:
+        return dict(found)

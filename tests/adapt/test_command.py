@@ -15,6 +15,7 @@ from adapt import command
 from common.errors import BadInput, CheckpointRefused
 from eval.dev import search_set
 from eval.encode import Encode
+from eval.retrieval.beir import BeirTask
 from models.encoder import load_encoder
 from models.heads import Dense, Head, Normalize
 from tests.eval.toys import write_beir
@@ -70,6 +71,21 @@ def test_the_labels_judge_the_trained_model_even_if_the_start_is_kept(arguments,
     scores = {name: labels.score(Encode(one, tokenizer, bf16=bf16)) for name, one in models.items()}
     assert scores == pytest.approx({name: found["labels"][name] for name in models}, abs=1e-6)
     assert scores["start"] != scores["result"]
+
+
+def test_the_start_is_scored_on_the_labels_once_for_all_runs(arguments, monkeypatch):
+    scored, per_query = [], BeirTask.per_query
+
+    def counted(task, encode, part, data):
+        scored.append(task.name)
+        return per_query(task, encode, part, data)
+
+    monkeypatch.setattr(BeirTask, "per_query", counted)
+    for name, seed, new in (("one", 0, 1), ("other", 1, 0), ("pooled", 0, 1)):
+        pooling = "cls_before_pooler" if name == "pooled" else "avg"
+        scored.clear()
+        found = command.main(arguments(name, "--learning_rate", "1e-3", seed=seed, pooling=pooling))
+        assert scored.count("mine") == new + (found["start_share"] < 1), name
 
 
 def test_the_result_is_the_mixture_that_the_dev_queries_choose(arguments, tiny_bert, tmp_path):
