@@ -237,7 +237,8 @@ class _Parser:
         if cells == self.header:
             return None
         if len(cells) != self.width:
-            hint = "; replace the tabs or, for rows of 2 or 3 sentences, give --columns" if self.width == 1 else ""
+            hint = "; replace the tabs, or give --text_column for a table with a header, --columns for rows without one"
+            hint = hint if self.width == 1 else ""
             raise BadInput(f"{len(cells)} tab-separated columns, expected {self.width}{hint}")
         return [cells[place] for place in self.places]
 

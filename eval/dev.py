@@ -86,9 +86,14 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     """A folder in BEIR's format, scored by nDCG@10; the queries of the first split select, those of the last judge.
 
     Raises:
-        BadInput: with file and line if the folder is malformed.
+        BadInput: with file and line if the folder is malformed; a query of both splits.
     """
     parts = [read_set(Path(folder), split) for split in splits]
+    if both := set.intersection(*(set(part.queries) for part in parts)) if parts[1:] else set():
+        files = " and ".join(f"qrels/{split}.tsv" for split in splits)
+        raise BadInput(
+            f"{folder}: query '{min(both)}' is in {files}: it cannot select the model and judge it; remove one"
+        )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
     whole, places = BeirSet(parts[0].corpus, queries, grades), {name: place for place, name in enumerate(queries)}

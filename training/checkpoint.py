@@ -42,7 +42,7 @@ def replacing_files(root: Path) -> Iterator[Path]:
         yield folder
         for name, path in files_in(folder).items():
             sync(path)
-            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             path.replace(root / name)
         sync(root)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ _HALVES = 128  # held-out texts that replace the dev task of a run without one
 _SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
 _LONGEST = 512  # tokens per held-out text
 _NOT_PART_OF_A_MODEL = shutil.ignore_patterns(
-    ".*", "*.md", "*.bin", "*.onnx", "onnx", "openvino", "run.json", "scores*", "log.jsonl", "*.png", "best",
-    "best.json", "checkpoint-*", "adapt.json", "adapter", "nonfinite.json",
+    ".*", "*.md", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.onnx", "onnx", "openvino", "runs",
+    "run.json", "scores*", "log.jsonl", "*.png", "best", "best.json", "checkpoint-*", "trainer_state.json",
+    "adapt.json", "adapter", "nonfinite.json",
 )  # fmt: skip
 
 
@@ -219,6 +221,8 @@ def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> No
     source = settings["model_name_or_path"]
     if encoder.place is None and not settings["bidirectional"] and _pooled_by(source) == encoder.pooling:
         shutil.copytree(source, place, ignore=_NOT_PART_OF_A_MODEL, dirs_exist_ok=True)
+        for folder in (Path(place), *filter(Path.is_dir, Path(place).rglob("*"))):
+            folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # the source may be read-only
     else:
         encoder.save(place, tokenizer)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -70,6 +71,8 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
+        if source.titled and not _cuts(method.views_of_rows(groups[1], source.width)):
+            source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
     identity = {
@@ -96,18 +99,19 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     model = build_model(method, method_args, model_args, tokenizer, args.bf16)
     collator = make_collator(method, groups, corpus, tokenizer, model)
     trainer = make_trainer(groups, model, collator, tokenizer, dev)
+    column = corpus.columns - 1 if _cuts(collator.views) else 0  # titles may be empty or rarely shown
     first = np.arange(min(len(corpus), _SAMPLED))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
     facts = {
         "method": model_args.method,
         "cut": _cut(collator, lengths, data_args.max_length, model.encoder.max_length),
-        "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length):.1%} of the tokens, to the tokenizer",
+        "unknown": f"{_unknown(corpus, tokenizer, data_args.max_length, column):.1%} of the tokens, to the tokenizer",
         "packed": describe_packing(model.encoder.packed, args),
         "views": len(collator.views),
         "masking": describe_masking(collator.masking),
         "pooling": model_args.pooling,
     }
-    equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length)
+    equal, examined = false_negatives(corpus, trainer.sampler, data_args.max_length, column)
     if equal:
         logger.warning("%d of %d sentences have a duplicate in their batch of %d, which becomes a negative",
                        equal, examined, trainer.sampler.batch_size)  # fmt: skip
@@ -173,9 +177,14 @@ def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:
     return describe_truncation(lengths, max_length, collator.added, most)
 
 
-def _unknown(corpus: TokenisedText, tokenizer, longest: int) -> float:
+def _cuts(views: Sequence[View]) -> bool:
+    """Whether the views are parts of documents."""
+    return any(view.cut for view in views)
+
+
+def _unknown(corpus: TokenisedText, tokenizer, longest: int, column: int) -> float:
     """The share of unknown tokens; warns if it is large."""
-    ids, _ = corpus.sentences(np.arange(min(len(corpus), _SAMPLED)), 0, longest)
+    ids, _ = corpus.sentences(np.arange(min(len(corpus), _SAMPLED)), column, longest)
     share = float((ids == tokenizer.unk_token_id).mean())
     if share > _MANY_UNKNOWN:
         logger.warning(

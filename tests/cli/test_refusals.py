@@ -269,6 +269,21 @@ def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_
     assert _warned(unsup, words, caplog, pooling="cls_before_pooler", **start)
 
 
+@pytest.mark.parametrize(
+    ("flags", "rows"),
+    [
+        ({}, "40 rows (3 empty ones dropped)"),
+        ({"method": "spans", "projection": "none", "title_share": 0.5}, "43 rows (0 empty ones dropped)"),
+    ],
+)
+def test_rows_without_a_title_are_dropped_where_title_and_text_are_a_pair(unsup, tmp_path, caplog, flags, rows):
+    lines = [f"{f'a title of {n}' if n < 40 else ''},a dog and {n} rivers" for n in range(43)]
+    (tmp_path / "titled.csv").write_text("\n".join(["title,text", *lines]))
+    text = {"pooling": "avg", "train_file": tmp_path / "titled.csv", "title_column": "title"}
+    caplog.set_level("INFO")
+    assert _warned(unsup, f"read {rows}", caplog, **text, **flags)
+
+
 def test_text_unknown_to_the_tokenizer_is_warned_about(unsup, tmp_path, caplog, capsys):
     (tmp_path / "other.txt").write_text("\n".join(f"文{'字' * n}" for n in range(40)), encoding="utf-8")
     words = "are unknown to the tokenizer: is it for another language?"

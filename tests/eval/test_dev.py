@@ -60,6 +60,9 @@ def test_one_split_chooses_and_the_other_judges(encode, search_folder):
     judged = found.verdict({"value": np.zeros(4)}, items)
     assert (judged["examples"], judged["result"]) == (2, 37.5)
     assert found.items(encode)["value"].shape == (4,)
+    (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td0\t1\n")
+    with pytest.raises(BadInput, match=r"query 'q2' is in qrels/dev\.tsv and qrels/test\.tsv: it cannot select"):
+        search_set(search_folder, ["dev", "test"])
 
 
 def test_halves_ask_for_each_other():
