@@ -16,6 +16,7 @@ from common.errors import BadInput
 from common.files import digest, read_json
 from common.flags import Parser, positive, refuse_repeated
 from common.model_place import check_place
+from common.ranges import Seed, check_range
 from common.streams import show
 from training.finished import finished, inputs_of
 from training.flags import check_sentence_command
@@ -90,8 +91,12 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
     flags = parser()
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
     args, training_flags = flags.parse_known_args(argv)
-    if args.seed < 0:
-        raise BadInput(f"--seed {args.seed}: must be 0 or more")
+    check_range("seed", args.seed, Seed)
+    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
+    if before.startswith("--") and before in training_flags:
+        raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
+    if any(word.split("=")[0] == "--num_train_epochs" for word in training_flags):
+        raise BadInput("--num_train_epochs: adapt counts steps; give --steps")
     if args.steps and any(word.split("=")[0] == "--max_steps" for word in training_flags):
         raise BadInput("--steps and --max_steps mean the same; give one")
     if reserved := _OWN & {word[2:].split("=")[0] for word in training_flags if word.startswith("--")}:
@@ -100,7 +105,8 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
         raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
     if not file:
         training_flags.append(f"--config={CONFIG}")
-    training_inputs = check_sentence_command(training_flags, DESCRIPTION, labels=False).inputs
+    ours = [f"--model_name_or_path={args.model}", f"--output_dir={args.output}"]  # not those of the configuration
+    training_inputs = check_sentence_command([*training_flags, *ours], DESCRIPTION, labels=False).inputs
     check_place(args.model)
     settings = vars(args) | {"output": None, "output_dir": args.output}  # the name that marks it as an output
     own_inputs = inputs_of(as_flags(None, settings), {})

@@ -84,6 +84,10 @@ def read_documents(
             raise BadInput(f"{path}: a document is longer than {LONGEST_LINE:,} bytes ({too_long[0].text[:40]} ...); "
                            "split it")  # fmt: skip
         documents += read
+    found = len(documents)
+    documents = [document for document in documents if _UNIT.search(document.text)]
+    if dropped := found - len(documents):
+        logger.warning("%d of %d documents contain no word and are left out", dropped, found)
     sample = [len(word_places(document.text)) for document in documents[:SAMPLED]]
     if len(files) > 1 and median(sample) < _FEW_WORDS:
         logger.warning("%d documents in %d files, half of them with fewer than %d words: is each line a document?",
@@ -118,12 +122,11 @@ def split(documents: Sequence[Document], seed: int) -> Split:
     rng = np.random.default_rng([seed, len(documents)])
     held: dict[int, tuple[str, str]] = {}
     shingles = _Shingles(documents[index].text for index in order[:SAMPLED])
-    titles = Counter(document.title.lower() for document in documents)
+    titled = with_unique_titles(documents)
     for index in order:
         if len(held) == wanted:
             break
-        shared = titles[documents[index].title.lower()] > 1  # a shared title does not identify a document
-        pair = pseudo_query(Document("", documents[index].text) if shared else documents[index], rng)
+        pair = pseudo_query(titled[index], rng)
         if pair is not None and not shingles.has_copy_of(documents[index].text):
             held[index] = pair
             shingles.add(documents[index].text)
@@ -135,6 +138,12 @@ def split(documents: Sequence[Document], seed: int) -> Split:
     rest = [document for index, document in enumerate(documents) if index not in held]
     training = [document for document in rest if not shingles.has_copy_of(document.text)]
     return Split(training, list(held.values()), len(rest) - len(training))
+
+
+def with_unique_titles(documents: Sequence[Document]) -> list[Document]:
+    """The documents; a title that others share does not identify one, and becomes part of the body."""
+    counts = Counter(document.title.lower() for document in documents)
+    return [Document("", one.text) if counts[one.title.lower()] > 1 else one for one in documents]
 
 
 def pseudo_query(document: Document, rng: np.random.Generator) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 import run_unsup
 from adapt import CONFIG
-from adapt.documents import Document, read_documents, split, write_task
+from adapt.documents import Document, read_documents, split, with_unique_titles, write_task
 from common.command_line import peek, read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, find_files, read_json, write_json
@@ -33,7 +33,7 @@ from training.record import read_run
 from training.result import start_of
 
 logger = logging.getLogger(__name__)
-_VERSION = 5  # of the prepared text; increase it when the same documents would be split or written differently
+_VERSION = 6  # of the prepared text; increase it when the same documents would be split or written differently
 
 
 def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | None = None) -> dict[str, Any]:
@@ -86,16 +86,17 @@ def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
     parts = split(documents, seed)
     # A document may itself be a JSON object, which a file of plain lines must not be.
     _write(folder / "documents.jsonl", (json.dumps({"text": document.text}) for document in parts.training))
-    if 2 * sum(bool(document.title) for document in parts.training) > len(parts.training):
-        _write(folder / "titled.jsonl", map(_titled, parts.training))
+    titled = with_unique_titles(parts.training)
+    if 2 * sum(bool(document.title) for document in titled) > len(titled):
+        _write(folder / "titled.jsonl", map(_titled, titled))
     write_task(folder / "task", parts, seed)
     logger.info("%d documents to train on, %d held out, %d near-copies of those dropped", len(parts.training),
                 len(parts.queries), parts.copies)  # fmt: skip
 
 
 def _titled(document: Document) -> str:
-    """Title and text; if one is missing, the other takes its place."""
-    return json.dumps({"title": document.title or document.body, "text": document.body or document.title})
+    """Title, which may be empty, and text; a title without a text is the text."""
+    return json.dumps({"title": document.title if document.body else "", "text": document.body or document.title})
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

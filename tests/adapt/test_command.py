@@ -173,8 +173,13 @@ def start(tiny_bert, tmp_path):
 
 
 def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, start, tmp_path):
+    (start / "assets" / "more").mkdir(parents=True)
+    for name in ("assets/more/words.txt", "optimizer.pt"):
+        (start / name).write_text("words")
     found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
     assert found["shipped"] == "start"
+    assert (tmp_path / "run" / "assets" / "more" / "words.txt").exists()
+    assert not (tmp_path / "run" / "optimizer.pt").exists()
     assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
     assert same_weights(tmp_path / "run", start)
     encoder, tokenizer = load_encoder(str(start))
@@ -228,15 +233,25 @@ def test_a_dry_run_trains_nothing(arguments, tmp_path, capsys):
     assert command.main(arguments("run", "--dry_run")) == {}, "nor does it tell what an earlier run found"
 
 
-@pytest.mark.parametrize("flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1"])
+@pytest.mark.parametrize(
+    "flag", ["--train_file=x", "--output_dir=x", "--dev=none", "--seed=-1", "--seed=4294967296", "--num_train_epochs=3"]
+)
 def test_what_adapt_decides_itself_is_refused(arguments, flag):
     with pytest.raises(BadInput, match=flag.split("=")[0]):
         command.main(arguments("run", flag, seed=None))
 
 
+def test_the_model_comes_before_the_flags_of_the_training(arguments):
+    with pytest.raises(BadInput, match="--learning_rate 1e-5: MODEL comes first"):
+        command.main(["--learning_rate", "1e-5", *arguments()])
+
+
 def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, tmp_path):
     config = tmp_path / "config.yaml"
-    config.write_text("method: spans\nprojection: none\ndev: none\ncolumns: 2\ntrain_file: x\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "run.json").write_text("damaged")
+    config.write_text("method: spans\nprojection: none\ndev: none\ncolumns: 2\ntrain_file: x\n"
+                      f"model_name_or_path: ./nowhere\noutput_dir: {tmp_path / 'other'}\n")  # fmt: skip
     assert command.main(arguments("run", f"--config={config}", "--dry_run")) == {}
     config.write_text("method: spans\ndev_file: pairs.tsv\n")
     with pytest.raises(BadInput, match=r"config\.yaml: 'dev_file' excludes what adapt sets itself"):

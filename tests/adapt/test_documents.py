@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from adapt.documents import DISTRACTORS, Document, pseudo_query, read_documents, split, write_task
+from adapt.documents import DISTRACTORS, Document, pseudo_query, read_documents, split, with_unique_titles, write_task
 from common.errors import BadInput
 from eval.retrieval.beir import read_set
 
@@ -85,6 +85,20 @@ def test_a_title_that_several_documents_have_is_no_query(documents):
     found = split([Document("Introduction", body) for _, body in documents], seed=0)
     for query, answer in found.queries:
         assert query != "Introduction" and sorted(f"{query} {answer}".split())[:1] == ["Introduction"]
+
+
+def test_a_shared_title_becomes_part_of_the_body(documents):
+    shared = [Document("Notes", body) for _, body in documents[:2]]
+    found = with_unique_titles([*shared, *documents[2:4]])
+    assert found == [*(Document("", f"Notes {body}") for _, body in shared), *documents[2:4]]
+
+
+def test_documents_without_a_word_are_left_out(documents, tmp_path, caplog):
+    lines = ["\ufffd", "...", *(document.body for document in documents)]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    found = read_documents([tmp_path / "a.txt"], tmp_path / "cache")
+    assert [document.body for document in found] == [" ".join(line.split()) for line in lines[2:]]
+    assert "2 of 152 documents contain no word and are left out" in caplog.text
 
 
 def test_near_copies_of_held_out_documents_are_not_trained_on(documents):
