@@ -17,6 +17,7 @@ from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, read_set
 from eval.sts import Pairs, correlation, similarities
 
 RESAMPLES = 2000
+_MANY = 20  # examples; a bootstrap of fewer is overconfident
 BETTER, WORSE, ALIKE = "better", "worse", "not told apart"
 IS = {BETTER: "is better than", WORSE: "is worse than", ALIKE: "cannot be told apart from"}
 
@@ -168,6 +169,7 @@ def in_words(facts: Mapping[str, Any]) -> str:
     spread = [(name, facts[name]) for name in ("uniformity", "mean_cosine") if name in facts]
     text += "".join(f"; {name.replace('_', ' ')} {start:.3f} -> {result:.3f}" for name, (start, result) in spread)
     text += "" if facts.get("apart", True) else ", on the examples that selected it"
+    text += f", from only {facts['examples']} examples" if facts.get("examples", _MANY) < _MANY else ""
     kept = "; the start was kept" if facts.get("shipped") == "start" else ""
     if kept and facts["verdict"] == BETTER and facts.get("least_gain"):
         kept += f": the interval does not lie above {facts['least_gain']:.0%} of its score (--least_gain)"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from eval.dev import clears, halves_set, pairs_set, score_of, search_set, verdict
+from eval.dev import clears, halves_set, in_words, pairs_set, score_of, search_set, verdict
 from eval.retrieval.beir import BeirTask, tasks
 from eval.sts import Pairs
 from tests.eval.toys import spearman, write_beir
@@ -59,6 +59,7 @@ def test_one_split_chooses_and_the_other_judges(encode, search_folder):
     assert found.score_of(items) == 75.0
     judged = found.verdict({"value": np.zeros(4)}, items)
     assert (judged["examples"], judged["result"]) == (2, 37.5)
+    assert "from only 2 examples" in in_words(judged | {"metric": "search_ndcg"})
     assert found.items(encode)["value"].shape == (4,)
     (search_folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td0\t1\n")
     with pytest.raises(BadInput, match=r"query 'q2' is in qrels/dev\.tsv and qrels/test\.tsv: it cannot select"):
