@@ -103,7 +103,7 @@ def _add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="new folder for the result")
 
 
-class Encoded(NamedTuple):
+class EncodedText(NamedTuple):
     """An encoder and its vectors of the training text."""
 
     encoder: SentenceEncoder
@@ -112,7 +112,7 @@ class Encoded(NamedTuple):
     record: dict[str, Any]  # their origin, for baseline.json
 
 
-def encode_text(args: argparse.Namespace) -> Encoded:
+def encode_text(args: argparse.Namespace) -> EncodedText:
     """Load the encoder and encode every sentence of the text.
 
     Raises:
@@ -134,10 +134,10 @@ def encode_text(args: argparse.Namespace) -> Encoded:
     vectors = Encode(encoder, tokenizer, progress=True)(texts)
     record = {"model": args.model, "pooling": encoder.pooling, "train_file": args.train_file,
               "train_sha256": source.sha256, "texts": len(texts)}  # fmt: skip
-    return Encoded(encoder, tokenizer, vectors, record)
+    return EncodedText(encoder, tokenizer, vectors, record)
 
 
-def save_encoder(folder: str, source: Encoded, part: nn.Module) -> None:
+def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
     """Save the encoder with `part`, (N, D) -> (N, K), after its pooling and head."""
     kept = source.encoder.head if source.encoder.head is not None else []
     source.encoder.head = Head(*kept, part)

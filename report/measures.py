@@ -39,7 +39,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Packed:
+class Rounded:
     """One run's vectors, rounded.
 
     Attributes:
@@ -74,7 +74,7 @@ class Measured:
 
     results: dict[str, dict[int, dict[str, Any]]]
     searched: list[str]
-    packed: list[Packed]
+    packed: list[Rounded]
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
@@ -138,13 +138,13 @@ def _possible(analysis: Analysis, material: Material) -> bool:
     return pairs is not None and (analysis is not ALIGNMENT or max(pairs.gold) > material.above)
 
 
-def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Packed:
+def pack(label: str, number: int, vectors: np.ndarray, bits: int) -> Rounded:
     """Round vectors, (N, D); a zero vector stays zero, and its cosines are 0."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     most = float(2 ** (bits - 1) - 1)
     scaled = np.divide(most * vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
     rows = np.rint(scaled).astype(f"<i{bits // 8}")  # little-endian, as browsers read
-    return Packed(label, number, rows, _error(vectors, rows))
+    return Rounded(label, number, rows, _error(vectors, rows))
 
 
 def _error(vectors: np.ndarray, rows: np.ndarray) -> float:

@@ -29,21 +29,21 @@ Example = tuple[tuple[str, ...], int]  # sentences and class
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Examples of one or two sentences and their classes, row by row."""
+class Examples:
+    """Sentences, one or two per row, and their classes."""
 
     texts: list[tuple[str, ...]]
     labels: list[int]
 
 
-def _ordered(rows: list[Example]) -> Labelled:
+def _ordered(rows: list[Example]) -> Examples:
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
-    return Labelled([texts for texts, _ in rows], [label for _, label in rows])
+    return Examples([texts for texts, _ in rows], [label for _, label in rows])
 
 
 def _read(
     path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
-) -> Labelled:
+) -> Examples:
     """The examples of a file, in SentEval's order; BadInput without the header or if `parse` raises ValueError."""
     lines, rows = read_lines(path, encoding), []
     if header and not (lines and lines[0].startswith(header.split(",")[0] + "\t")):
@@ -56,7 +56,7 @@ def _read(
     return _ordered(rows)
 
 
-def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Labelled]:
+def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, Examples]:
     """MR, CR, SUBJ, MPQA: one file per class; an empty line is an empty sentence, as in SentEval."""
     rows = []
     for label, file in ((1, positive), (0, negative)):
@@ -64,7 +64,7 @@ def read_two_files(data_dir: Path, positive: str, negative: str) -> dict[str, La
     return {"all": _ordered(rows)}
 
 
-def read_sst(data_dir: Path) -> dict[str, Labelled]:
+def read_sst(data_dir: Path) -> dict[str, Examples]:
     """SST2: sentence, tab, 0 or 1; official train, dev and test."""
     folder, needs = data_dir / DOWNSTREAM / "SST" / "binary", "a sentence, a tab and a label 0 or 1"
     return {split: _read(folder / f"sentiment-{split}", _sst, needs) for split in ("train", "dev", "test")}
@@ -75,7 +75,7 @@ def _sst(line: str) -> Example:
     return (tidy(text),), BINARY.index(label)
 
 
-def read_trec(data_dir: Path) -> dict[str, Labelled]:
+def read_trec(data_dir: Path) -> dict[str, Examples]:
     """TREC: `COARSE:fine question`; the label is the coarse class."""
     folder, files = data_dir / DOWNSTREAM / "TREC", {"train": "train_5500.label", "test": "TREC_10.label"}
     needs = f"CLASS:kind and a question; classes: {', '.join(TREC_CLASSES)}"
@@ -88,7 +88,7 @@ def _trec(line: str) -> Example:
     return (tidy(question),), TREC_CLASSES.index(label)
 
 
-def read_mrpc(data_dir: Path) -> dict[str, Labelled]:
+def read_mrpc(data_dir: Path) -> dict[str, Examples]:
     """MRPC: a header, then label, two ids and two sentences, without quoting."""
     folder, header = data_dir / DOWNSTREAM / "MRPC", "Quality, #1 ID, #2 ID, #1 String, #2 String"
     needs = "label 0 or 1, two ids and two sentences separated by tabs"
@@ -115,7 +115,7 @@ class TransferTask:
     """
 
     name: str
-    read: Callable[[Path], dict[str, Labelled]]
+    read: Callable[[Path], dict[str, Examples]]
     sizes: tuple[int, ...]
     mode: str = "test"
     device: str = "cpu"
@@ -125,7 +125,7 @@ class TransferTask:
     def split(self) -> str:
         return "dev" if self.mode == "dev" else "test"
 
-    def load(self, data_dir: str | Path) -> dict[str, Labelled]:
+    def load(self, data_dir: str | Path) -> dict[str, Examples]:
         """The examples by split; BadInput if their numbers are not the published ones."""
         splits = self.read(Path(data_dir))
         sizes = tuple(len(part.labels) for part in splits.values())

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import BadInput
 from eval.transfer import tasks as transfer
-from eval.transfer.tasks import Labelled, read_mrpc, read_sst, read_trec, read_two_files
+from eval.transfer.tasks import Examples, read_mrpc, read_sst, read_trec, read_two_files
 from eval.transfer.validation import MODES, Judge
 
 FILES = {
@@ -33,7 +33,7 @@ def task(name, mode="test"):
 def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_path):
     put(tmp_path, "a", "three word s \n\none\n")
     put(tmp_path, "b", b"caf\xe9\nan other  one\n")
-    assert read_two_files(tmp_path, "a", "b")["all"] == Labelled(
+    assert read_two_files(tmp_path, "a", "b")["all"] == Examples(
         [("",), ("caf\xe9",), ("one",), ("an other one",), ("three word s",)], [1, 0, 1, 0, 1]
     )
 
@@ -41,18 +41,18 @@ def test_two_files_are_sorted_by_words_then_label_and_keep_empty_sentences(tmp_p
 def test_official_splits_are_read_and_sorted(tmp_path):
     for split in ("train", "dev", "test"):
         put(tmp_path, f"SST/binary/sentiment-{split}", f"a b c \t1\n{split}\t0\nz\t1\n")
-    assert read_sst(tmp_path)["dev"] == Labelled([("dev",), ("z",), ("a b c",)], [0, 1, 1])
+    assert read_sst(tmp_path)["dev"] == Examples([("dev",), ("z",), ("a b c",)], [0, 1, 1])
     put(tmp_path, "TREC/train_5500.label", b"HUM:ind Who is Caf\xe9 ?\nNUM:date When ?\n")
     put(tmp_path, "TREC/TREC_10.label", "ABBR:exp What is : it ?\n")
     found = read_trec(tmp_path)
-    assert found["train"] == Labelled([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
-    assert found["test"] == Labelled([("What is : it ?",)], [0])
+    assert found["train"] == Examples([("When ?",), ("Who is Caf\xe9 ?",)], [5, 3])
+    assert found["test"] == Examples([("What is : it ?",)], [0])
     for split in ("train", "test"):
         put(tmp_path, f"MRPC/msr_paraphrase_{split}.txt",
             f'{MRPC_HEADER}\n1\t7\t8\tA " b c\tD\n0\t7\t8\tx y z w\te\n1\t7\t8\tA b c\t{split} d\n')  # fmt: skip
     rows = [("A b c", "train d"), ('A " b c', "D"), ("x y z w", "e")]
     assert sorted(read_mrpc(tmp_path)["train"].texts) == sorted(rows)
-    assert read_mrpc(tmp_path)["train"] == Labelled([rows[0], rows[2], rows[1]], [1, 0, 1])
+    assert read_mrpc(tmp_path)["train"] == Examples([rows[0], rows[2], rows[1]], [1, 0, 1])
 
 
 @pytest.mark.parametrize(
