@@ -19,9 +19,8 @@ from torch import nn
 from baselines.flow import Settings, fit
 from baselines.whitening import check_power, kernel, linear_map, moments
 from baselines.words import STOP_WORDS, read_word_vectors, save_words
-from common.declared import add_pooling
 from common.files import write_json
-from common.flags import Parser
+from common.flags import Parser, add_pooling
 from common.streams import show
 from data.lines import content_hash
 from data.source import Source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 from functools import cache
 from pathlib import Path
@@ -64,12 +63,6 @@ def keys_of(path: Path, name: str) -> list[str]:
         if ast.unparse(getattr(line, "target", None) or getattr(line, "targets", [line])[0]) == name:
             return [ast.literal_eval(key) for key in line.value.keys]
     raise LookupError(f"{path}: no {name}")
-
-
-def add_pooling(parser: argparse.ArgumentParser) -> None:
-    """Add `--pooling` for commands that read any encoder."""
-    names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
 
 
 def _flag(statement: ast.AnnAssign) -> Flag | None:

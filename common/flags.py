@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from common.declared import ROOT, keys_of
 from common.errors import BadInput, unwritable
 
 
@@ -103,3 +104,16 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
     if begins and begins.lower() != first:
         raise BadInput(f"--output {output}: has content this command did not write; name another file")
+
+
+def add_pooling(parser: argparse.ArgumentParser) -> None:
+    """Add `--pooling` for commands that read any encoder."""
+    names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
+    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
+
+
+def add_encoder(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of commands that encode: `--pooling`, `--max_length`, `--bf16`."""
+    add_pooling(parser)
+    parser.add_argument("--max_length", type=int, help="tokens per text (default: what the model allows)")
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.declared import ROOT, add_pooling, keys_of
+from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
-from common.flags import Parser, check_output
+from common.flags import Parser, add_encoder, check_output
 from common.labels import labelled
 from common.model_place import check_place
 from common.streams import show
@@ -51,8 +51,7 @@ def parser() -> Parser:
     p.add_argument("--mode", choices=modes, default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
                    "rmsprop)")  # fmt: skip
-    add_pooling(p)
-    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
+    add_encoder(p)
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
     p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
@@ -66,7 +65,6 @@ def parser() -> Parser:
     p.add_argument("--duplicates", choices=["own", "identical"], default="own",
                    help="--tasks retrieval: exclude the query's row only, or all rows with its string")  # fmt: skip
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
-    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     p.add_argument("--output", help="write all rows to this JSON file, and the scores of each example next to it; "
                    "several models write DIR/NAME.json, with / in NAME replaced by -")  # fmt: skip

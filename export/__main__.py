@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.declared import add_pooling
 from common.errors import BadInput, run_command
 from common.files import files_in
-from common.flags import Parser
+from common.flags import Parser, add_pooling
 from common.model_place import check_place
 
 logger = logging.getLogger(__name__)

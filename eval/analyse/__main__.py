@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.declared import add_pooling
 from common.errors import BadInput, run_command
 from common.files import writing
-from common.flags import Parser, output_folder
+from common.flags import Parser, add_encoder, output_folder
 from common.labels import labelled
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
@@ -65,9 +64,7 @@ def parser() -> Parser:
                    "the pairs)")  # fmt: skip
     p.add_argument("--neighbours", metavar="FILE",
                    help="queries for neighbours, one per line (default: the first five sentences)")  # fmt: skip
-    add_pooling(p)
-    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what each model allows)")
-    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, slightly different numbers")
+    add_encoder(p)
     return p
 
 

@@ -9,8 +9,7 @@ from common.errors import run_command
 
 import torch
 
-from common.declared import add_pooling
-from common.flags import Parser
+from common.flags import Parser, add_encoder
 from data.lines import texts_by_line
 from eval.encode import Encode
 from eval.vectors.job import Job
@@ -37,9 +36,7 @@ def parser() -> Parser:
     p.add_argument("--format", choices=list(WRITERS), default="parquet", help="file format of the vectors")
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
     p.add_argument("--column", default="text", help="column of Parquet inputs")
-    add_pooling(p)
-    p.add_argument("--max_length", type=int, help="tokens per sentence (default: what the model allows)")
-    p.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+    add_encoder(p)
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
                    help="shards at a time, each with its own model (default: one per GPU, else 1)")  # fmt: skip
     p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster at RAY_ADDRESS or on this machine")
