@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterable
 from io import BytesIO
@@ -19,7 +20,7 @@ from common.model_place import check_place
 from common.ranges import Seed, check_range
 from common.streams import show
 from training.finished import finished, inputs_of
-from training.flags import check_sentence_command
+from training.flags import check_sentence_command, declared
 from training.python_arguments import as_flags, keep
 from training.record import RUN_FILE, read_run
 
@@ -27,9 +28,8 @@ DESCRIPTION = """Adapt a model to search in your own documents.
 
 Some documents are held out and turned into pseudo-queries, the model is trained on the rest, and its weights may be
 averaged with the start's. Half of the pseudo-queries choose the weights, the other half compare them with the start.
-DIR is an ordinary run; it contains the unchanged start unless the result is clearly better (--least_gain of
-run_unsup.py).
-DIR/adapt.json has the verdict.
+DIR is an ordinary run. It contains the unchanged start unless the gain is clear (--least_gain). DIR/adapt.json has the
+verdict.
 """
 _OWN = {"train_file", "dataset_name", "columns", "model_name_or_path", "output_dir", "dev", "dev_file", "dev_beir"}
 
@@ -39,8 +39,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m adapt",
         description=DESCRIPTION,
-        epilog="Other flags are passed to run_unsup.py and override configs/adapt.yaml, such as --learning_rate 1e-5, "
-        "--method tsdae or\n--per_device_train_batch_size 32.\n\n"
+        epilog="Other flags are those of run_unsup.py (python run_unsup.py --method spans --help_all), such as\n"
+        "--dry_run, --pooling avg, --learning_rate 1e-5 or --method tsdae. configs/adapt.yaml has their defaults.\n\n"
         "example:\n  python -m adapt sentence-transformers/all-MiniLM-L6-v2 --text corpus.jsonl --output runs/mine",
     )
     p.add_argument("model", metavar="MODEL", help="start model: an encoder, a run, or a hub id")
@@ -91,16 +91,7 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
     flags = parser()
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
     args, training_flags = flags.parse_known_args(argv)
-    check_range("seed", args.seed, Seed)
-    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
-    if before.startswith("--") and before in training_flags:
-        raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
-    if any(word.split("=")[0] == "--num_train_epochs" for word in training_flags):
-        raise BadInput("--num_train_epochs: adapt counts steps; give --steps")
-    if args.steps and any(word.split("=")[0] == "--max_steps" for word in training_flags):
-        raise BadInput("--steps and --max_steps mean the same; give one")
-    if reserved := _OWN & {word[2:].split("=")[0] for word in training_flags if word.startswith("--")}:
-        raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
+    _refuse_misplaced(args, argv, training_flags)
     if excluded := {"dev_file", "dataset_name"} & config.keys():
         raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
     if not file:
@@ -112,6 +103,26 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
     own_inputs = inputs_of(as_flags(None, settings), {})
     inputs = digest([training_inputs, own_inputs]) if training_inputs and own_inputs else None
     return args, training_flags, inputs
+
+
+def _refuse_misplaced(args: argparse.Namespace, argv: list[str], training_flags: list[str]) -> None:
+    """Refuse a wrong seed, and flags for run_unsup.py that adapt sets itself or that are misspelt ones of adapt."""
+    check_range("seed", args.seed, Seed)
+    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
+    if before.startswith("--") and before in training_flags:
+        raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
+    names = [word[2:].split("=")[0] for word in training_flags if word.startswith("--")]
+    if args.steps and "max_steps" in names:
+        raise BadInput("--steps and --max_steps mean the same; give one")
+    if "num_train_epochs" in names:
+        raise BadInput("--num_train_epochs: adapt counts steps; give --steps")
+    if reserved := _OWN & {*names}:
+        raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
+    known = declared("ModelArguments", "SentenceArguments")
+    for name in names:
+        near = difflib.get_close_matches(name, vars(args), n=1, cutoff=0.75)
+        if near and name not in known:
+            raise BadInput(f"unknown argument '--{name}'; did you mean '--{near[0]}'?")
 
 
 def adapt(

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | N
         verdict = before
     lines = [f"{args.output}: {in_words(record['verdict'])}"]
     if labels:
+        logger.info("scoring start and result on the queries of %s", args.labels)
         verdict["labels"] = on_labels(args, labels, verdict)
     if scored := verdict.get("labels"):
         lines.append(f"{scored['set']}, real queries: {in_words(scored | {'shipped': verdict['shipped']})}")
@@ -90,7 +91,7 @@ def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:
     if 2 * sum(bool(document.title) for document in titled) > len(titled):
         _write(folder / "titled.jsonl", map(_titled, titled))
     write_task(folder / "task", parts, seed)
-    logger.info("%d documents to train on, %d held out, %d near-copies of those dropped", len(parts.training),
+    logger.info("%d documents to train on, %d for pseudo-queries, %d near-copies of those dropped", len(parts.training),
                 len(parts.queries), parts.copies)  # fmt: skip
 
 

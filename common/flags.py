@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import shlex
 import sys
 from collections import Counter
@@ -39,7 +40,10 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(underscored(sys.argv[1:] if args is None else args), namespace)
 
     def error(self, message: str):
-        raise BadInput(f"{message} (--help lists all flags)")
+        unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
+        near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1) if unknown else []
+        known = not message.startswith("unrecognized") or not near
+        raise BadInput(f"{message} ({'--help lists all flags' if known else f'did you mean {near[0]}?'})")
 
 
 def refuse_repeated(argv: Sequence[str]) -> None:

@@ -7,7 +7,9 @@ import threading
 from functools import cache
 from pathlib import Path
 
+from common.declared import ROOT
 from common.errors import BadInput, first_line
+from common.files import read_yaml
 
 
 def check_place(name: str) -> None:
@@ -26,11 +28,19 @@ def check_place(name: str) -> None:
     problem = _hub_problem(name, folder)
     if problem is None:
         return
-    near = nearest(place)
+    near, config = nearest(place), _trained_by(name)
     advice = f"did you mean '{near}'?" if near else "name a folder with a model or a finished run"
-    if here and name.count("/") == 1:
+    if config:
+        advice = f"it is the run of {config}: train that first"
+    elif here and name.count("/") == 1 and not name.startswith((".", "~")):
         advice += f" (for a model on the hub: hf download {name} --local-dir DIR, then name DIR)"
     raise BadInput(f"'{name}': no such folder{problem}; {advice}")
+
+
+def _trained_by(folder: str) -> Path | None:
+    """The configuration of this project whose run would be this folder."""
+    configs = sorted((ROOT / "configs").glob("*.yaml"))
+    return next((path.relative_to(ROOT) for path in configs if read_yaml(path).get("output_dir") == folder), None)
 
 
 def nearest(place: Path, kind: str = "*/") -> Path | None:

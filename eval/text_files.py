@@ -9,6 +9,12 @@ from common.errors import BadInput
 from common.files import refuse_special
 
 DOWNSTREAM = Path("senteval") / "downstream"  # SentEval's layout below --data_dir
+_SOURCES = {  # the first part that a path contains -> the name for `data.prepare`
+    f"{DOWNSTREAM.as_posix()}/STS": "sts",
+    f"{DOWNSTREAM.as_posix()}/SICK": "sts",
+    DOWNSTREAM.as_posix(): "transfer",
+    **{each.repo: each.name.lower() for each in crosslingual.SETS},
+}
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
@@ -24,9 +30,8 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{path}: damaged or truncated .gz file ({error}); copy it again") from error
     except OSError as error:
-        sources = {DOWNSTREAM.as_posix(): ""} | {each.repo: f" {each.name.lower()}" for each in crosslingual.SETS}
-        names = [name for part, name in sources.items() if part in path.as_posix()]
-        remedy = f"`python -m data.prepare{names[0]}` downloads it" if names else "check its path and permissions"
+        names = [name for part, name in _SOURCES.items() if part in path.as_posix()]
+        remedy = f"`python -m data.prepare {names[0]}` downloads it" if names else "check its path and permissions"
         raise BadInput(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     try:
         text = content.decode(encoding)

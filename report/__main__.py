@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> Path:
     content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
     with writing(output, "choose another --output") as part:
         part.write_bytes(content)
-    logger.info("%s: %d runs, %.1f MB", output, len(runs), len(content) / 1e6)
+    logger.info("%s: %d run%s, %.1f MB", output, len(runs), "s" if len(runs) > 1 else "", len(content) / 1e6)
     return output
 
 

@@ -57,7 +57,8 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     if data_args.dev == "none" and unused:
         raise BadInput(f"--dev none --{unused[0]}: without a dev score it has no effect; leave one of them out")
     if shares and pooling_named(pooling).keeps_head:
-        raise BadInput(f"--start_shares: the start has no head to mix with the head of --pooling {pooling}")
+        raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}; give --pooling "
+                       "cls_before_pooler ([CLS] without a head) or avg")  # fmt: skip
     if data_args.dev == "none":
         return None
     if data_args.dev_beir:

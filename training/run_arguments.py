@@ -201,8 +201,8 @@ def check_machine(args: TrainingArguments, count: int, held_out: int) -> None:
     if count < args.per_device_train_batch_size * args.world_size:
         excluded = f", with {held_out} held out," if held_out else ""
         raise BadInput(
-            f"{count} examples{excluded} are fewer than one batch of {args.per_device_train_batch_size} x "
-            f"{args.world_size}"
+            f"{count} examples{excluded} are fewer than one batch of {args.per_device_train_batch_size} in each of "
+            f"{args.world_size} processes; lower --per_device_train_batch_size or give more text"
         )
     missing = sorted({*args.report_to} - {*get_available_reporting_integrations(), "none"})
     if missing and missing[0] in INTEGRATION_TO_CALLBACK:

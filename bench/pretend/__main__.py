@@ -12,7 +12,7 @@ from bench.pretend.steps import rows
 from common.flags import Parser
 
 if __name__ == "__main__":
-    parser = Parser()
+    parser = Parser(prog="python -m bench.pretend", description=__doc__)
     for name in ("layers", "batch", "length"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--half", action="store_true")

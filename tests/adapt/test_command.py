@@ -286,6 +286,8 @@ def test_labels_that_are_not_there_are_refused_before_the_training(arguments, tm
 
 
 def test_flags_of_the_training_are_checked_by_it(arguments):
+    with pytest.raises(BadInput, match=r"unknown argument '--lables'; did you mean '--labels'\?"):
+        command.main(arguments("run", "--lables", "x"))
     with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
         command.main(arguments("run", "--learning_rat", "1"))
 

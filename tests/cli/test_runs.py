@@ -140,7 +140,7 @@ def test_examples_are_held_out_where_enough_can_be(count, trained_on, held, unsu
         verdict = record(tmp_path / "run")["verdict"]
         assert verdict["uniformity"][0] != verdict["uniformity"][1] and -4 < min(verdict["uniformity"]) < 0
         assert f"mean cosine {verdict['mean_cosine'][0]:.3f} -> {verdict['mean_cosine'][1]:.3f}" in caplog.text
-        with pytest.raises(BadInput, match="1040 examples, with 10 held out, are fewer than one batch of 1045 x 1"):
+        with pytest.raises(BadInput, match="1040 examples, with 10 held out, are fewer than one batch of 1045 in"):
             run_unsup.main(unsup("two", method="simcse", train_file=text, per_device_train_batch_size=1045))
 
 
