@@ -71,7 +71,7 @@ def expected_hours(plan: RunPlan, choice: Choice) -> tuple[float | None, str]:
         return 0.0, "nothing is trained"
     steps = _steps(plan, choice)
     if steps is None:
-        return None, "text not found, or a table"
+        return None, f"{plan.settings()['train_file']}: not found, or a table"
     records = (runs.finished(path.parent) for path in Path(choice.runs).glob(f"{plan.name}_*/run.json"))
     measured = [one["seconds_of_last_start"] / one["steps"] for one in records if one and one.get("steps")]
     backbone = next((name for name in GUESSES if plan.name.endswith(f"-{name}")), None)

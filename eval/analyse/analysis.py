@@ -100,9 +100,11 @@ def read_sentences(path: str, least: int) -> list[str]:
     """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
 
     Raises:
-        BadInput: the file cannot be read, or contains fewer than `least` distinct sentences.
+        BadInput: the file cannot be read, is JSON, or contains fewer than `least` distinct sentences.
     """
-    lines = (tidy(line) for line in read_lines(Path(path)))
+    lines = [tidy(line) for line in read_lines(Path(path))]
+    if lines and lines[0].startswith("{") and lines[0].endswith("}"):
+        raise BadInput(f"{path}: JSON, not one sentence per line; convert it to lines of text")
     sentences = distinct([line for line in lines if line])
     if len(sentences) < least:
         raise BadInput(f"{path}: {len(sentences)} distinct sentences; give at least {least}, one per line")

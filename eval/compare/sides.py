@@ -3,6 +3,7 @@
 `published.yaml` names the source of every published figure; a test checks it.
 """
 
+import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,9 +157,10 @@ def records() -> dict[str, Side]:
 
 
 def published(name: str) -> Side:
-    """The record with this id; BadInput lists the known ids."""
+    """The record with this id; BadInput if it is unknown."""
     if name not in records():
-        raise BadInput(f"unknown record '{PREFIX}{name}'; choose from: {', '.join(records())}")
+        near = "".join(f"did you mean '{PREFIX}{match}'? " for match in difflib.get_close_matches(name, records(), n=1))
+        raise BadInput(f"unknown record '{PREFIX}{name}'; {near}python -m eval.compare --list shows all")
     return records()[name]
 
 

@@ -118,7 +118,7 @@ def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, 
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("text.txt", "(3 steps, 6.0 s"), ("text.parquet", "unknown (text not found, or a table)")]
+    ("name", "said"), [("text.txt", "(3 steps, 6.0 s"), ("text.parquet", "text.parquet: not found, or a table)")]
 )
 def test_a_list_counts_the_steps_of_lines_and_not_of_a_table(tmp_path, capsys, name, said):
     text = ["A sentence."] * 200

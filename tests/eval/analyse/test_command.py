@@ -8,6 +8,7 @@ import pytest
 
 from common.errors import BadInput
 from eval.analyse.__main__ import ANALYSES, main
+from eval.analyse.analysis import read_sentences
 from eval.sts import merged, own_pairs
 from models.encoder import load_encoder
 from tests.encoders import encode_of
@@ -57,6 +58,12 @@ def test_a_figure_is_that_of_the_evaluation(tiny_bert, dev_file, capsys):
     assert header.split("|")[2].strip() == tiny_bert.name
     gap = model["cosine_by_gold"]["gap"]
     assert [line.split("|")[2].strip() for line in lines] == [f"{expected:.2f}", f"{gap:.3f}"]
+
+
+def test_json_is_not_read_as_sentences(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"text": "a dog"}\n{"text": "a river"}\n')
+    with pytest.raises(BadInput, match=r"corpus\.jsonl: JSON, not one sentence per line"):
+        read_sentences(str(tmp_path / "corpus.jsonl"), 1)
 
 
 def test_own_sentences_need_no_pairs(tiny_bert, text_file, sentences, tmp_path):

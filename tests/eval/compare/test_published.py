@@ -96,6 +96,9 @@ def test_the_figures_that_people_quote():
     assert (fifty.mean, fifty.std, fifty.runs, fifty.low, fifty.high) == (75.11, 0.84, 50, 73.16, 76.70)
 
 
-def test_an_unknown_id_lists_the_known_ones():
-    with pytest.raises(BadInput, match=r"unknown record 'published:nope'; choose from: .*infocse-bert-base.*-50-seeds"):
-        published("nope")
+def test_an_unknown_id_names_the_nearest_one():
+    said = (
+        r"unknown record 'published:simcse-bert-bas'; did you mean 'published:simcse-bert-base'\? .* --list shows all"
+    )
+    with pytest.raises(BadInput, match=said):
+        published("simcse-bert-bas")
