@@ -170,7 +170,7 @@ def check_command(
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:
-    usage = f"python {script} --config FILE [--flag value ...]"
+    usage = f"python {script} [--config FILE] [--flag value ...]"
     parser = Parser(usage=usage, description=description, add_help=False)
     general, method = parser.add_argument_group("flags"), parser.add_argument_group("flags of the method")
     general.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
