@@ -106,7 +106,7 @@ def test_bad_configuration_is_refused_by_name_before_any_work(unsup, tmp_path, f
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_flag_that_must_keep_its_default_is_refused_with_the_reason(tmp_path, name):
     with pytest.raises(BadInput, match=re.escape(f"--{name}: {REFUSED[name]}; leave it out")):
         RunArguments(output_dir=str(tmp_path), **{name: object()})
