@@ -15,7 +15,7 @@ from adapt import CONFIG
 from common.command_line import read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, read_json
-from common.flags import Parser, positive, refuse_repeated
+from common.flags import Parser, positive, refuse_repeated, underscored
 from common.model_place import check_place
 from common.ranges import Seed, check_range
 from common.streams import show
@@ -108,7 +108,7 @@ def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str
 def _refuse_misplaced(args: argparse.Namespace, argv: list[str], training_flags: list[str]) -> None:
     """Refuse a wrong seed, and flags for run_unsup.py that adapt sets itself or that are misspelt ones of adapt."""
     check_range("seed", args.seed, Seed)
-    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
+    before = underscored(argv)[argv.index(args.model) - 1] if args.model in argv[1:] else ""
     if before.startswith("--") and before in training_flags:
         raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
     names = [word[2:].split("=")[0] for word in training_flags if word.startswith("--")]

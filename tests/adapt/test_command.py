@@ -243,7 +243,7 @@ def test_what_adapt_decides_itself_is_refused(arguments, flag):
 
 def test_the_model_comes_before_the_flags_of_the_training(arguments):
     with pytest.raises(BadInput, match="--learning_rate 1e-5: MODEL comes first"):
-        command.main(["--learning_rate", "1e-5", *arguments()])
+        command.main(["--learning-rate", "1e-5", *arguments()])
 
 
 def test_a_configuration_of_another_command_is_overridden_or_refused(arguments, tmp_path):
