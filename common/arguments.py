@@ -80,6 +80,9 @@ class PretrainArguments:
         "vocabulary learned from train_file",
     )
     vocabulary_size: Count = flag(4000, "with config_name: number of word pieces")
+    output_init: Literal["checkpoint", "new"] = flag(
+        "checkpoint", "the language model's output head: the checkpoint's, or new, for a checkpoint without one"
+    )
     skip_from: int = flag(
         6,
         "layer whose states the head sees (6 of 12: InfoCSE 3.1); auto: as in the checkpoint, else half of the layers",

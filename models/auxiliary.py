@@ -16,7 +16,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreT
 from common.errors import BadInput
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import MOST_LAYERS
-from models.loading import check_finite, load_config, load_strictly, read_tensors
+from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
 from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
@@ -24,8 +24,11 @@ CONDENSER_FILE = "model.pt"
 PREFIX = "c_head."
 
 
-def load_masked_lm(path: str, config=None) -> PreTrainedModel:
-    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput otherwise."""
+def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrainedModel:
+    """Load a `*ForMaskedLM` of a family whose head is known, every tensor from the file; BadInput otherwise.
+
+    With `new_output`, the output head is new and only the backbone is read from the file.
+    """
     config = config if config is not None else load_config(path)
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise BadInput(
@@ -34,7 +37,14 @@ def load_masked_lm(path: str, config=None) -> PreTrainedModel:
         )
     if not family_of(config).transform:
         raise BadInput(f"'{path}': the output head of '{config.model_type}' is not supported; choose {WITH_HEAD}")
-    return load_strictly(AutoModelForMaskedLM, path, config)
+    if new_output:
+        lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+        lm.base_model.load_state_dict(load_backbone(path, config).state_dict())
+        return lm
+    try:
+        return load_strictly(AutoModelForMaskedLM, path, config)
+    except MissingTensors as error:
+        raise BadInput(f"{error}. Stage 1 and TSDAE can train a new head: --output_init new") from error
 
 
 def check_depth(config, skip_from: int) -> None:

@@ -25,6 +25,10 @@ _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "a
 _UNKNOWN = "a \U00010600"  # with a sign of Linear A, which no vocabulary has
 
 
+class MissingTensors(BadInput):
+    """A checkpoint without all tensors of the model."""
+
+
 @contextmanager
 def quiet():
     """Silence transformers' loading report; `load_strictly` does its checks."""
@@ -41,7 +45,7 @@ def quiet():
 
 
 def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
-    """Call `kind.from_pretrained` in float32, with every tensor from the file; BadInput names a missing one.
+    """Call `kind.from_pretrained` in float32, with every tensor from the file; MissingTensors names one.
 
     Half-precision checkpoints are converted to float32: small optimizer steps would be rounded away.
     """
@@ -58,7 +62,7 @@ def load_strictly(kind, path: str, config, **extra) -> PreTrainedModel:
         advice = f" Only safetensors are read; for a pytorch_model.bin: {download}" if pickled else ""
         raise BadInput(f"cannot load '{path}' with {kind.__name__}: {error}{advice}") from error
     if info["missing_keys"]:
-        raise BadInput(
+        raise MissingTensors(
             f"'{path}' lacks {len(info['missing_keys'])} tensors of a {type(model).__name__}, for example "
             f"{sorted(info['missing_keys'])[0]}; missing weights are never initialised at random"
         )

@@ -47,7 +47,7 @@ STAGE_1_STEPS = 60  # as many as `adapt` trains
 METHODS: dict[str, dict[str, str]] = {
     "spans": {},
     "spans, words": {"bow_weight": "0.1"},
-    "tsdae": {"method": "tsdae"},
+    "tsdae": {"method": "tsdae", "output_init": "checkpoint"},
     "simcse": {"method": "simcse"},
     # Half the steps of the others: one step costs as much as three of spans.
     "infocse": {"method": "infocse", "skip_from": "0", "aux_init": "encoder_top", "aux_weight": "0.1", "steps": "30"},
@@ -64,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "use another --folder for each number")  # fmt: skip
     parser.add_argument("--stage_1", action="store_true", help="first pre-train every start and an auxiliary "
                         f"network on the documents: configs/aux-read-mini.yaml, {STAGE_1_STEPS} steps")  # fmt: skip
+    parser.add_argument("--output_init", choices=("checkpoint", "new"), default="checkpoint", help="new: stage 1 and "
+                        "tsdae give every start a new masked language model's output head")  # fmt: skip
     add_flags(parser, "runs/own_text", *"data_dir seeds float32 collect known".split())
     parser.add_argument("--figure", help="draw the gain on pseudo-queries against steps into this PNG file")
 
@@ -102,6 +104,8 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
         if args.stage_1:
             model = _stage_1(args, model, beir / "corpus.jsonl", seed)
             flags |= {"aux_init": "checkpoint"} if "aux_init" in flags else {}
+        elif "output_init" in flags:
+            flags["output_init"] = args.output_init
         if args.steps:
             flags["steps"] = max(1, args.steps // 2) if method == "infocse" else args.steps
         flags |= {"use_cpu": "true"} if device != device_here() else {}  # otherwise adapt refuses a CPU's run on a GPU
@@ -131,7 +135,7 @@ def _stage_1(args: argparse.Namespace, model: str, corpus: Path, seed: int) -> s
     folder = Path(args.folder) / f"stage-1_{Path(model).name}_{corpus.parent.name}_seed-{seed}"
     train(folder, run_flags(
         args, seed, STAGE_1_STEPS, config=str(CONFIGS / "aux-read-mini.yaml"), model_name_or_path=model,
-        train_file=str(documents.resolve()), cache_dir=str(_cache(args)),
+        output_init=args.output_init, train_file=str(documents.resolve()), cache_dir=str(_cache(args)),
     ))  # fmt: skip
     return str(folder)
 

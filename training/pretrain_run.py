@@ -42,7 +42,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
     check_apart(config, "stage 1")
     set_dropout(config, model_args.dropout)
     if source:
-        lm = load_masked_lm(source, config)
+        lm = load_masked_lm(source, config, new_output=model_args.output_init == "new")
     else:
         config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         lm = AutoModelForMaskedLM.from_config(config)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Rate, flag
@@ -116,11 +115,7 @@ class TSDAE(Method):
         check_apart(config, "the decoder of TSDAE")
         if not family_of(config).like_bert:
             raise BadInput(f"the decoder of TSDAE needs BERT-like layers, which a '{config.model_type}' does not have")
-        try:
-            new = args.output_init == "new"
-            lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32) if new else load_masked_lm(source)
-        except BadInput as error:
-            raise BadInput(f"--output_init checkpoint: {error}; or give --output_init new") from error
+        lm = load_masked_lm(source, new_output=args.output_init == "new")
         return [Reconstruction(encoder.backbone, TiedHead(lm))]
 
 

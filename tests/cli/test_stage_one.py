@@ -4,11 +4,12 @@ import json
 import shutil
 
 import pytest
-from transformers import AutoModelForMaskedLM, BertConfig
+from transformers import AutoModel, AutoModelForMaskedLM, BertConfig
 
 import run_pretrain_aux
 import run_unsup
 from common.errors import BadInput
+from models.loading import load_tokenizer
 from tests.folders import history, record, rewind, same_weights
 
 
@@ -36,6 +37,16 @@ def test_a_head_that_reads_the_clean_text_feeds_stage_two(aux, unsup, tmp_path):
     seen = {name for line in history(tmp_path / "aux") for name in line}
     assert {"eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_bow", "tokens"} <= seen
     run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", skip_from=0, max_steps=2))
+    assert record(tmp_path / "run")["status"] == "finished"
+
+
+def test_a_finished_encoder_without_an_output_head_goes_through_both_stages(aux, unsup, tiny_bert, tmp_path):
+    AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False).save_pretrained(tmp_path / "start")
+    load_tokenizer(str(tiny_bert)).save_pretrained(tmp_path / "start")
+    with pytest.raises(BadInput, match="--output_init new"):
+        run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start"))
+    run_pretrain_aux.main(aux(model_name_or_path=tmp_path / "start", output_init="new"))
+    run_unsup.main(unsup(model_name_or_path=tmp_path / "aux", max_steps=2))
     assert record(tmp_path / "run")["status"] == "finished"
 
 

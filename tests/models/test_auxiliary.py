@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
 from common.packing import ROWS
@@ -125,6 +125,19 @@ def test_a_family_whose_output_head_is_not_known_is_refused_with_the_known_ones(
     AutoConfig.for_model("deberta-v2").save_pretrained(tmp_path)
     with pytest.raises(BadInput, match=r"the output head of 'deberta-v2' is not supported; choose bert, .*modernbert"):
         load_masked_lm(str(tmp_path))
+
+
+def test_a_new_output_head_is_drawn_and_shares_the_embeddings_of_the_checkpoint(tiny_bert, tmp_path):
+    backbone = AutoModel.from_pretrained(tiny_bert, add_pooling_layer=False)
+    backbone.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match=r"lacks .* new head: --output_init new"):
+        load_masked_lm(str(tmp_path))
+    lm = load_masked_lm(str(tmp_path), new_output=True)
+    loaded = lm.base_model.state_dict()
+    assert loaded.keys() == backbone.state_dict().keys()
+    assert all(torch.equal(loaded[name], value) for name, value in backbone.state_dict().items())
+    assert lm.get_output_embeddings().weight is lm.get_input_embeddings().weight
+    assert lm.cls.predictions.bias.abs().max() == 0 and lm.cls.predictions.transform.dense.weight.std() > 0
 
 
 def test_new_layers_are_drawn_as_the_backbone_draws_its_own(tiny_bert):

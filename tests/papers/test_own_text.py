@@ -31,7 +31,7 @@ ROWS = [
 def arguments(folder, **changed):
     flags = {"models": ["mini"], "names": None, "methods": ["spans"], "sets": ["med"], "seeds": [0], "known": None,
              "folder": str(folder), "collect": False, "figure": None, "steps": 4, "float32": False,
-             "data_dir": "d", "stage_1": False}  # fmt: skip
+             "data_dir": "d", "stage_1": False, "output_init": "checkpoint"}  # fmt: skip
     return Namespace(**flags | changed)
 
 
@@ -127,6 +127,19 @@ def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(monkey
     assert [command[3] for command in commands] == [str(folder) for folder in stages]
     assert ["--aux_init=checkpoint" in command for command in commands] == [True, True, False, False]
     assert f"--output={tmp_path}/mini-stage-1_infocse_med_seed-0" in commands[0], "apart from runs without stage 1"
+
+
+@pytest.mark.parametrize(("stage_1", "said"), [(True, "checkpoint"), (False, "new")])
+def test_a_new_output_head_is_made_once(monkeypatch, tmp_path, stage_1, said):
+    stages, commands = [], []
+    monkeypatch.setattr(own_text, "run_to_its_end", lambda command, stdout: commands.append(command) or 2)
+    monkeypatch.setattr(own_text, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(own_text, "prepare", lambda *_: tmp_path)
+    monkeypatch.setattr(own_text, "train", lambda _, flags: stages.append(flags["output_init"]))
+    with pytest.raises(BadInput, match="every one was refused"):
+        own_text.rows(arguments(tmp_path, methods=["tsdae", "spans"], stage_1=stage_1, output_init="new"))
+    assert stages == ["new", "new"] * stage_1
+    assert [word for command in commands for word in command if "output_init" in word] == [f"--output_init={said}"]
 
 
 def test_each_seed_has_its_own_start_after_stage_1():
