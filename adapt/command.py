@@ -114,8 +114,6 @@ def _refuse_misplaced(args: argparse.Namespace, argv: list[str], training_flags:
     names = [word[2:].split("=")[0] for word in training_flags if word.startswith("--")]
     if args.steps and "max_steps" in names:
         raise BadInput("--steps and --max_steps mean the same; give one")
-    if "num_train_epochs" in names and "max_steps" not in names:  # with --max_steps=-1 it counts
-        raise BadInput("--num_train_epochs: adapt counts steps; give --steps, or --max_steps=-1 as well")
     if reserved := _OWN & {*names}:
         raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
     known = declared("ModelArguments", "SentenceArguments")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import models.objectives
-from common.command_line import check_words, peek
+from common.command_line import check_words, peek, split_flag
 from common.declared import ROOT, Flag, attribute, called, fields_of
 from common.errors import BadInput
 from common.flags import Parser
@@ -161,12 +161,20 @@ def check_command(
         show(_help(script, description, {name: flag for name, flag in flags.items() if name in shown}, own))
         raise SystemExit(0)
     words = check_words(argv, {name: flag.kind for name, flag in flags.items()}, hint)
+    _refuse_idle_epochs(argv)
     inputs, folder = inputs_of(words, flags), peek(argv, "output_dir")
     if finished(folder, inputs):
         return Checked(inputs, folder)
     if model := peek(argv, "model_name_or_path"):
         check_place(model)
     return Checked(inputs, None)
+
+
+def _refuse_idle_epochs(argv: Sequence[str]) -> None:
+    """Refuse epochs on the command line beside a number of steps, also of the configuration: steps win."""
+    epochs, steps = split_flag(argv, "num_train_epochs")[0], peek(argv, "max_steps")
+    if epochs is not None and steps not in (None, "-1"):
+        raise BadInput(f"--num_train_epochs {epochs}: has no effect beside --max_steps {steps}; add --max_steps=-1")
 
 
 def _help(script: str, description: str, flags: Mapping[str, Flag], own: Collection[str]) -> str:

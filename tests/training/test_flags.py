@@ -83,6 +83,15 @@ def test_common_synonyms_get_a_suggestion_on_the_command_line_and_in_a_file(type
         flags.check_sentence_command(["--method=simcse", f"--config={tmp_path / 'x.yaml'}"], "", False)
 
 
+def test_epochs_beside_steps_of_the_configuration_are_refused(tmp_path):
+    (tmp_path / "x.yaml").write_text("max_steps: 250\nnum_train_epochs: 2\n")
+    words = ["--method=simcse", f"--config={tmp_path / 'x.yaml'}"]
+    for more in ([], ["--num_train_epochs", "3", "--max_steps=-1"]):
+        flags.check_sentence_command([*words, *more], "", False)
+    with pytest.raises(BadInput, match="--num_train_epochs 3: has no effect beside --max_steps 250; add"):
+        flags.check_sentence_command([*words, "--num_train_epochs", "3"], "", False)
+
+
 def test_every_suggested_flag_exists():
     known = {name for method in flags.method_names() for name in flags.declared("SentenceArguments", "ModelArguments",
                                                                                 method=method)}  # fmt: skip
