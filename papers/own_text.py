@@ -164,34 +164,51 @@ def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[st
 
 
 def verdicts(rows: list[dict]) -> list[list[str]]:
-    """One line per run: gain and 95 % interval on pseudo-queries and judged queries, and what `adapt` would ship."""
-    body = [["start", "method", "set", "seed", "pseudo-queries", "judged queries", "share of the start", "shipped"]]
-    for row in rows:
-        gains = [
-            f"{one['result'] - one['start']:+.2f} ({one['interval'][0]:+.2f} to {one['interval'][1]:+.2f})"
-            for one in (row["pseudo"], row["real"])
-        ]
-        model = "result" if _ships(row) else "start"
-        body.append([row["start"], row["method"], row["set"], str(row["seed"]), *gains, str(row["start_share"]), model])
+    """One line per start, method and set: the gains over the seeds, and what `adapt` would ship."""
+    body = [["start", "method", "set", "gain on pseudo-queries", "gain on judged queries", "above zero", "below zero",
+             "share of the start", "results shipped"]]  # fmt: skip
+    for key in dict.fromkeys((row["start"], row["method"], row["set"]) for row in rows):
+        runs = [row for row in rows if (row["start"], row["method"], row["set"]) == key]
+        of = f" of {len(runs)}"
+        intervals = [row["real"]["interval"] for row in runs]
+        body.append([
+            *key, _gain([row["pseudo"] for row in runs]), _gain([row["real"] for row in runs]),
+            f"{sum(low > 0 for low, _ in intervals)}{of}", f"{sum(high < 0 for _, high in intervals)}{of}",
+            " ".join(str(row["start_share"]) for row in runs), f"{sum(map(_ships, runs))}{of}",
+        ])  # fmt: skip
     return body
+
+
+def _gain(scores: list[dict]) -> str:
+    """The mean gain, with the outer ends of all 95 % intervals."""
+    low, high = min(one["interval"][0] for one in scores), max(one["interval"][1] for one in scores)
+    return f"{fmean(one['result'] - one['start'] for one in scores):+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def orders(rows: list[dict]) -> list[list[str]]:
     """Spearman's rank correlation of the scores on pseudo-queries and on judged queries, over the models of a set.
 
-    The models are all starts and all results for one set and seed.
+    The models are all starts and all results for one set and seed; a line has the correlation for every seed.
     """
-    body = [["set", "seed", "candidates", "rank correlation of pseudo-queries and judged ones"]]
-    correlations = []
-    for corpus, seed in dict.fromkeys((row["set"], row["seed"]) for row in rows):
-        group = [row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]
-        pairs = list({row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in group}.values())
-        pairs += [(row["pseudo"]["result"], row["real"]["result"]) for row in group]
-        if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2:
-            correlations.append(float(spearmanr(*zip(*pairs, strict=True)).statistic))
-            body.append([corpus, str(seed), str(len(pairs)), f"{correlations[-1]:.2f}"])
+    body = [["set", "candidates", "rank correlation of pseudo-queries and judged ones"]]
+    correlations: list[float] = []
+    for corpus in dict.fromkeys(row["set"] for row in rows):
+        seeds = sorted({row["seed"] for row in rows if row["set"] == corpus})
+        groups = [_candidates([row for row in rows if (row["set"], row["seed"]) == (corpus, seed)]) for seed in seeds]
+        groups = [pairs for pairs in groups if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2]
+        found = [float(spearmanr(*zip(*pairs, strict=True)).statistic) for pairs in groups]
+        if found:
+            counts, values = " ".join(str(len(pairs)) for pairs in groups), " ".join(f"{value:.2f}" for value in found)
+            body.append([corpus, counts, values])
+        correlations += found
     mean = f"{fmean(correlations):.2f}" if correlations else "not measured: fewer than three candidates"
-    return [*body, ["mean", "", "", mean]]
+    return [*body, ["mean", "", mean]]
+
+
+def _candidates(rows: list[dict]) -> list[tuple[float, float]]:
+    """Scores on pseudo-queries and on judged queries, of each start once and of every result."""
+    starts = {row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in rows}
+    return [*starts.values(), *((row["pseudo"]["result"], row["real"]["result"]) for row in rows)]
 
 
 def _ships(row: dict) -> bool:

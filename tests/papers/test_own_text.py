@@ -53,10 +53,10 @@ def test_gains_verdicts_and_agreement():
     assert "| mini  | as it is | 41.00 | 22.00 |" in table
     assert "| +8.00     |" in table and "| +0.25     |" in table  # means of +17 and -1, of -0.5 and +1
     lines = own_text.verdicts(ROWS)
-    assert [line[-1] for line in lines[1:]] == ["result", "start", "result", "start"]
-    assert lines[1][4:6] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
+    assert [line[-1] for line in lines[1:]] == ["1 of 1", "0 of 1"] * 2
+    assert lines[1][3:5] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
     small = made("spans", "cisi", (60, 66), (42, 41), "better")  # at least 5 points, less than a tenth of 60
-    assert own_text.verdicts([small])[1][-1] == "start"
+    assert own_text.verdicts([small])[1][-1] == "0 of 1"
     said = own_text.shipped(ROWS)
     assert "shipped 2 of 4 times" in said and "judged queries is -0.50" in said
 
@@ -65,6 +65,12 @@ def test_a_set_with_more_seeds_weighs_no_more_in_the_mean_gain():
     later = made("spans", "med", (30, 45), (41, 60), "better", seed=1)
     line = next(line for line in own_text.table([*ROWS, later]).splitlines() if "| spans " in line)
     assert [cell.strip() for cell in line.split("|")][3:7] == ["59.00 ± 1.41", "21.00", "+8.50", "1 to 2"]
+
+
+def test_the_gain_of_several_seeds_has_the_outer_ends_of_their_intervals():
+    seeds = [made("spans", "med", (30, 40), (41, real), "better", seed) for seed, real in enumerate((58, 43.5, 39.5))]
+    [_, line] = own_text.verdicts(seeds)
+    assert line[4] == "+6.00 (-2.50 to +18.00)" and line[5:] == ["2 of 3", "1 of 3", "0.0 0.0 0.0", "3 of 3"]
 
 
 @pytest.mark.parametrize("names", [["one"], ["one", "one"], None])
@@ -79,8 +85,8 @@ def test_the_order_of_candidates_is_compared_over_all_starts_of_a_split():
     lines = own_text.orders([*ROWS, other, later])
     med = spearmanr([30, 50, 40, 32, 35], [41, 60, 58, 40.5, 61]).statistic
     npl = spearmanr([20, 20.5, 20.2], [22, 21, 23]).statistic
-    assert lines[1:3] == [["med", "0", "5", f"{med:.2f}"], ["npl", "0", "3", f"{npl:.2f}"]]
-    assert lines[3] == ["mean", "", "", f"{(med + npl) / 2:.2f}"], "a split with two candidates orders nothing"
+    assert lines[1:3] == [["med", "5", f"{med:.2f}"], ["npl", "3", f"{npl:.2f}"]]
+    assert lines[3] == ["mean", "", f"{(med + npl) / 2:.2f}"], "a split with two candidates orders nothing"
     assert own_text.orders([later])[-1][-1].startswith("not measured")
 
 
