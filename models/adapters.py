@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 
 FOLDER = "adapter"  # subfolder of a saved encoder; in its root, the folder would load as an adapter
 EVERY = "all-linear"  # peft's name for all linear layers
@@ -33,7 +33,7 @@ def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: fl
     try:
         backbone.add_adapter(LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=chosen))
     except ValueError as error:
-        reason = " ".join(str(error).split()).partition(". ")[0]
+        reason = brief(error).partition(". ")[0]
         kind = backbone.config.model_type
         raise BadInput(f"--lora_target: name linear layers of this '{kind}', or {EVERY} ({reason})") from error
     layers = _adapted(backbone)

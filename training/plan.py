@@ -121,7 +121,7 @@ def dry_run(trainer: EmbeddingTrainer, description: str) -> None:
         "batch": ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
         "terms": ", ".join(f"{name} {value:.4f}" for name, value in terms.items()),
         "time": _time(args, trainer.sampler.count, min(seconds[1:])) + ", not compiled" * args.torch_compile,
-        "memory": f"{peak_memory(args.device)}, measured with these batches; plus {_state(trainer.model, args)}",
+        "measured": f"{peak_memory(args.device)}, with these batches; plus {_state(trainer.model, args)}",
     }
     if trainer.is_world_process_zero():
         show(f"{description}\n{_lines(measured)}")

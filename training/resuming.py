@@ -29,7 +29,7 @@ def _loading(checkpoint: str | None) -> Iterator[None]:
         if is_memory_error(error):
             raise
         # Only the first sentence: torch goes on to explain how to run the code of a pickle.
-        reason = f"{type(error).__name__}: {' '.join(str(error).split()).partition('. ')[0][:200]}"
+        reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
         raise CheckpointRefused(
             f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the previous "
             "checkpoint, or to start over if there is none"
