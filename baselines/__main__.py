@@ -118,6 +118,8 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
         BadInput: the text or the model cannot be read, or the model ends in a flow.
     """
     source = Source(tuple(map(Path, args.train_file)), args.columns)
+    if source.read and args.columns != 1:
+        raise BadInput(f"--columns {args.columns}: for lines of text; of a table the column 'text' is read")
     with TemporaryDirectory() as folder:
         texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
@@ -149,6 +151,8 @@ def save_encoder(folder: str, source: EncodedText, part: nn.Module) -> None:
 def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Fit the whitening matrix, save the encoder with it as a linear layer, and return the record."""
     check_power(args.power)  # before the text is encoded
+    if args.dimensions is not None and args.dimensions < 1:
+        raise BadInput(f"--dimensions {args.dimensions}: must be at least 1")
     source = encode_text(args)
     statistics = moments(source.vectors)
     matrix = kernel(statistics, args.dimensions, args.power)
@@ -159,8 +163,8 @@ def run_whitening(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 def run_flow(args: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Train the flow, save the encoder with it, and return the record."""
-    source = encode_text(args)
     settings = Settings(**{field.name: getattr(args, field.name) for field in fields(Settings)})
+    source = encode_text(args)
     vectors = torch.from_numpy(source.vectors).to(source.encoder.device)
     flow, before, after = fit(vectors, settings)
     save_encoder(folder, source, flow)

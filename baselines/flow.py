@@ -13,6 +13,7 @@ from torch import Tensor
 
 from common.errors import BadInput, NonFinite
 from common.progress import progress
+from common.ranges import Seed, check_range
 from models.flow import COUPLINGS, Flow
 
 SAMPLE = 8192  # vectors to initialise act-norm, and vectors scored at once
@@ -34,6 +35,11 @@ class Settings:
     batch_size: int = _flag(64, "sentences per step; BERT-flow has 32 pairs")
     seed: int = _flag(42, "for permutations, initial weights and order")
 
+    def __post_init__(self) -> None:
+        if min(self.steps, self.hidden, self.epochs, self.batch_size) < 1 or not self.learning_rate > 0:
+            raise BadInput("--steps, --hidden, --epochs and --batch_size must be at least 1, --learning_rate above 0")
+        check_range("seed", self.seed, Seed)
+
 
 class Trained(NamedTuple):
     """A flow, and its mean negative log likelihood in nats per sentence after initialisation and after training."""
@@ -47,11 +53,9 @@ def fit(vectors: Tensor, settings: Settings) -> Trained:
     """Train a flow on (N, D) vectors, on their device; the global random state does not change.
 
     Raises:
-        BadInput: a setting is out of range, or a dimension of the vectors is constant.
+        BadInput: a dimension of the vectors is constant.
         NonFinite: the likelihood is not finite.
     """
-    if settings.epochs < 1 or settings.batch_size < 1 or not settings.learning_rate > 0:
-        raise BadInput("--epochs and --batch_size must be at least 1, --learning_rate above 0")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         flow = Flow(vectors.shape[1], settings.steps, settings.hidden, settings.coupling).to(vectors.device)

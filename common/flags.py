@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import shlex
 import sys
 from collections import Counter
@@ -90,10 +91,14 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         first: the bytes that every file written there begins with.
 
     Raises:
-        BadInput: `output` is a folder, one of the inputs, or a file with other content.
+        BadInput: `output` is a folder, one of the inputs, a file with other content, or below a file or a folder that
+            cannot be written.
     """
     path = Path(output or "")
-    if output is None or not path.exists():
+    if output is None:
+        return
+    if not path.exists():
+        _check_writable(path)
         return
     if path.is_dir():
         raise BadInput(f"--output {output}: is a folder; name a file")
@@ -108,6 +113,12 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         raise BadInput(f"--output {output}: cannot be read ({error.strerror}); name another file") from error
     if begins and begins.lower() != first:
         raise BadInput(f"--output {output}: has content this command did not write; name another file")
+
+
+def _check_writable(path: Path) -> None:
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise BadInput(f"--output {path}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from common.flags import Parser, add_encoder, check_output
 from common.labels import labelled
 from common.model_place import check_place
 from common.streams import show
-from eval.scores import details, row, rows_of, tables, write_scores
+from eval.scores import details, has_scores, read_scores, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.encode import Encode
@@ -144,7 +144,18 @@ def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str,
     outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
+        if output and Path(output).is_file() and Path(output).stat().st_size:
+            check_scores(Path(output))
     return outputs
+
+
+def check_scores(path: Path) -> None:
+    """Refuse to overwrite a JSON list that is not one of scores."""
+    try:
+        if has_scores(path):
+            read_scores(path)
+    except BadInput as error:
+        raise BadInput(f"--output {path}: has content this command did not write; name another file") from error
 
 
 def check_tasks(args: argparse.Namespace) -> None:
@@ -156,6 +167,8 @@ def check_tasks(args: argparse.Namespace) -> None:
         raise BadInput("--split dev: transfer tasks have dev scores with --mode dev; add it, or leave --split out")
     if args.split == "test" and args.mode == "dev":
         raise BadInput("--split test --mode dev: they name different splits; give one of them")
+    if args.dev_file and not args.tasks and (args.split or args.mode != "test"):
+        raise BadInput("--split and --mode: your own pairs have neither; leave them out")
     used = {"embeddings": args.embeddings, "directions": args.directions == "both", "mode": args.mode == "fasttest",
             "duplicates": args.duplicates == "identical"}  # fmt: skip
     for name in (name for name, given in used.items() if given):

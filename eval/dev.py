@@ -13,7 +13,7 @@ from common.words import word_places
 from eval.compare.intervals import Items, percentile, resampled_figures
 from eval.encode import Encoder, unit
 from eval.metrics.retrieval import METRICS
-from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, read_set
+from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
 from eval.sts import Pairs, correlation, similarities
 
 RESAMPLES = 2000
@@ -99,7 +99,7 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
     whole, places = BeirSet(parts[0].corpus, queries, grades), {name: place for place, name in enumerate(queries)}
     chosen, judged = ([places[name] for name in part.queries] for part in (parts[0], parts[-1]))
-    name = Path(folder).name
+    name = name_of(Path(folder))
     task = BeirTask(name, without_own_id=drops_own_id(name))
 
     def items(encode: Encoder) -> Items:

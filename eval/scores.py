@@ -146,7 +146,8 @@ def write_rows(path: str | Path, rows: list[dict]) -> None:
 
 def items_path(scores: str | Path) -> Path:
     """The file next to a scores.json with the scores of every example."""
-    return Path(scores).with_suffix(".items.npz")
+    path = Path(scores)
+    return path.with_name(path.name.removesuffix(".json") + ".items.npz")
 
 
 def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dict]) -> None:

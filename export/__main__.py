@@ -48,6 +48,7 @@ def export(args: argparse.Namespace) -> None:
     from export.facts import read_facts
     from export.folder import check_repo, new_folder, push
     from export.onnx_file import PLACE, require_onnx, write_onnx
+    from export.text import plain
     from models.encoder import load_encoder
 
     if args.push_to_hub:
@@ -55,6 +56,10 @@ def export(args: argparse.Namespace) -> None:
     if args.onnx:
         require_onnx()
     facts, output = read_facts(Path(args.run)), Path(args.output)
+    place = "" if output.is_absolute() or ".." in output.parts else str(output)
+    named = args.push_to_hub or place or output.resolve().name
+    if plain(named) != named:
+        raise BadInput(f"--output {output}: the card's examples cannot name it; use letters, digits and . , : % + - _")
     logger.info("reading %s", args.run)
     if args.pooling:
         _check_plain(args.run, args.pooling)
@@ -66,7 +71,6 @@ def export(args: argparse.Namespace) -> None:
             logger.info("writing %s and checking it with onnxruntime", PLACE)
             write_onnx(folder)
         name = args.push_to_hub.rpartition("/")[2] if args.push_to_hub else output.resolve().name
-        place = "" if output.is_absolute() or ".." in output.parts else str(output)
         model = Model(name, args.push_to_hub, encoder, (folder / PLACE).exists(), place)
         (folder / "README.md").write_text(card(model, facts), encoding="utf-8")
     logger.info("%s: exported", output)

@@ -89,7 +89,7 @@ class SentenceEncoder(PreTrainedModel):
         if place is None and (self._pooling.at_mask or self._train_pooling.at_mask):
             raise BadInput(
                 "pooling mask reads the mask of a template, but this tokenizer adds none: choose another pooling, or "
-                "train with --method promptbert"
+                "train with --method promptbert and a template with {mask}"
             )
         if (self._pooling.only_first or self._train_pooling.only_first) and attends_backwards(backbone):
             flag = f"--pooling {pooling}" if self._pooling.only_first else f"--train_pooling {train_pooling}"
@@ -240,7 +240,10 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length is not None and max_length < least:
         raise BadInput(f"--max_length {max_length}: must be at least {least}, to fit a token besides the special ones")
-    length = min(max_length or description.max_length or NO_LIMIT, usable_length(config, tokenizer))
+    limit = usable_length(config, tokenizer)
+    if max_length is not None and max_length > limit:
+        logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
+    length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
     backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": description.prompts}
     return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer

@@ -175,9 +175,10 @@ def draw(chart: Chart, path: str | Path) -> None:
     if chart.ticks:
         axes.set_xticks(range(len(chart.ticks)), chart.ticks, fontsize=10)
         axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
-    handles, labels = axes.get_legend_handles_labels()
+    # Not `get_legend_handles_labels`, which leaves out labels that begin with an underscore.
+    labels = [str(line.get_label()) for line in axes.lines]
     columns = max(1, min(4, 70 // (max(map(len, labels)) + 6)))
-    legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=10, frameon=False)
+    legend = figure.legend(axes.lines, labels, loc="outside lower center", ncols=columns, fontsize=10, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
     figure.savefig(path, dpi=150)

@@ -216,9 +216,10 @@ def tasks(
     chosen: Iterable[str], split: str = "test", embeddings: str | None = None, device: str = "cpu"
 ) -> tuple[BeirTask, ...]:
     """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`."""
-    names = dict.fromkeys(name for given in chosen for name in SHORTHANDS.get(given, [given]))
+    paths = [Path(given).as_posix() for given in chosen]  # `./arguana/` is the set `arguana`
+    names = dict.fromkeys(name for path in paths for name in SHORTHANDS.get(path, [path]))
     for name in names:
-        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        if name == "." or Path(name).is_absolute() or ".." in Path(name).parts:
             raise BadInput(f"--beir '{name}' is not in DATA_DIR/beir; set --data_dir and give a folder name")
     return tuple(
         BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), embeddings, device) for name in names
@@ -228,3 +229,9 @@ def tasks(
 def drops_own_id(name: str) -> bool:
     """Whether BEIR drops the document with the query's id from the rankings of this set."""
     return name.split("/")[0] in {*PAPER14, *NANO}
+
+
+def name_of(folder: Path) -> str:
+    """The name of a set in BEIR's format: its folder's, for a part of a set both parts'."""
+    *_, above, name = ("", *folder.absolute().parts)
+    return f"{above}/{name}" if above in PARTS else name

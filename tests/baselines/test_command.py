@@ -33,6 +33,24 @@ def test_whitening_from_text_to_scores(tiny_bert, text_file, dev_file, sentences
     assert np.abs(twice.T @ twice / 300 - np.eye(4)).max() < 1e-3
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["whitening", "--train_file=x.csv", "--columns=2"], "--columns 2: for lines of text"),
+        (["whitening", "--train_file=x.txt", "--dimensions=0"], "--dimensions 0: must be at least 1"),
+        (["flow", "--train_file=x.txt", "--epochs=0"], "--epochs and --batch_size must be at least 1"),
+        (["flow", "--train_file=x.txt", "--seed=99999999999999999999"], "--seed"),
+    ],
+)
+def test_flags_are_checked_before_the_text_is_encoded(tiny_bert, tmp_path, monkeypatch, words, said):
+    monkeypatch.setattr(command, "load_encoder", lambda *_: pytest.fail("was begun"))
+    (name, *flags), text = words, tmp_path / "x.csv"
+    text.write_text("text,b\none,two\n")
+    with pytest.raises(BadInput, match=said):
+        command.main([name, str(tiny_bert), "--pooling=avg", f"--output={tmp_path / 'out'}",
+                      *(word.replace("x.csv", str(text)) for word in flags)])  # fmt: skip
+
+
 def test_flow_from_text_to_scores(tiny_bert, text_file, dev_file, sentences, tmp_path, capsys):
     argv = ["flow", str(tiny_bert), "--pooling=avg_first_last", f"--train_file={text_file}", "--epochs=2", "--steps=2"]
     command.main([*argv, f"--output={tmp_path / 'a'}"])

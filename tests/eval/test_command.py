@@ -86,6 +86,8 @@ def test_a_model_without_a_pooling_is_refused_before_any_is_scored(tiny_bert, de
         (["--tasks", "STS-B", "--directions", "both"], "--directions needs the task retrieval"),
         (["--tasks", "MR", "--duplicates", "identical"], "--duplicates needs the task retrieval"),
         (["--tasks", "MR", "--split", "test", "--mode", "dev"], "--split test --mode dev: they name different splits"),
+        (["--dev_file", "pairs.tsv", "--split", "dev"], "--split and --mode: your own pairs have neither"),
+        (["--dev_file", "pairs.tsv", "--mode", "dev"], "--split and --mode: your own pairs have neither"),
         (["--tasks", "beir", "--beir", "nowhere"], "corpus.jsonl"),
         (["--tasks", "BEIR", "--beir", "nowhere", "--embeddings", "vectors"], "corpus.jsonl"),
         (["--tasks", "nanobeir", "--embeddings", "vectors"], "not found, and zeta-alpha-ai/"),
@@ -115,6 +117,7 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(dev_file)
     (tmp_path / "secret.json").write_text("[]")
+    (tmp_path / "data.json").write_text('[{"text": "mine"}]')
     opened = Path.open
 
     def guarded(path, *args, **named):
@@ -129,6 +132,8 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
         tmp_path / "link.json": "is an input of this command",
         tmp_path / "secret.json": "cannot be read",
         tmp_path / "run.json": "has content this command did not write",
+        tmp_path / "data.json": "has content this command did not write",
+        dev_file / "scores.json": "cannot be written in",
         tmp_path: "is a folder",
     }
     for output, said in refused.items():

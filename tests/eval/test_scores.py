@@ -91,6 +91,13 @@ def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
         assert items["A|test|test|value"].tolist() == [1.0, 1.0]
 
 
+def test_every_scores_file_has_a_file_of_examples_of_its_own():
+    names = "scores.json", "lambda-0.001", "lambda-0.01", "s.1.json"
+    assert [items_path(f"runs/{name}").name for name in names] == [
+        "scores.items.npz", "lambda-0.001.items.npz", "lambda-0.01.items.npz", "s.1.items.npz"
+    ]  # fmt: skip
+
+
 def test_written_rows_are_json_with_one_object_a_line(tmp_path):
     rows = [row("a", 70.123456789), row('quote " and ü', 2.0)]
     path = tmp_path / "new" / "scores.json"

@@ -55,6 +55,14 @@ def test_a_place_that_cannot_be_written_is_an_error(make_run, tmp_path):
         main([str(make_run()), "--output", str(tmp_path / "file" / "out")])
 
 
+def test_a_folder_that_the_card_could_not_name_is_refused(make_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="the card's examples cannot name it"):
+        main([str(make_run()), "--output", "ex/one & two's"])
+    main([str(make_run()), "--output", "ex/modèle 1.5"])
+    assert 'SentenceTransformer("./ex/modèle 1.5")' in (tmp_path / "ex" / "modèle 1.5" / "README.md").read_text()
+
+
 def test_what_can_be_read_can_be_exported(tiny_bert, make_run, tmp_path):
     """A plain encoder with a pooling by name, an export, a sentence-transformers folder."""
     main([str(tiny_bert), "--pooling", "avg", "--output", str(tmp_path / "plain")])

@@ -138,6 +138,11 @@ def test_long_texts_are_cut_to_the_number_of_positions(folder):
     assert np.isfinite(vectors(encoder, tokenizer, ["word " * 500])).all()
 
 
+def test_a_length_above_the_limit_is_said_to_be_cut(folder, caplog):
+    assert load_encoder(folder, pooling="avg", max_length=500)[0].max_length == 64
+    assert "--max_length 500 is above the model's limit; texts are cut at 64" in caplog.text
+
+
 def test_weights_stored_in_half_precision_are_trained_and_compared_in_full(tiny_bert, tmp_path):
     half = AutoModel.from_pretrained(tiny_bert, dtype=torch.bfloat16)
     half.save_pretrained(tmp_path)

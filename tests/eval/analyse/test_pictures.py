@@ -13,7 +13,8 @@ def drawn(monkeypatch):
 
     def watched(self, path, **options):
         lines = {line.get_label(): line.get_xydata().tolist() for axis in self.axes for line in axis.lines}
-        seen.append((lines, [axis.get_title() for axis in self.axes], [text.get_text() for text in self.texts]))
+        legend = [text.get_text() for one in self.legends for text in one.get_texts()]
+        seen.append((lines, [axis.get_title() for axis in self.axes], [text.get_text() for text in self.texts], legend))
         return save(self, path, **options)
 
     monkeypatch.setattr(plt.Figure, "savefig", watched)
@@ -32,7 +33,7 @@ def test_fifty_six_models_look_different():
 def test_alignment_and_uniformity_as_a_picture(tmp_path, drawn):
     one = {"alignment": 0.2, "uniformity": -2.5, "positives": 1231, "above": 4.0, "sentences": 2551}
     draw(CHARTS["alignment_uniformity"]({"a": one, "$b$": {**one, "alignment": 0.1}}, "STS-B test"), tmp_path / "p.png")
-    ((lines, titles, _),) = drawn
+    ((lines, titles, _, _),) = drawn
     assert lines == {"a": [[-2.5, 0.2]], "$b$": [[-2.5, 0.1]]}
     assert titles == ["Alignment and uniformity\nSTS-B test: 1,231 pairs with gold > 4, 2,551 sentences"]
     assert plt.get_fignums() == [], "no figure is left open"
@@ -48,6 +49,12 @@ def test_spectra_of_different_widths_and_of_a_collapsed_model(tmp_path, drawn):
         "flat: mean cosine 0.50, effective rank 2 of 2": [],
     }
     assert len(points(CHARTS["anisotropy"]({"a": rounded}, "x.txt"))["a"]) == 99, "the rounding at the end is left out"
+
+
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp_path, drawn):
+    one = {"alignment": 0.2, "uniformity": -2.5, "positives": 9, "above": 4.0, "sentences": 9}
+    draw(CHARTS["alignment_uniformity"]({"_old": one, "new": one}, "STS-B test"), tmp_path / "p.png")
+    assert drawn[0][3] == ["_old", "new"]
 
 
 def test_bins_without_pairs_are_left_out():
