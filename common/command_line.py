@@ -1,13 +1,13 @@
 """Command lines as dataclasses: a YAML file gives defaults, flags override them.
 
 Values in the file are read as strings and parsed like flags, so `3e-5` is a number, `no` is a string, and an error
-about a wrong type names the flag.
+about a wrong type names the flag. A flag also replaces the alternatives to it that the file names.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +20,15 @@ from common.model_place import nearest
 from common.ranges import check_range
 
 Hint = Callable[[str, Iterable[str]], str]
+_REPLACED = {  # keys of a configuration that a flag on the command line excludes
+    "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
+    "dataset_name": {"train_file"},
+    "model_name_or_path": {"config_name", "vocabulary_size"},
+    "config_name": {"model_name_or_path"},
+    "dev": {"dev_file", "dev_beir"},
+    "dev_file": {"dev", "dev_beir"},
+    "dev_beir": {"dev", "dev_file"},
+}
 
 
 def parse(
@@ -69,14 +78,24 @@ def check_words(argv: Sequence[str], known: Mapping[str, str], hint: Hint = lamb
     """
     refuse_repeated(argv)
     config, flags = split_flag(argv, "config")
-    defaults = config_flags(config, known, hint) if config else []
+    defaults = config_flags(config, known, hint, _names(flags)) if config else []
     refuse_tokens([*defaults, *flags])
     switches = {f"no_{name}" for name, kind in known.items() if kind in ("bool", "<class 'bool'>")}
     for word in underscored(flags):
         name = word[2:].split("=")[0]
         if word.startswith("--") and name and name not in {*known, *switches}:
             raise BadInput(f"unknown argument '{word}'; {_advice(name, known, hint) or '--help lists the flags'}")
-    return [*defaults, *flags]
+    return [*defaults, *map(_at_home, flags)]
+
+
+def _names(flags: Sequence[str]) -> set[str]:
+    return {word[2:].split("=")[0] for word in underscored(flags) if word.startswith("--")}
+
+
+def _at_home(word: str) -> str:
+    """Expand `~` in a value, which the shell does only at the beginning of a word."""
+    name, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+    return f"{name}{equals}{Path(value).expanduser()}" if value.startswith("~/") else word
 
 
 def _advice(name: str, known: Mapping[str, str], hint: Hint) -> str:
@@ -93,11 +112,11 @@ def _refuse_values(group: Any) -> None:
 def peek(argv: Sequence[str], name: str) -> str | None:
     """Read one flag before all flags are known: from the command line, else from the configuration file."""
     config, flags = split_flag(argv, "config")
-    default = read_config(config).get(name) if config else None
+    default = _overridden(config, _names(flags)).get(name) if config else None
     if isinstance(default, list):
         raise BadInput(f"{config}: '{name}' takes one value, not {default}")
     given, _ = split_flag(flags, name)
-    return default if given is None else given
+    return default if given is None else _at_home(given)
 
 
 def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
@@ -108,10 +127,15 @@ def split_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     return vars(found)[name], rest
 
 
-def config_flags(path: str, known: Mapping[str, str], hint: Hint = lambda name, known: "") -> list[str]:
-    """Convert a configuration file to flags; BadInput with advice for an unknown key. Arguments as in `check_words`."""
+def config_flags(
+    path: str, known: Mapping[str, str], hint: Hint = lambda name, known: "", given: Collection[str] = ()
+) -> list[str]:
+    """Convert a configuration file to flags, without those that the `given` ones replace.
+
+    Arguments as in `check_words`; BadInput with advice for an unknown key.
+    """
     flags: list[str] = []
-    for key, value in read_config(path).items():
+    for key, value in _overridden(path, given).items():
         if key not in known:
             advice = _advice(key, known, hint).replace("--", "")
             raise BadInput(f"{path}: unknown key '{key}'" + (f"; {advice}" if advice else ""))
@@ -119,6 +143,12 @@ def config_flags(path: str, known: Mapping[str, str], hint: Hint = lambda name, 
             raise BadInput(f"{path}: '{key}' takes {'words' if 'list' in known[key] else 'one value'}, not {value}")
         flags += [f"--{key}", *value] if isinstance(value, list) else [f"--{key}={value}"]
     return flags
+
+
+def _overridden(path: str, given: Collection[str]) -> dict[str, str | list[str]]:
+    """Read a configuration without the keys that exclude one of the `given` flags."""
+    replaced = {key for name in given for key in _REPLACED.get(name, ())} - {*given}
+    return {key: value for key, value in read_config(path).items() if key not in replaced}
 
 
 def read_config(path: str) -> dict[str, str | list[str]]:
@@ -135,4 +165,6 @@ def read_config(path: str) -> dict[str, str | list[str]]:
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
             raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
-    return content
+    return {
+        key: [*map(_at_home, value)] if isinstance(value, list) else _at_home(value) for key, value in content.items()
+    }

@@ -91,11 +91,15 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
         raise BadInput("--title_column: labelled pairs have no titles")
     if args.dataset_name and args.train_file:
         raise BadInput("give either --train_file or --dataset_name, not both")
+    if args.dataset_config_name and not args.dataset_name:
+        raise BadInput(f"--dataset_config_name {args.dataset_config_name}: has no effect without --dataset_name")
     files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, own)
     titles = [args.title_column] if args.title_column else []
     names = (*titles, *(args.text_column or (["text"] if titles else [])))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(f"--text_column and --title_column: name column '{twice}' twice")
+    if labelled and len(names) not in (0, 2):
+        raise BadInput(f"--text_column {' '.join(names)}: labelled pairs have two texts, such as premise hypothesis")
     source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None)
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")

@@ -36,7 +36,7 @@ EXTRA = {  # name of the case: method, flags
     "diffcse, pooled": ("diffcse", {"rtd_condition": "pooled"}),
     "diffcse, padding": ("diffcse", {"pad_as_negative": True}),
     "rankcse, listnet": ("rankcse", {"rank_loss": "listnet"}),
-    "dclr, itself": ("dclr", {"complement": "self", "weighted_loss": "info_nce"}),
+    "dclr, itself": ("dclr", {"complement": "self", "complement_pooling": None, "weighted_loss": "info_nce"}),
     "promptbert, not denoised": ("promptbert", {"denoise": False}),
     "nli, adversarial": ("nli", {"view_2": "adversarial", "features": "code"}),
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
 
@@ -45,7 +46,7 @@ def build_model(model_args: PretrainArguments, tokenizer) -> AuxiliaryMaskedLM:
         lm = load_masked_lm(source, config, new_output=model_args.output_init == "new")
     else:
         config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
-        lm = AutoModelForMaskedLM.from_config(config)
+        lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)  # whatever the file says
     head = build_head(model_args, lm.base_model)
     return AuxiliaryMaskedLM(lm, head, model_args.skip_from, model_args.packed is not False, model_args.bow_weight)
 

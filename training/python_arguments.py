@@ -74,8 +74,9 @@ def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
     return dataset[columns[0]] if len(columns) == 1 else zip(*(dataset[name] for name in columns), strict=True)
 
 
-def _pairs(dataset: Any, columns: Sequence[str] | None) -> Iterable:
+def _pairs(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
     """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
+    columns = [columns] if isinstance(columns, str) else columns
     names = [*(columns or LABELLED[:2]), LABELLED[2]]
     if missing := {*names} - {*dataset.column_names}:
         raise BadInput(f"labelled pairs: no column {min(missing)} among {', '.join(dataset.column_names)}")

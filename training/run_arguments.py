@@ -139,6 +139,11 @@ def _check_activation_flags(args: RunArguments) -> None:
     unknown = sorted((args.activation_checkpointing_kwargs or {}).keys() - {"every_n_layers", "offload"})
     if unknown:
         raise BadInput(f"--activation_checkpointing_kwargs: unknown {unknown[0]}; use every_n_layers or offload")
+    if args.activation_checkpointing_kwargs and not args.activation_checkpointing:
+        raise BadInput("--activation_checkpointing_kwargs: has no effect without --activation_checkpointing true")
+    every = (args.activation_checkpointing_kwargs or {}).get("every_n_layers", 1)
+    if type(every) is not int or every < 1:
+        raise BadInput(f"--activation_checkpointing_kwargs: every_n_layers {every}: must be an integer of at least 1")
 
 
 def _check_optimizer(args: RunArguments) -> None:

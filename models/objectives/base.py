@@ -299,7 +299,10 @@ class Method:
         """
         views, most = self.views(args), self.most_columns(args)
         if columns > most:
-            raise BadInput(f"--columns {columns}: with these flags, --method {self.name} reads at most {most} per row")
+            raise BadInput(
+                f"{columns} texts per row (--columns, --text_column, --title_column): with these flags, --method "
+                f"{self.name} reads at most {most}"
+            )
         return views if columns <= len(views) else views[:1] * columns
 
     def build(self, args: Any, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> list[Objective]:

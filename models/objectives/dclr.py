@@ -14,11 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from common.errors import BadInput
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.precision import cast_matrices
-from models.teacher import Teacher, load_teacher
+from models.teacher import ITSELF, Teacher, load_teacher
 
 
 @dataclass
@@ -138,6 +139,8 @@ class DCLR(Method):
     one_text = True
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
+        if args.complement == ITSELF and args.complement_pooling:
+            raise BadInput(f"--complement_pooling {args.complement_pooling}: '{ITSELF}' pools as the encoder does")
         return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
 
 

@@ -23,7 +23,7 @@ from common.views import IGNORED, Masking
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
 from models.heads import check_width
-from models.loading import load_config, load_strictly, load_tokenizer
+from models.loading import load_config, load_strictly, load_tokenizer, usable_length
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
@@ -150,6 +150,11 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
         raise BadInput(
             f"--generator '{args.generator}' has as many tokens as '{source}', but not the same: choose a generator "
             "with the encoder's vocabulary"
+        )
+    if (length := usable_length(config, tokenizer)) < encoder.max_length:
+        raise BadInput(
+            f"--generator '{args.generator}' reads at most {length} tokens, but '{source}' {encoder.max_length}: "
+            "choose one that reads as many"
         )
     generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
     return ReplacedTokens(args, generator, encoder.backbone, encoder.runner)

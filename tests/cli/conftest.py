@@ -66,6 +66,8 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
             del values["dev_file"]
         if flags.get("teacher") == "self":
             values.pop("teacher_pooling", None)  # it pools as the student
+        if flags.get("complement") == "self":
+            values.pop("complement_pooling", None)
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments

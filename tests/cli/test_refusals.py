@@ -53,6 +53,9 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         *(({"method": method, "hard_negative_weight": 1}, f"--method {method} .* no hard negatives")
           for method in ("infocse", "moco", "diffcse", "simcse_mlm")),
         ({"method": "rankcse", "teacher": "self", "teacher_pooling": "avg"}, "--teacher_pooling avg: the teacher"),
+        ({"method": "dclr", "complement": "self", "complement_pooling": "avg"}, "--complement_pooling avg: 'self' pools"),
+        ({"method": "consert", "contrastive_weight": 0}, "--contrastive_weight 0: leaves nothing to train"),
+        ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
         ({"report_to": "clearml"}, "--report_to clearml: the tracker is not installed"),
         ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers; choose from .*wandb"),
@@ -66,6 +69,9 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 32}, "--matryoshka_dims 32: .* below 32"),
         ({"method": "simcse", "projection": "none", "matryoshka_dims": 0}, "--matryoshka_dims 0: must be"),
         ({"activation_checkpointing_kwargs": '{"use_reentrant": true}'}, "unknown use_reentrant; use every_n_layers"),
+        ({"activation_checkpointing_kwargs": '{"every_n_layers": 2}'}, "no effect without --activation_checkpointing"),
+        ({"activation_checkpointing": "true", "activation_checkpointing_kwargs": '{"every_n_layers": 0}'},
+         "every_n_layers 0: must be an integer of at least 1"),
         ({"activation_checkpointing": "true", "torch_compile": "true"}, "--activation_checkpointing excludes --torch_"),
         ({"activation_checkpointing": "true", "method": "s_simcse"}, "--activation_checkpointing: not supported by"),
         ({"lora_alpha": 4}, "--lora_alpha has no effect without --lora_r"),
@@ -137,6 +143,13 @@ def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup
     with pytest.raises(BadInput, match=rf"{named} needs .* not 'mpnet'"):
         script.main(unsup(model_name_or_path=tiny("mpnet"), **flags))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("names", [("premise",), ("premise", "hypothesis", "label")])
+def test_labelled_pairs_have_two_texts(unsup, names):
+    argv = [word for word in unsup(method="nli") if not word.startswith("--text_column")]
+    with pytest.raises(BadInput, match="labelled pairs have two texts, such as premise hypothesis"):
+        run_sup.main([*argv, "--text_column", *names])
 
 
 def test_a_device_that_is_not_supported_is_refused(unsup, tmp_path, monkeypatch):

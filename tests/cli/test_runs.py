@@ -121,7 +121,7 @@ def test_the_second_column_is_edited_like_the_second_view(unsup, tmp_path, rows)
 )  # fmt: skip
 def test_more_columns_than_a_method_reads_are_refused(unsup, rows, method, flags, most):
     columns = most + 1
-    with pytest.raises(BadInput, match=rf"--columns {columns}: .* at most {most} per row"):
+    with pytest.raises(BadInput, match=rf"{columns} texts per row .*--columns.* reads at most {most}"):
         run_unsup.main(unsup(method=method, train_file=rows(columns), columns=columns, **flags))
 
 

@@ -4,6 +4,8 @@ import json
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, BertConfig
 
 import run_pretrain_aux
@@ -69,11 +71,12 @@ def test_a_trained_head_is_continued_whatever_initialises_a_new_one(aux, stage_o
 
 def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
-    BertConfig(**sizes, max_position_embeddings=64).save_pretrained(tmp_path / "config")
+    BertConfig(**sizes, max_position_embeddings=64, dtype="bfloat16").save_pretrained(tmp_path / "config")
     scratch = {"model_name_or_path": None, "config_name": tmp_path / "config", "vocabulary_size": 300}
     run_pretrain_aux.main(aux(**scratch, max_steps=2, save_steps=2))
     config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
     assert config.vocab_size <= 300
+    assert {value.dtype for value in load_file(tmp_path / "aux" / "model.safetensors").values()} == {torch.float32}
     assert (config.skip_from, config.head_layers) == (2, 2)
 
 

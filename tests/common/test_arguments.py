@@ -1,5 +1,5 @@
 import os
-from dataclasses import field, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from itertools import pairwise
 from typing import get_args, get_type_hints
 
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, SentenceArguments
-from common.command_line import parse, peek, read_config
+from common.command_line import check_words, parse, peek, read_config
 from common.errors import BadInput
 from common.files import _Strings, files_of, find_files
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, ranges_of
@@ -182,6 +182,28 @@ def test_a_list_cannot_smuggle_in_another_flag(config):
 )
 def test_bad_flags_are_refused_by_name(flags, said):
     assert said in refused(parse, ["--use_cpu", "yes", *flags], TYPES)
+
+
+def test_a_flag_replaces_the_alternatives_in_the_file(config):
+    text = config("train_file: [a.txt]\nmodel_name_or_path: m\ndev_file: pairs.tsv\nseed: 3\n")
+    known = {f.name: str(f.type) for kind in TYPES for f in fields(kind)} | {"config_name": "str"}
+    for flag, gone in {"--dataset_name=o/n": "train_file", "--config_name=c": "model_name_or_path",
+                       "--dev=none": "dev_file", "--dev_beir=b": "dev_file", "--seed=4": None}.items():  # fmt: skip
+        words = check_words([f"--config={text}", flag], known)
+        left = {"train_file", "model_name_or_path", "dev_file", "seed"} - {gone}
+        assert {word[2:].split("=")[0] for word in words if word.startswith("--")} == left | {flag[2:].split("=")[0]}
+    assert peek([f"--config={text}", "--config_name=c"], "model_name_or_path") is None
+    assert "dev_file" in " ".join(check_words([f"--config={text}", "--dev=none", "--dev_file=x"], known)), (
+        "for the error"
+    )
+
+
+def test_a_home_is_found_where_the_shell_leaves_it_alone(config, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    path = config("cache_dir: ~/cache\ntrain_file: [~/a.txt, b~/c.txt]\n")
+    assert read_config(path) == {"cache_dir": "/home/me/cache", "train_file": ["/home/me/a.txt", "b~/c.txt"]}
+    assert check_words(["--output_dir=~/run"], {"output_dir": "str"}) == ["--output_dir=/home/me/run"]
+    assert peek(["--output_dir=~/run"], "output_dir") == "/home/me/run"
 
 
 def test_peek_reads_one_flag_before_the_others_are_known(config):

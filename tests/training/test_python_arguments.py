@@ -90,5 +90,7 @@ def test_labelled_pairs_get_their_header_and_the_names_of_their_labels(labels, t
     assert [Path(file.split("=")[1]).read_text() for file in files] == [
         "premise\thypothesis\tlabel\na\td\tentailment\nb\te\tneutral\nc \tf\t-\n"
     ]
+    with pytest.raises(BadInput, match="no column hypo among"):
+        as_flags(Dataset.from_dict({"label": ["neutral"]}), {"text_column": "hypo"}, labelled=True)
     with pytest.raises(BadInput, match="no column label among text"):
         as_flags(Dataset.from_dict({"text": ["a"]}), {"text_column": ["text", "text"]}, labelled=True)
