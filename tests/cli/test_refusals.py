@@ -53,7 +53,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         *(({"method": method, "hard_negative_weight": 1}, f"--method {method} .* no hard negatives")
           for method in ("infocse", "moco", "diffcse", "simcse_mlm")),
         ({"method": "rankcse", "teacher": "self", "teacher_pooling": "avg"}, "--teacher_pooling avg: the teacher"),
-        ({"method": "dclr", "complement": "self", "complement_pooling": "avg"}, "--complement_pooling avg: 'self' pools"),
+        ({"method": "dclr", "complement": "self", "complement_pooling": "avg"}, "--complement_pooling avg: 'self'"),
         ({"method": "consert", "contrastive_weight": 0}, "--contrastive_weight 0: leaves nothing to train"),
         ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
