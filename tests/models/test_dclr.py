@@ -88,8 +88,8 @@ def test_the_noise_is_a_stream_that_the_seed_and_the_state_decide():
 @pytest.mark.parametrize("threshold", [0.2, 1.1])
 def test_the_term_follows_from_the_vectors(tiny_bert, weighted_loss, threshold):
     """With the encoder itself as the complementary model, and with a threshold that nothing is above."""
-    flags = {"complement": "self", "false_above": threshold, "weighted_loss": weighted_loss, "noise_share": 0.5}
-    model, seen = build_model("dclr", tiny_bert, dropout=0.3, noise_rate=0.1, **flags), []
+    flags = {"complement": "self", "complement_pooling": None, "false_above": threshold, "noise_share": 0.5}
+    model, seen = build_model("dclr", tiny_bert, dropout=0.3, noise_rate=0.1, weighted_loss=weighted_loss, **flags), []
     batch = make_batch("dclr", tiny_bert, torch.ones(6, 9))
     model.encoder.register_forward_hook(lambda module, given, made: seen.append(made.pooled))
     [objective] = model.objectives
