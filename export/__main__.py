@@ -59,7 +59,8 @@ def export(args: argparse.Namespace) -> None:
     place = "" if output.is_absolute() or ".." in output.parts else str(output)
     named = args.push_to_hub or place or output.resolve().name
     if plain(named) != named:
-        raise BadInput(f"--output {output}: the card's examples cannot name it; use letters, digits and . , : % + - _")
+        logger.warning("the card's examples load '%s', since a card cannot name '%s': correct them, or choose a folder "
+                       "of letters, digits and . , : %% + - _", plain(named), named)  # fmt: skip
     logger.info("reading %s", args.run)
     if args.pooling:
         _check_plain(args.run, args.pooling)
