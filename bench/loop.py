@@ -29,6 +29,7 @@ from data.collator import Collator
 from data.text import ROWS_AT_ONCE
 from data.tokenised import TokenisedText
 from models.training import TrainingOutput
+from training.callbacks import ResumedProgress
 from training.run_arguments import RunArguments
 from training.trainer import EmbeddingTrainer
 
@@ -111,7 +112,8 @@ def _slope(trainer: Callable[[int], Trainer], lengths: list[int]) -> float:
     for steps in lengths:
         start = time.process_time()
         one = trainer(steps)
-        one.remove_callback(PrinterCallback)  # its log lines would be meaningless
+        for printing in (PrinterCallback, ResumedProgress):  # the log lines of this model mean nothing
+            one.remove_callback(printing)
         one.train()
         spent.append(1000 * (time.process_time() - start))
     return (spent[1] - spent[0]) / (lengths[1] - lengths[0])

@@ -78,19 +78,21 @@ class Collator:
         epochs, indices, steps = np.array(batch, dtype=np.int64).T
         keyed = partial(draws.keys, self.seed, epochs, indices)
         shown = self._shown(indices, keyed)
-        ids, mask = self._padded([self._edited(number, *each, keyed) for number, each in enumerate(shown)], self.frames)
+        edited = [self._edited(number, *each, keyed) for number, each in enumerate(shown)]
+        ids, mask, is_text = self._padded(edited, self.frames)
         arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         for masking in self.masking:
-            arrays |= self._masked(masking, ids, mask, keyed)
+            arrays |= self._masked(masking, ids, is_text, keyed)
         if any(view.dropout for view in self.views):
             arrays["dropout_rates"] = self._rates(keyed, partial(draws.keys, self.seed, epochs, steps), len(batch))
         if any(view.perturb for view in self.views):
             arrays |= self._perturbed(mask, keyed)
         if targets := [number for number, view in enumerate(self.views) if view.target]:
-            ids, mask = self._padded([shown[number] for number in targets], [self.frames[number] for number in targets])
+            frames = [self.frames[number] for number in targets]
+            ids, mask, _ = self._padded([shown[number] for number in targets], frames)
             arrays |= {"target_input_ids": ids, "target_attention_mask": mask.astype(np.int64)}
         if self.words:
-            arrays["words"] = self._words(*self._padded(shown, self.frames))
+            arrays["words"] = self._words(shown)
         if self.text.labels is not None:
             arrays["labels"] = self.text.labels[indices][None]
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
@@ -133,25 +135,27 @@ class Collator:
             raise BadInput("the method masks part of a view, but this tokenizer has no mask token")
         return np.where(hidden, self.mask, ids), lengths
 
-    def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray]:
-        """The padded ids with each view's frame around its texts, (V, B, L), and the attention mask."""
+    def _padded(self, views: Sequence[Texts], frames: Sequence[Frame]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(V, B, L) each: padded ids, every text in its view's frame; the attention mask; where the texts are."""
         starts, added = _column([len(frame.prefix) for frame in frames]), _column([frame.added for frame in frames])
         lengths = np.stack([lengths for _, lengths in views])[..., None]
         longest = (lengths + added).max()
         if self.packing and self.packing.static:
             longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
         position = np.arange(longest)
-        ids = np.full((*lengths.shape[:2], longest), self.pad, dtype=np.int64)
-        ids[(position >= starts) & (position < starts + lengths)] = np.concatenate([flat for flat, _ in views])
+        is_text = (position >= starts) & (position < starts + lengths)
+        ids = np.full(is_text.shape, self.pad, dtype=np.int64)
+        ids[is_text] = np.concatenate([flat for flat, _ in views])
         for view, ends, (prefix, suffix) in zip(ids, starts + lengths, frames, strict=True):
             view[:, : len(prefix)] = prefix
             view[np.arange(len(view))[:, None], ends + np.arange(len(suffix))] = suffix
-        return ids, position < lengths + added
+        return ids, position < lengths + added, is_text
 
-    def _words(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _words(self, shown: Sequence[Texts]) -> np.ndarray:
         """Each distinct token of a text at its first occurrence, IGNORED elsewhere, (V, B, L)."""
+        ids, _, is_text = self._padded(shown, self.frames)
         words = np.full_like(ids, IGNORED)
-        plain = is_text(mask, self.frames) & ~self._special[ids]
+        plain = is_text & ~self._special[ids]
         for row in np.ndindex(ids.shape[:2]):
             positions = np.flatnonzero(plain[row])
             values, first = np.unique(ids[row][positions], return_index=True)
@@ -188,9 +192,9 @@ class Collator:
             raise BadInput(f"--aux_stop_words {count}: the text has only {distinct:,} distinct tokens; give fewer")
         return np.argsort(-frequencies, kind="stable")[:count]
 
-    def _masked(self, masking: Masking, ids: np.ndarray, mask: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
+    def _masked(self, masking: Masking, ids: np.ndarray, is_text: np.ndarray, keyed: Keyed) -> dict[str, np.ndarray]:
         views = list(masking.views)
-        ids, text = ids[views], is_text(mask[views], [self.frames[view] for view in views])
+        ids, text = ids[views], is_text[views]
         # One stream per purpose, not one stream cut in pieces: the numbers of a sentence must not depend on the
         # longest sentence of its batch.
         purposes = ("mask", "replace", "uniform") if masking.uniforms else ("mask", "replace")
@@ -221,13 +225,6 @@ def _joined(texts: list[np.ndarray]) -> Texts:
 def _column(numbers: list[int]) -> np.ndarray:
     """A number per view, (V, 1, 1)."""
     return np.array(numbers)[:, None, None]
-
-
-def is_text(mask: np.ndarray, frames: Sequence[Frame]) -> np.ndarray:
-    """Whether a token is neither padding nor part of its view's frame: (V, B, L) attention mask -> (V, B, L) bool."""
-    position = np.arange(mask.shape[-1])
-    ends = mask.sum(-1, keepdims=True) - _column([len(frame.suffix) for frame in frames])
-    return (position >= _column([len(frame.prefix) for frame in frames])) & (position < ends)
 
 
 class MaskedCollator:

@@ -7,6 +7,7 @@ whole arrays. The sampler yields the keys of the examples.
 
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -19,19 +20,28 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = x ^ (x >> np.uint64(30))
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def keys(seed: int, epochs: np.ndarray, indices: np.ndarray, purpose: str | Sequence[str]) -> np.ndarray:
     """Return one 64-bit key per example: (B,) epochs and (B,) indices -> (B,) uint64, or (P, B) for P purposes."""
-    single = isinstance(purpose, str)
-    codes = np.array([zlib.crc32(name.encode()) for name in ([purpose] if single else purpose)], dtype=np.uint64)
-    folded = np.full(1, seed, dtype=np.uint64)
-    for field in (codes if single else codes[:, None], epochs.astype(np.uint64), indices.astype(np.uint64)):
-        folded = _mix(folded + _GOLDEN) ^ field
-    return _mix(folded + _GOLDEN)
+    folded = _begun(seed, purpose if isinstance(purpose, str) else tuple(purpose))
+    for field in (epochs.astype(np.uint64), indices.astype(np.uint64)):
+        folded = _mix((folded ^ field) + _GOLDEN)
+    return folded
+
+
+@lru_cache(maxsize=1024)
+def _begun(seed: int, purpose: str | tuple[str, ...]) -> np.ndarray:
+    """The part of the hash that every example shares: (1,), or (P, 1) for P purposes."""
+    codes = [zlib.crc32(name.encode()) for name in ([purpose] if isinstance(purpose, str) else purpose)]
+    codes = np.array(codes, dtype=np.uint64).reshape(1 if isinstance(purpose, str) else (-1, 1))
+    return _mix((_mix(np.array([seed], dtype=np.uint64) + _GOLDEN) ^ codes) + _GOLDEN)
 
 
 def uniforms(keyed: np.ndarray, count: int) -> np.ndarray:

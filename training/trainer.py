@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -77,6 +79,7 @@ class EmbeddingTrainer(ResumingTrainer):
         self._staging: str | None = None
         self.run_id = ""
         keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
+        _note_missing_lomo()
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
             raise BadInput(f"{kind.value} shards the model, but evaluation needs the whole model: use MULTI_GPU")
@@ -276,3 +279,9 @@ class CachedTrainer(EmbeddingTrainer):
         output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
         self.count_terms(output.terms, inputs)
         return output.loss * scale
+
+
+def _note_missing_lomo() -> None:
+    """Tell Python that `lomo_optim` is not installed: accelerate looks for it on the disk twice per step (0.1 ms)."""
+    if find_spec("lomo_optim") is None:
+        sys.modules["lomo_optim"] = None
