@@ -89,10 +89,7 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
         raise BadInput(f"--columns {columns}: must be from 1 to 3")
     if args.title_column and labelled:
         raise BadInput("--title_column: labelled pairs have no titles")
-    if args.dataset_name and args.train_file:
-        raise BadInput("give either --train_file or --dataset_name, not both")
-    if args.dataset_config_name and not args.dataset_name:
-        raise BadInput(f"--dataset_config_name {args.dataset_config_name}: has no effect without --dataset_name")
+    _check_place(args)
     files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, own)
     titles = [args.title_column] if args.title_column else []
     names = (*titles, *(args.text_column or (["text"] if titles else [])))
@@ -104,6 +101,14 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
     return source
+
+
+def _check_place(args) -> None:
+    if args.dataset_name and args.train_file:
+        raise BadInput("give either --train_file or --dataset_name, not both")
+    for name, default in (("dataset_config_name", None), ("dataset_split", "train")):
+        if (value := getattr(args, name)) != default and not args.dataset_name:
+            raise BadInput(f"--{name} {value}: has no effect without --dataset_name")
 
 
 def _from_hub(args) -> list[Path]:

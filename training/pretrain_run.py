@@ -71,6 +71,10 @@ def load_text(
     """The text, the tokenizer (the checkpoint's, or trained on the text) and the training blocks."""
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
         raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
+    unused = "output_init" if model_args.config_name else "vocabulary_size"
+    if (value := getattr(model_args, unused)) != getattr(PretrainArguments, unused):
+        start = "from scratch" if model_args.config_name else "from a checkpoint"
+        raise BadInput(f"--{unused} {value}: has no effect on a model {start}; leave it out")
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
         if model_args.model_name_or_path:

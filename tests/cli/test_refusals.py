@@ -56,6 +56,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"method": "dclr", "complement": "self", "complement_pooling": "avg"}, "--complement_pooling avg: 'self'"),
         ({"method": "consert", "contrastive_weight": 0}, "--contrastive_weight 0: leaves nothing to train"),
         ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
+        ({"dataset_split": "test"}, "--dataset_split test: has no effect without --dataset_name"),
         ({"hub_token": "hf_secret"}, "--hub_token: would be written"),
         ({"report_to": "clearml"}, "--report_to clearml: the tracker is not installed"),
         ({"report_to": "wandbb"}, "--report_to wandbb: unknown to transformers; choose from .*wandb"),

@@ -69,11 +69,14 @@ def test_a_trained_head_is_continued_whatever_initialises_a_new_one(aux, stage_o
         run_pretrain_aux.main(aux("other", **flags | {"skip_from": 3}))
 
 
+SCRATCH = {"model_name_or_path": None, "config_name": "config"}
+
+
 def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
     BertConfig(**sizes, max_position_embeddings=64, dtype="bfloat16").save_pretrained(tmp_path / "config")
-    scratch = {"model_name_or_path": None, "config_name": tmp_path / "config", "vocabulary_size": 300}
-    run_pretrain_aux.main(aux(**scratch, max_steps=2, save_steps=2))
+    flags = SCRATCH | {"config_name": tmp_path / "config", "vocabulary_size": 300}
+    run_pretrain_aux.main(aux(**flags, max_steps=2, save_steps=2))
     config = AutoModelForMaskedLM.from_pretrained(tmp_path / "aux").config
     assert config.vocab_size <= 300
     assert {value.dtype for value in load_file(tmp_path / "aux" / "model.safetensors").values()} == {torch.float32}
@@ -84,6 +87,8 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     ("flags", "said"),
     [
         ({"config_name": "x"}, "give either"),
+        ({"vocabulary_size": 300}, "--vocabulary_size 300: has no effect on a model from a checkpoint"),
+        (SCRATCH | {"output_init": "new"}, "--output_init new: has no effect on a model from scratch"),
         ({"mask_rate": 15}, "--mask_rate 15.0"),
         ({"mask_rate": "nan"}, "nan"),
         ({"head_layers": -1}, "--head_layers -1"),
