@@ -4,7 +4,9 @@ import argparse
 import hashlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,8 +42,9 @@ def rows(args: argparse.Namespace) -> list[dict]:
         folder = Path(args.folder or temporary)
         text = folder / f"text-{args.sentences}"
         if not text.is_dir():
-            with writing_folder(text) as partial:
-                generate(partial, args.sentences)
+            # In a process of its own, whose memory does not count.
+            with writing_folder(text) as partial, ProcessPoolExecutor(1, get_context("spawn")) as other:
+                other.submit(generate, partial, args.sentences).result()
         return [measure(text, folder / f"cache-{args.sentences}", args.sentences, args.batches)]
 
 
