@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from glob import escape, glob
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -112,23 +113,42 @@ def writing_folder(
 
     Disk errors pass as OSError. A killed process leaves `.NAME.partial`, which the next one removes.
 
+    Raises:
+        BadInput: another process is writing `target`.
+
     Args:
         target: the folder to write.
         partial: an empty folder to fill instead of `.NAME.partial`, for concurrent writers.
         place: moves the filled folder to `target`; the default renames it.
     """
-    if partial is None:
-        partial = target.with_name(f".{target.name}.partial")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-    try:
+    with ExitStack() as stack:
+        if partial is None:
+            partial = target.with_name(f".{target.name}.partial")
+            stack.enter_context(_emptied(partial, target))
+        stack.callback(shutil.rmtree, partial, ignore_errors=True)
         yield partial
         sync_folder(partial)
         place(partial, target)
         sync(target.parent)
+
+
+@contextmanager
+def _emptied(partial: Path, target: Path) -> Iterator[None]:
+    """Create a folder or empty it, and lock it against other processes, if its file system can lock folders."""
+    partial.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadInput(f"{target}: another command is writing it; wait for its end, or choose another") from error
+        except OSError:
+            pass
+        for left in partial.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        yield
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
@@ -176,6 +196,7 @@ def read_json(
         fields: names that the object must have, and their types.
     """
     try:
+        refuse_special(path)
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path}: cannot be read as {what} ({reason}); {remedy}") from reason

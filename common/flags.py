@@ -74,11 +74,12 @@ def positive(text: str) -> int:
 
 
 def output_folder(path: str) -> Path:
-    """The folder of `--output`, created if missing; BadInput if it cannot be."""
+    """The folder of `--output`, created if missing; BadInput if it cannot be, or is read-only."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(error, f"--output {path}: cannot create the folder ({error.strerror})") from error
+    _check_writable(path, Path(path))
     return Path(path)
 
 
@@ -98,14 +99,15 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
     if output is None:
         return
     if not path.exists():
-        _check_writable(path)
+        _check_writable(output, path.absolute().parent)
         return
     if path.is_dir():
         raise BadInput(f"--output {output}: is a folder; name a file")
     if any(given and Path(given).exists() and path.samefile(given) for given in inputs):
         raise BadInput(f"--output {output}: is an input of this command and would be overwritten; name another file")
-    if not path.is_file():  # reading a device or a pipe could block
-        return
+    if not path.is_file():  # a pipe or a device would be replaced
+        raise BadInput(f"--output {output}: is not a regular file; name another")
+    _check_writable(output, path.absolute().parent)
     try:
         with path.open("rb") as file:
             begins = file.read(len(first))
@@ -115,10 +117,11 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         raise BadInput(f"--output {output}: has content this command did not write; name another file")
 
 
-def _check_writable(path: Path) -> None:
-    above = next(folder for folder in path.absolute().parents if folder.exists())
+def _check_writable(output: str, folder: Path) -> None:
+    """Refuse a folder, or for a missing one the folder above it, in which no file can be created."""
+    above = next(each for each in (folder, *folder.parents) if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise BadInput(f"--output {path}: cannot be written in {above}; choose another folder")
+        raise BadInput(f"--output {output}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

@@ -193,7 +193,8 @@ def refuse_tables(path: Path, number: int, lines: Sequence[str]) -> None:
     cells = [cell.strip() for cell in lines[0].split("\t")]
     if (len(cells) > 1 or ".tsv" in path.name.lower()) and all(map(_is_name, cells)):
         header = ", ".join(cells)
-        raise BadInput(f"{path}:{number}: a header ({header}), not a row of sentences; name columns by --text_column")
+        raise BadInput(f"{path}:{number}: a header ({header}), not a row of sentences; remove it, or name columns by "
+                       "--text_column")  # fmt: skip
 
 
 def _is_name(cell: str) -> bool:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
@@ -15,10 +15,11 @@ from common.flags import Parser, add_encoder, check_output
 from common.labels import labelled
 from common.model_place import check_place
 from common.streams import show
-from eval.scores import details, has_scores, read_scores, row, rows_of, tables, write_scores
+from eval.scores import details, has_scores, items_path, read_scores, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.encode import Encode
+    from eval.scores import Result
     from eval.tasks import Options, Task
 
 logger = logging.getLogger(__name__)
@@ -102,8 +103,8 @@ def unknown_tokens(encode: Encode, options: Options) -> dict:
     return unknown | {"headline": False}
 
 
-def score_model(args: argparse.Namespace, name: str, model: str, output: str | None) -> list[dict]:
-    """Score one model, write the rows to `output` if given, and return them."""
+def score_model(args: argparse.Namespace, name: str, model: str) -> tuple[dict[Any, Result], list[dict]]:
+    """Score one model; return the results by task, and all rows."""
     from eval.encode import Encode
     from eval.tasks import score_all
     from models.encoder import load_encoder
@@ -119,9 +120,7 @@ def score_model(args: argparse.Namespace, name: str, model: str, output: str | N
     if encode.unknown:
         rows.append(unknown_tokens(encode, options) | {"model": name, "run": None, **encode.settings})
     logger.info("scored in %.1f s", time.perf_counter() - start)
-    if output:
-        write_scores(output, results, rows)
-    return rows
+    return results, rows
 
 
 def _check(model: str, pooling: str | None) -> None:
@@ -144,6 +143,7 @@ def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str,
     outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
+        check_output(output and str(items_path(output)), [args.dev_file], b"pk")
         if output and Path(output).is_file() and Path(output).stat().st_size:
             check_scores(Path(output))
     return outputs
@@ -190,9 +190,16 @@ def main(argv: list[str] | None = None) -> list[dict]:
     check_tasks(args)
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored
-    rows = {name: score_model(args, name, model, outputs[name]) for name, model in models.items()}
-    all_rows = [one for model_rows in rows.values() for one in model_rows]
-    show(details(all_rows) if args.details else tables(rows), args.output)
+    rows: dict[str, list[dict]] = {}
+    try:
+        for name, model in models.items():
+            results, rows[name] = score_model(args, name, model)
+            if outputs[name]:
+                write_scores(outputs[name], results, rows[name])
+    finally:  # also if a file cannot be written, or a later model fails
+        all_rows = [one for model_rows in rows.values() for one in model_rows]
+        if all_rows:
+            show(details(all_rows) if args.details else tables(rows), args.output)
     return all_rows
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,14 +44,19 @@ class Result:
 
     Attributes:
         rows: rows of scores.json, the headline first.
-        items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value` from 0 to 1 of every
-            query or sentence, each (n,).
+        items: examples for a paired comparison: `similarity` and `gold` of every pair, or `value` from 0 to 1 and
+            `example`, see `example_ids`, of every query or sentence, each (n,).
         shown: number of rows that a table shows.
     """
 
     rows: list[dict[str, Any]]
     items: dict[str, np.ndarray] = field(default_factory=dict)
     shown: int = 1
+
+
+def example_ids(examples: Iterable[object]) -> np.ndarray:
+    """A number for the content of each example, (n,): two files with other numbers were scored on other data."""
+    return np.array([zlib.crc32(repr(example).encode()) for example in examples], dtype=np.float64)
 
 
 def row(task: str, split: str, metric: str, aggregation: str, n: int, value: float, mode: str = "test") -> dict:
@@ -196,6 +202,8 @@ def _problem(row: Any) -> str | None:
 def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
     """(task, split, mode) -> arrays, each (n,), from the file next to `scores`; empty if there is no file.
 
+    Files of older versions have no `example`.
+
     Raises:
         BadInput: the file is damaged, or the arrays of a task are not 1-d, finite and of equal length.
     """
@@ -213,6 +221,6 @@ def read_items(scores: Path) -> dict[tuple[str, ...], dict[str, np.ndarray]]:
     for key, arrays in items.items():
         valid = all(array.ndim == 1 and array.size and np.isfinite(array).all() for array in arrays.values())
         valid = valid and len({len(array) for array in arrays.values()}) == 1
-        if not valid or set(arrays) not in ({"similarity", "gold"}, {"value"}):
+        if not valid or set(arrays) not in ({"similarity", "gold"}, {"value", "example"}, {"value"}):
             raise BadInput(f"{path}: the scores of {key[0]} are damaged; score the model again")
     return items

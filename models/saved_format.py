@@ -130,11 +130,14 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
 
 
 def _prompts(path: str) -> dict[str, str]:
-    """Read the prompts of a folder by name; BadInput for a default prompt."""
+    """Read the prompts of a folder by name; BadInput for a default prompt or shortened vectors."""
     settings = {"prompts": {}} | (_read_json(path, "config_sentence_transformers.json") or {})
     prompt = settings.get("default_prompt_name")
     if prompt is not None:
         raise BadInput(f"'{path}': a default prompt ('{prompt}') is not supported here")
+    if (width := settings.get("truncate_dim")) is not None:
+        raise BadInput(f"'{path}': truncate_dim {width} in config_sentence_transformers.json is not supported here; "
+                       "remove it to use all dimensions")  # fmt: skip
     return _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None) or {}
 
 

@@ -1,6 +1,7 @@
 """Run the models for the report: analyses of `eval/analyse`, and vectors for the neighbour search."""
 
 import base64
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
@@ -17,6 +18,7 @@ from eval.encode import Encoder, unit
 from eval.sts import Pairs, StsTask, merged
 from report import LIMIT
 
+logger = logging.getLogger(__name__)
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
 BUDGET = 8_000_000  # base64 characters for the vectors of all runs, which keeps the page below 10 MB
 
@@ -84,6 +86,10 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
         BadInput: a file is damaged, or `sentences` cannot be read. A missing published set is not an error.
     """
     loaded = {task: pairs for task in tasks if (pairs := _pairs(task, data_dir)) is not None}
+    if not loaded and sentences is None:
+        logger.warning(
+            "%s has no STS-B: the page will lack geometry and search; give --data_dir or --sentences", data_dir
+        )
     pairs = loaded.get(tasks[0])
     paired = [] if pairs is None else distinct(pairs.left + pairs.right)
     if sentences is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput, run_command
-from common.files import writing
+from common.files import read_json, writing
 from common.flags import Parser, add_encoder, output_folder
 from common.labels import labelled
 from common.streams import show
@@ -75,9 +75,14 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     _check_flags(args, chosen)
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
     material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
-    output = output_folder(args.output) if args.output else None
+    output = _output(args.output) if args.output else None
     # load all models first: an unreadable one must fail before the others are measured
-    loaded = {label: _load(label, path, args) for label, path in labelled(args.models).items()}
+    models = labelled(args.models)
+    if args.pooling and all(map(read_modules, models.values())):
+        raise BadInput(
+            f"--pooling {args.pooling}: is for plain encoders, and these models have their own; leave it out"
+        )
+    loaded = {label: _load(label, path, args) for label, path in models.items()}
     results: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
         encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=True)
@@ -87,12 +92,14 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         results[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
     sources = {name: material.read_by(analysis) for name, analysis in chosen.items()}
-    models = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **results[label]}
-              for label, (encoder, _) in loaded.items()}  # fmt: skip
-    content = {"data": sources, "models": models}
-    if output:
-        write(output, content, list(chosen))
-    show(table(results, chosen), output)
+    measured = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **results[label]}
+                for label, (encoder, _) in loaded.items()}  # fmt: skip
+    content = {"data": sources, "models": measured}
+    try:
+        if output:
+            write(output, content, list(chosen))
+    finally:  # also if the files cannot be written
+        show(table(results, chosen), output)
     return content
 
 
@@ -111,6 +118,16 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         results = {label: model[name] for label, model in content["models"].items()}
         draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
+
+
+def _output(path: str) -> Path:
+    """The folder of `--output`; BadInput if it has other files with the names of ours."""
+    folder = output_folder(path)
+    if (written := folder / "analyses.json").exists():
+        read_json(written, "the numbers of analyses", "choose another --output", fields={"data": dict, "models": dict})
+    elif foreign := next((file for name in ANALYSES if (file := folder / f"{name}.png").exists()), None):
+        raise BadInput(f"--output {path}: contains a {foreign.name} that this command did not write; choose another")
+    return folder
 
 
 def _check_flags(args: argparse.Namespace, chosen: Mapping[str, Analysis]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
+from data.lines import INSPECTED
 from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from eval.text_files import read_lines, tidy
@@ -102,9 +103,12 @@ def read_sentences(path: str, least: int) -> list[str]:
     Raises:
         BadInput: the file cannot be read, is JSON, or contains fewer than `least` distinct sentences.
     """
-    lines = [tidy(line) for line in read_lines(Path(path))]
+    raw = read_lines(Path(path))
+    lines = [tidy(line) for line in raw]
     if lines and lines[0].startswith("{") and lines[0].endswith("}"):
         raise BadInput(f"{path}: JSON, not one sentence per line; convert it to lines of text")
+    if sum("\t" in line.strip() for line in raw[:INSPECTED]) > len(raw[:INSPECTED]) / 2:
+        raise BadInput(f"{path}: a table (tabs), not one sentence per line; convert it to lines of text")
     sentences = distinct([line for line in lines if line])
     if len(sentences) < least:
         raise BadInput(f"{path}: {len(sentences)} distinct sentences; give at least {least}, one per line")

@@ -42,6 +42,8 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
+    if args.list and (args.a or args.output):
+        raise BadInput("--list prints the published records and does nothing else; leave out the rest")
     if args.list:
         show(listing())
         return []
@@ -67,7 +69,10 @@ def side(text: str) -> Side:
     """Parse one side: `published:ID`, or scores files separated by commas."""
     if text.startswith(PREFIX):
         return published(text.removeprefix(PREFIX))
-    paths = [Path(part) for part in text.split(",")]
+    parts = [text] if Path(text).exists() else text.split(",")
+    if "" in parts:
+        raise BadInput(f"'{text}': an empty name between commas; give runs or scores files, such as runs/s1,runs/s2")
+    paths = [Path(part) for part in parts]
     return from_files(text, [path / "scores.json" if path.is_dir() else path for path in paths])
 
 

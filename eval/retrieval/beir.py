@@ -16,12 +16,12 @@ import numpy as np
 from datasets import load_dataset
 
 from common.errors import BadInput, brief, unwritable
-from common.files import writing_folder
+from common.files import read_json, sha256, write_json, writing_folder
 from eval.encode import Encoder
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.search import top_k
-from eval.scores import Result, row
+from eval.scores import Result, example_ids, row
 from eval.vectors.store import VectorStore, claim
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,10 @@ class BeirTask:
 
     def score(self, encode: Encoder, data_dir: str | Path) -> Result:
         """Headline: nDCG@10; then recall@100, MAP, MRR, all x 100; then nDCG@10 of every part."""
-        metrics = {part: self.per_query(encode, part, data) for part, data in self.load(data_dir).items()}
+        sets = self.load(data_dir)
+        examples = example_ids((data.corpus.sha256, data.queries[query], sorted(grades.items()))
+                               for data in sets.values() for query, grades in data.grades.items())  # fmt: skip
+        metrics = {part: self.per_query(encode, part, data) for part, data in sets.items()}
         ndcg = {part: values[METRICS[0]] for part, values in metrics.items()}
         total = sum(map(len, ndcg.values()))
         how = "mean of queries" if len(metrics) == 1 else "mean of forums"
@@ -93,7 +96,7 @@ class BeirTask:
                 rows.append(row(self.name, self.split, METRICS[0], f"forum {part}", len(values), values.mean()))
         # Queries are weighted by forum, so that their mean is the headline, a mean over forums.
         weighted = [values * total / (len(ndcg) * len(values)) for values in ndcg.values()]
-        return Result(rows, {"value": np.concatenate(weighted) / 100})
+        return Result(rows, {"value": np.concatenate(weighted) / 100, "example": examples})
 
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
@@ -133,27 +136,32 @@ class DocumentVectors:
             yield start, np.load(self._checked(start), mmap_mode="r")
 
     def fill(self, encode: Encoder, corpus: BeirCorpus) -> None:
-        """Check the existing shards and encode the missing ones; BadInput for a shard with another shape."""
+        """Check the existing shards and encode the missing ones; BadInput for a shard that has changed."""
         starts = range(0, self.documents, self.size)
-        existing = [start for start in starts if self._shard(start)[2].is_file()]
+        existing = [start for start in starts if self._shard(start)[2].is_file() and self._record(start).is_file()]
         for start in existing:
-            self._checked(start)
+            self._checked(start, read_json(self._record(start), "the hash of a shard", "remove it"))
         if existing:
             logger.info("%s: %d of %d shards exist already", self.store.folder, len(existing), len(starts))
         for start in sorted({*starts} - {*existing}):
-            stem, rows, _ = self._shard(start)
+            stem, rows, path = self._shard(start)
             vectors = encode(corpus.texts(start, start + rows))
             self.store.write(stem, [vectors], "choose another --embeddings or, without it, another TMPDIR")
+            write_json(self._record(start), {path.name: sha256(path)})
 
     def _shard(self, start: int) -> tuple[str, int, Path]:
         """Stem, number of documents and file of the shard that starts at a document."""
         stem = f"shard-{start // self.size:05}"
         return stem, min(self.size, self.documents - start), self.store.files(stem)[0]
 
-    def _checked(self, start: int) -> Path:
+    def _record(self, start: int) -> Path:
+        """The hash of a shard, written after it."""
+        return self._shard(start)[2].with_suffix(".json")
+
+    def _checked(self, start: int, hashes: dict[str, str] | None = None) -> Path:
         stem, rows, path = self._shard(start)
-        if damage := self.store.damage(stem, rows, self.width):
-            raise BadInput(f"{damage}; remove it to compute it again")
+        if damage := self.store.damage(stem, rows, self.width, hashes):
+            raise BadInput(f"{damage}; remove {self._record(start)} to compute it again")
         return path
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from common.errors import BadInput
 from eval.encode import Encoder, unit
-from eval.scores import Result, row
+from eval.scores import Result, example_ids, row
 from eval.sts import STS_TEST, Pairs, merged
 
 QUERIES = 97
@@ -60,7 +60,8 @@ class InDomainRetrieval:
         ranks = partner_ranks(encode, sentences, queries, self.duplicates == "identical")
         how = f"{self.directions} direction{'s' * (self.directions == 'both')}, {self.duplicates} left out"
         rows = [row(self.name, self.split, f"recall@{k}", how, len(queries), 100 * np.mean(ranks < k)) for k in CUTS]
-        return Result(rows, {"value": (ranks < 1).astype(np.float64)}, shown=len(CUTS))
+        examples = example_ids((sentences[query], sentences[target], self.duplicates) for query, target in queries)
+        return Result(rows, {"value": (ranks < 1).astype(np.float64), "example": examples}, shown=len(CUTS))
 
 
 def partner_ranks(

@@ -19,7 +19,7 @@ from sklearn.metrics import f1_score
 
 from common.errors import BadInput
 from eval.encode import Encoder
-from eval.scores import Result, row
+from eval.scores import Result, example_ids, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
 from eval.transfer.validation import Judge, Outcome
 
@@ -141,7 +141,8 @@ class TransferTask:
         splits = self.load(data_dir)
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
-        features = _features(encode, [texts for part in splits.values() for texts in part.texts])
+        texts = [text for part in splits.values() for text in part.texts]
+        features = _features(encode, texts)
         judge = Judge(features, labels, self.mode, self.name, self.progress, self.device)
         if len(parts) == 1:
             outcome, dev = judge.nested(), parts[0]
@@ -149,9 +150,10 @@ class TransferTask:
             outcome, dev = judge.crossed(*parts), parts[0]
         else:
             outcome, dev = judge.split(*parts), parts[1]
-        return self._result(outcome, labels[parts[-1]], len(dev))
+        examples = example_ids((texts[place], int(labels[place])) for place in parts[-1])
+        return self._result(outcome, labels[parts[-1]], len(dev), examples)
 
-    def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int) -> Result:
+    def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int, examples: np.ndarray) -> Result:
         kind = "mean of folds" if len(self.sizes) == 1 else "single"
         dev_kind = "single" if len(self.sizes) == 3 else "mean of folds"
         make_row = partial(row, self.name, mode=self.mode)
@@ -162,7 +164,7 @@ class TransferTask:
         if self.read is read_mrpc:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
             rows.append(make_row("test", "f1", kind, len(gold), f1))
-        return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64)})
+        return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
 
 
 def _features(encode: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:

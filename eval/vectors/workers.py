@@ -33,6 +33,8 @@ def encode_corpus(job: Job, inputs: list[str], processes: int, ray: bool = False
     """
     if processes < 1:
         raise BadInput(f"--processes {processes}: must be at least 1")
+    if any(Path(name).resolve() == job.folder.resolve() for name in inputs):
+        raise BadInput(f"--output {job.folder}: is also an input; choose another folder, such as a subfolder")
     paths = [path for name in inputs for path in files_of(Path(name), [job.folder])]
     job.check(paths)
     start, records = time.perf_counter(), []

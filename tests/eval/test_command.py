@@ -107,9 +107,10 @@ def test_all_data_is_looked_for_before_any_of_it_is_scored(tiny_bert, data_dir, 
         command.main(argv)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_a_pipe_is_neither_waited_for_nor_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    check_output(str(tmp_path / "pipe"), [], b"[")
+    with pytest.raises(BadInput, match="pipe: is not a regular file"):
+        check_output(str(tmp_path / "pipe"), [], b"[")
 
 
 def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_bert, dev_file, tmp_path, monkeypatch):
@@ -118,6 +119,7 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
     (tmp_path / "link.json").symlink_to(dev_file)
     (tmp_path / "secret.json").write_text("[]")
     (tmp_path / "data.json").write_text('[{"text": "mine"}]')
+    (tmp_path / "mine.items.npz").write_text("mine")
     opened = Path.open
 
     def guarded(path, *args, **named):
@@ -134,12 +136,22 @@ def test_an_output_that_would_replace_something_else_is_refused_and_kept(tiny_be
         tmp_path / "run.json": "has content this command did not write",
         tmp_path / "data.json": "has content this command did not write",
         dev_file / "scores.json": "cannot be written in",
+        tmp_path / "mine.json": r"mine\.items\.npz: has content this command did not write",
         tmp_path: "is a folder",
     }
     for output, said in refused.items():
         with pytest.raises(BadInput, match=f"--output .*{said}"):
             command.main([str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={output}"])
     assert dev_file.read_bytes() == before and (tmp_path / "run.json").read_text() == "{}"
+
+
+def test_scores_that_cannot_be_written_are_printed(tiny_bert, dev_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "write_scores", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        command.main(
+            [str(tiny_bert), "--pooling=avg", f"--dev_file={dev_file}", f"--output={tmp_path / 'scores.json'}"]
+        )
+    assert "pairs" in capsys.readouterr().out
 
 
 def test_names_that_would_share_a_file_and_a_split_without_effect_are_refused(tiny_bert, dev_file, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from common.errors import BadInput, CheckpointRefused
+from common.files import writing_folder
 from export.__main__ import main
 from export.onnx_file import write_onnx
 from models.encoder import load_encoder
@@ -47,6 +48,15 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_
     assert partials(tmp_path) == []
     main([str(run), "--output", str(target)])
     assert not (target / "old").exists()
+
+
+def test_a_folder_that_another_command_writes_is_refused_and_left_alone(make_run, tmp_path):
+    run, target = make_run(), tmp_path / "out"
+    with writing_folder(target) as other:
+        (other / "file").write_text("of the other command")
+        with pytest.raises(BadInput, match="out: another command is writing it"):
+            main([str(run), "--output", str(target)])
+    assert [path.name for path in target.iterdir()] == ["file"] and partials(tmp_path) == []
 
 
 def test_a_place_that_cannot_be_written_is_an_error(make_run, tmp_path):

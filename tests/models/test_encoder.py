@@ -264,9 +264,14 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
             {"default_prompt_name": "query"},
             r"prompt \('query'\) is not supported",
         ),
+        (
+            "config_sentence_transformers.json",
+            {"truncate_dim": 8},
+            "truncate_dim 8 in config_sentence_transformers.json",
+        ),
     ],
 )
-def test_sentence_transformers_settings_that_change_texts_are_refused(tiny_bert, tmp_path, name, values, message):
+def test_sentence_transformers_settings_that_change_vectors_are_refused(tiny_bert, tmp_path, name, values, message):
     encoder, tokenizer = make_encoder(tiny_bert, "avg")
     encoder.save(str(tmp_path / "ours"), tokenizer)
     change_json(tmp_path / "ours" / "config.json", sentence_embedding=...)

@@ -66,6 +66,22 @@ def test_json_is_not_read_as_sentences(tmp_path):
         read_sentences(str(tmp_path / "corpus.jsonl"), 1)
 
 
+def test_a_table_is_not_read_as_sentences(dev_file):
+    with pytest.raises(BadInput, match=r"a table \(tabs\), not one sentence per line"):
+        read_sentences(str(dev_file), 1)
+
+
+def test_files_of_others_are_not_overwritten(tiny_bert, dev_file, tmp_path):
+    flags = [str(tiny_bert), *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--output", str(tmp_path)]
+    (tmp_path / "analyses.json").write_text('{"my": "numbers"}')
+    with pytest.raises(BadInput, match=r"analyses\.json: is not the numbers of analyses"):
+        main(flags)
+    (tmp_path / "analyses.json").rename(tmp_path / "neighbours.png")
+    with pytest.raises(BadInput, match=r"contains a neighbours\.png that this command did not write"):
+        main(flags)
+    assert (tmp_path / "neighbours.png").read_text() == '{"my": "numbers"}'
+
+
 def test_own_sentences_need_no_pairs(tiny_bert, text_file, sentences, tmp_path):
     queries = tmp_path / "queries.txt"
     queries.write_text(f"  {sentences[4]}\n\nwhat does a $5 teacher $ paint?\n{sentences[4]}\n", encoding="utf-8")
@@ -91,6 +107,8 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
     models = [str(tiny_bert), str(tmp_path / "run")]
     found = main([*models, *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--max_length", "9"])
     assert [(m["pooling"], m["max_length"]) for m in found["models"].values()] == [("avg", 9), ("cls_before_pooler", 9)]
+    with pytest.raises(BadInput, match="--pooling avg: is for plain encoders"):
+        main([models[1], *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy"])
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_without_examples_there_is_no_verdict(pairs, tmp_path):
     assert said["STS13"] == INSIDE and said["Avg."] == said["STS12"]
 
 
-@pytest.mark.parametrize("change", ["gold", "length", "kind"])
+@pytest.mark.parametrize("change", ["gold", "length", "kind", "example"])
 def test_files_scored_on_other_data_are_refused(pairs, tmp_path, change):
     golds, good, other, _ = pairs
     a, b = scored(tmp_path, "a", good, golds), scored(tmp_path, "b", other, golds)
@@ -155,10 +155,15 @@ def test_files_scored_on_other_data_are_refused(pairs, tmp_path, change):
         items = dict(archive)
     if change == "gold":
         items["STS12|test|test|gold"] = items["STS12|test|test|gold"][::-1]
+    if change == "example":
+        for path, count in ((a, 300), (b, 299)):
+            values = {"value": np.ones(300), "example": np.arange(300) % count}
+            np.savez(items_path(path), **{f"STS12|test|test|{name}": value for name, value in values.items()})
     if change == "kind":
         del items["STS12|test|test|gold"]
         items["STS12|test|test|value"] = items.pop("STS12|test|test|similarity")
-    np.savez(items_path(b), **items)
+    if change != "example":
+        np.savez(items_path(b), **items)
     with pytest.raises(BadInput, match=r"STS12: .*different examples"):
         compare(side(a), side(b), 100)
 
@@ -369,8 +374,21 @@ def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
     assert "`python -m eval MODEL --output FILE.json` writes them" in capsys.readouterr().out
 
 
+def test_a_name_may_have_a_comma(tmp_path):
+    one, other = of_values(tmp_path, "lr=1e-5,bs=64", {"STS12": 70.0}), of_values(tmp_path, "b", {"STS12": 71.0})
+    assert [row["difference"] for row in command.main([str(other), str(one)])] == [1.0]
+
+
 @pytest.mark.parametrize(
-    "argv", [[], ["a.json"], ["a.json", "b.json", "--resamples", "10"], ["a", "b", "--seed", "-1"]]
+    "argv",
+    [
+        [],
+        ["a.json"],
+        ["a.json", "b.json", "--resamples", "10"],
+        ["a", "b", "--seed", "-1"],
+        ["--list", "a"],
+        ["a,", "b"],
+    ],
 )
 def test_a_command_without_two_sides_or_with_impossible_numbers_is_refused(argv):
     with pytest.raises(BadInput):

@@ -153,6 +153,21 @@ def test_kept_embeddings_are_used_again(beir, tmp_path):
     assert (tmp_path / "kept" / "small" / "manifest.json").is_file()
 
 
+def test_examples_tell_other_judgements_and_other_documents_apart(beir):
+    def examples():
+        return BeirTask("small").score(encode, beir.root).items["example"]
+
+    first = examples()
+    assert (examples() == first).all() and len(first) == len(set(first)) == 4
+    query = next(iter(beir.grades))
+    beir.grades[query] = dict(reversed(beir.grades[query].items())) | {"d39": 1}
+    beir.write()
+    assert (examples() != first).sum() == 1
+    beir.documents["d7"] = "another text"
+    beir.write()
+    assert (examples() != first).all()
+
+
 def test_title_and_text_are_joined_and_empty_documents_counted(beir, caplog):
     caplog.set_level("INFO")
     corpus = read_corpus(beir.folder / "corpus.jsonl")

@@ -26,7 +26,7 @@ def test_every_document_has_its_vector(beir, corpus, tmp_path, size):
     assert (filled(Letters(), corpus, tmp_path / "kept", size) == expected).all()
     assert (filled(Letters(), corpus, None, size) == expected).all()
     names = sorted(path.name for path in (tmp_path / "kept").iterdir())
-    assert names == [MANIFEST, *(f"shard-{i:05}.npy" for i in range(-(-40 // size)))]
+    assert names == [MANIFEST, *(f"shard-{i:05}.{end}" for i in range(-(-40 // size)) for end in ("json", "npy"))]
 
 
 def test_blocks_say_where_they_start_and_are_mapped(corpus, tmp_path):
@@ -39,7 +39,7 @@ def test_blocks_say_where_they_start_and_are_mapped(corpus, tmp_path):
 def test_without_a_folder_nothing_stays(corpus):
     with embedded(Letters(), corpus, 6, None, 7) as shards:
         folder = shards.store.folder
-        assert len(list(folder.iterdir())) == 6
+        assert len(list(folder.glob("*.npy"))) == 6
     assert not folder.exists()
 
 
@@ -77,12 +77,9 @@ def test_a_folder_of_something_else_is_refused_with_the_difference(beir, corpus,
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (np.zeros((6, 6), np.float32), r"contains float32 (6, 6), expected float32 (7, 6); remove it"),
-        (np.zeros((7, 5), np.float32), r"contains float32 (7, 5), expected float32 (7, 6); remove it"),
-        (np.zeros((7, 6), np.float64), r"contains float64 (7, 6), expected float32 (7, 6); remove it"),
-        (b"", "damaged shard"),
-        (b"no array", "damaged shard"),
-        (-5, "damaged shard"),
+        (np.zeros((7, 6), np.float32), "shard-00002.npy has changed since it was written"),
+        (b"", "shard-00002.npy has changed since it was written"),
+        (-5, "shard-00002.npy has changed since it was written"),
     ],
 )
 def test_a_damaged_shard_is_refused_before_anything_is_computed(corpus, tmp_path, wrong, said):
@@ -95,7 +92,7 @@ def test_a_damaged_shard_is_refused_before_anything_is_computed(corpus, tmp_path
         path.write_bytes(path.read_bytes()[:wrong] if isinstance(wrong, int) else wrong)
     again = Letters()
     message = refused(filled, again, corpus, tmp_path / "kept")
-    assert message.startswith(f"{path}: ") and said in message and "remove it" in message
+    assert said in message and f"remove {path.with_suffix('.json')}" in message
     assert again.asked == []
 
 

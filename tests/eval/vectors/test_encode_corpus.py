@@ -137,6 +137,12 @@ def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, 
     assert not list(out.glob("11.*.part"))
 
 
+def test_an_input_folder_is_not_the_output_too(tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    assert "is also an input" in refused(encode_corpus, job(tmp_path), [str(tmp_path)], 1)
+    assert names(tmp_path) == ["a.txt"]
+
+
 def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     out, given = tmp_path / "out", [str(tmp_path / "in")]
     encode_corpus(job(out), given, 1)
