@@ -125,10 +125,12 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
     ours = read_config(str(CONFIG))  # also beside another --config
     defaults = {name: ours[name] for name in ("start_shares", "keep_start", "least_gain", "test_tasks")}
     method = load_method(peek(given, "method"))
+    named = {word[2:].split("=")[0] for word in given if word.startswith("--")}
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
         defaults["title_share"] = 0.5
-    named = {word[2:].split("=")[0] for word in given if word.startswith("--")}
+    elif "title_share" in named:
+        raise BadInput("--title_share: most documents have no title of their own; leave it out")
     if args.steps:
         half = max(1, args.steps // 2)
         steps = {"max_steps": args.steps, "eval_steps": half, "save_steps": half}

@@ -129,19 +129,26 @@ def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
         suffix = "txt" if source.kind == "text" else source.kind
         links.append(folder / f"{number:05}.{suffix}{packing(path)}")
         links[-1].symlink_to(path.resolve())
-    options = _csv_options(links[0]) if source.kind == "csv" else {}
+    options = _csv_options(links[0], _required(source)) if source.kind == "csv" else {}
     names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
     return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder),
                                  **options)  # fmt: skip
 
 
-def _csv_options(path: Path) -> dict:
+def _csv_options(path: Path, required: Sequence[str]) -> dict:
     """Read every cell as a string: pandas would turn 007 into a number and None into a missing value."""
+    _refuse_repeated(pandas.read_csv(path, nrows=1, header=None, dtype=str).iloc[0].tolist(), required)
     head = pandas.read_csv(path, nrows=1, dtype=str)
     if not isinstance(head.index, pandas.RangeIndex):
         raise BadInput("the first row has more cells than the header")
     features = Features({name: Value("string") for name in head.columns})
     return {"features": features, "keep_default_na": False, "na_filter": False}
+
+
+def _refuse_repeated(header: Sequence[str], required: Sequence[str], place: str = "") -> None:
+    """Raise BadInput if a column that is read stands twice in a header."""
+    if repeated := next((name for name in required if header.count(name) > 1), None):
+        raise BadInput(f"{place}column '{repeated}' occurs twice in the header")
 
 
 def _header(source: Source) -> list[str] | None:
@@ -154,6 +161,7 @@ def _header(source: Source) -> list[str] | None:
             raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
             number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
+            _refuse_repeated(cells, _required(source), f"{path}:{number}: ")
             missing = [name for name in _required(source) if name not in cells]
             if missing or cells != (header or cells):
                 problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"

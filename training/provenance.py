@@ -16,7 +16,8 @@ from common.files import sha256
 
 logger = logging.getLogger(__name__)
 _MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model
-    *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json""".split()
+    *.safetensors *.safetensors.index.json pytorch_model*.bin pytorch_model.bin.index.json model.pt
+    modules.json sentence_bert_config.json */config.json */*.safetensors""".split()  # modules of sentence-transformers
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tokenizers", "numpy", "scipy")
 
 
@@ -74,7 +75,7 @@ def _hashes(path: Path) -> dict[str, str]:
     if not (path / "config.json").is_file():
         return {}
     files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
-    return {file.name: sha256(file) for file in sorted(files)}
+    return {str(file.relative_to(path)): sha256(file) for file in sorted(files)}
 
 
 def earlier_starts(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
 MAY_DIFFER = frozenset(
     """output_dir data_dir cache_dir dry_run test_tasks run_name report_to project trackio_space_id disable_tqdm
     log_level log_level_replica log_on_each_node logging_strategy logging_first_step logging_steps save_strategy
-    save_steps save_total_limit dataloader_num_workers dataloader_prefetch_factor
+    save_steps save_total_limit dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context
     dataloader_pin_memory dataloader_persistent_workers dataloader_in_order resume_from_checkpoint push_to_hub
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank

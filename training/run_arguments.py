@@ -69,6 +69,8 @@ class RunArguments(TrainingArguments):
             BadInput: a value is out of range, or a flag is not supported here.
         """
         _check_values(self)
+        if self.ddp_backend and "WORLD_SIZE" not in os.environ:
+            raise BadInput("--ddp_backend: has no effect with one process; use accelerate launch, or leave it out")
         if self.bf16 and not self.use_cpu and not torch.cuda.is_available():
             raise BadInput("--bf16 true: there is no CUDA GPU; give --use_cpu auto --bf16 auto")
         if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
@@ -102,6 +104,8 @@ def _check_values(args: RunArguments) -> None:
     for kind, names in _RANGES.items():
         for name in names.split():
             check_range(name, getattr(args, name), kind)
+    if args.dataloader_multiprocessing_context and not args.dataloader_num_workers:
+        raise BadInput("--dataloader_multiprocessing_context: has no effect without --dataloader_num_workers")
     if args.save_strategy == "best":
         raise BadInput("--save_strategy best: best/ keeps the best model anyway; checkpoints are for resuming")
     if args.max_steps == 0 or args.max_steps < -1:
@@ -139,6 +143,8 @@ def _check_activation_flags(args: RunArguments) -> None:
     unknown = sorted((args.activation_checkpointing_kwargs or {}).keys() - {"every_n_layers", "offload"})
     if unknown:
         raise BadInput(f"--activation_checkpointing_kwargs: unknown {unknown[0]}; use every_n_layers or offload")
+    if (args.activation_checkpointing_kwargs or {}).get("offload") and args.device.type == "cpu":
+        raise BadInput("--activation_checkpointing_kwargs: offload moves activations from a GPU; leave it out")
     if args.activation_checkpointing_kwargs and not args.activation_checkpointing:
         raise BadInput("--activation_checkpointing_kwargs: has no effect without --activation_checkpointing true")
     every = (args.activation_checkpointing_kwargs or {}).get("every_n_layers", 1)
@@ -150,6 +156,8 @@ def _check_optimizer(args: RunArguments) -> None:
     optim = args.optim.value
     if args.adamw != "torch" and (optim not in ADAMW or args.optim_args):
         raise BadInput(f"--adamw {args.adamw} replaces the optimizer; leave out --optim and --optim_args")
+    if args.optim_target_modules and not optim.startswith(("galore", "apollo")):
+        raise BadInput(f"--optim_target_modules: --optim {optim} ignores it; it is for galore and apollo")
     if optim.startswith("schedule_free"):
         raise BadInput(f"--optim {optim}: not supported, since every evaluation would need its averaged weights")
     if any(part.count("=") != 1 for part in (args.optim_args or "a=1").split(",")):

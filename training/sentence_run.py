@@ -62,7 +62,10 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] 
     method = load_method(peek(argv, "method"), labels)
     automatic = Automatic()
     groups = parse(argv, argument_groups(method), choose=automatic)
-    model_args, _, data_args, args = groups
+    model_args, method_args, data_args, args = groups
+    for name in method.unread(method_args):
+        if (value := getattr(method_args, name)) != getattr(method.arguments(), name):
+            logger.warning("--%s %s has no effect with the other flags", name, value)
     model_args.packed = settle_packing(model_args.packed, args)
     if model_args.model_name_or_path is None:
         raise BadInput("--model_name_or_path is missing: give the checkpoint to start from")

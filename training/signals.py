@@ -54,11 +54,31 @@ class Stopping:
         def receive(number: int, _) -> None:
             if os.getpid() == owner:
                 self._receive(number)
-            elif number == signal.SIGTERM:  # other signals spare data workers: finishing the step needs their batches
+            elif number == signal.SIGTERM:  # a data worker that has not called `spare` yet
                 os._exit(128 + number)
 
         with _signals_to(receive):
             yield
+
+
+def spare(_: int) -> None:
+    """Make a data worker, of any number, ignore all signals but its parent's SIGTERM.
+
+    A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to finish its step.
+    """
+    if not hasattr(signal, "sigwaitinfo"):  # macOS
+        return
+    parent = os.getppid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def wait() -> None:
+        asked = False
+        while not asked:
+            received = signal.sigwaitinfo(SIGNALS)
+            asked = received.si_signo == signal.SIGTERM and received.si_pid == parent
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

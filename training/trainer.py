@@ -28,6 +28,7 @@ from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.resuming import ResumingTrainer
 from training.run_arguments import check_activation_checkpointing, check_machine
+from training.signals import spare
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
@@ -93,6 +94,12 @@ class EmbeddingTrainer(ResumingTrainer):
 
     def _get_train_sampler(self, train_dataset=None) -> KeyedSampler:
         return self.sampler
+
+    def get_train_dataloader(self):
+        """Stock loader; its workers draw nothing, so they need no seeds, but must outlive a signal to the whole job."""
+        loader = super().get_train_dataloader()
+        loader.base_dataloader.worker_init_fn = spare
+        return loader
 
     def floating_point_ops(self, inputs) -> int:
         """0: nothing shows this number, and the stock count walks over all modules for every batch."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from data.lines import INSPECTED
 from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from eval.text_files import read_lines, tidy
@@ -107,7 +106,7 @@ def read_sentences(path: str, least: int) -> list[str]:
     lines = [tidy(line) for line in raw]
     if lines and lines[0].startswith("{") and lines[0].endswith("}"):
         raise BadInput(f"{path}: JSON, not one sentence per line; convert it to lines of text")
-    if sum("\t" in line.strip() for line in raw[:INSPECTED]) > len(raw[:INSPECTED]) / 2:
+    if sum("\t" in line.strip() for line in raw) > len(raw) / 2:
         raise BadInput(f"{path}: a table (tabs), not one sentence per line; convert it to lines of text")
     sentences = distinct([line for line in lines if line])
     if len(sentences) < least:

@@ -17,6 +17,7 @@ from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
 Change = Literal["none", "shuffle", "token_cutoff", "feature_cutoff", "dropout"]
+STRENGTHS = {"token_cutoff": "token_cutoff", "feature_cutoff": "feature_cutoff", "dropout": "embedding_dropout"}
 
 
 @dataclass
@@ -83,6 +84,9 @@ class ConSERT(Method):
 
     def views(self, args: Arguments) -> list[View]:
         return [view(args, args.view_1), view(args, args.view_2)]
+
+    def unread(self, args: Arguments) -> list[str]:
+        return [flag for change, flag in STRENGTHS.items() if change not in (args.view_1, args.view_2)]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         check_changes(args, encoder.config)

@@ -124,6 +124,9 @@ class RankCSE(Method):
     arguments = Arguments
     one_text = True
 
+    def unread(self, args: Arguments) -> list[str]:
+        return ["teacher_temperature"] * (args.rank_loss == "listmle") + ["teacher_share"] * (len(args.teacher) == 1)
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         """Build the three terms; BadInput for more than two teachers, or one that does not fit the encoder."""
         if len(args.teacher) > 2:

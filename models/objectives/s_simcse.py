@@ -55,6 +55,12 @@ class SSimCSE(simcse.SimCSE):
         rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
         return [View(dropout=rates)] * 2
 
+    def unread(self, args: Arguments) -> list[str]:
+        shape, bounds = ["rate_a", "rate_b"], ["rate_low", "rate_high"]
+        return {"uniform": [*shape, "rate_values"], "beta": ["rate_values"], "list": shape + bounds}[
+            args.rate_distribution
+        ]
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         encoder.sample_dropout()
         return super().build(args, encoder, projection, source)

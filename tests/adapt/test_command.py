@@ -163,6 +163,13 @@ def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypa
         command.adapt(rows, tiny_bert, tmp_path / "run", dry_run=True, **flags)
 
 
+def test_a_share_of_titles_needs_titles(arguments, sentences, tmp_path):
+    lines = [" ".join(sentences[3 * i : 3 * i + 3]) for i in range(100)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(BadInput, match="--title_share: most documents have no title"):
+        command.main(arguments("run", "--title_share=0.3", text=tmp_path / "lines.txt", labels=None))
+
+
 @pytest.fixture
 def start(tiny_bert, tmp_path):
     """A folder of sentence-transformers that normalises its vectors."""

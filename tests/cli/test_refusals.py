@@ -91,6 +91,10 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"lr_scheduler_kwargs": "x"}, "--lr_scheduler_kwargs x: must be a JSON object, such as"),
         ({"lr_scheduler_type": "polynomial", "learning_rate": "1e-8"}, "--lr_scheduler_type polynomial"),
         ({"activation_checkpointing_kwargs": "x"}, "--activation_checkpointing_kwargs x: must be a JSON object"),
+        ({"activation_checkpointing": "true", "activation_checkpointing_kwargs": '{"offload": true}'}, "offload moves"),
+        ({"dataloader_multiprocessing_context": "spawn"}, "has no effect without --dataloader_num_workers"),
+        ({"optim_target_modules": "query"}, "--optim_target_modules: --optim adamw_torch_fused ignores it"),
+        ({"ddp_backend": "gloo"}, "--ddp_backend: has no effect with one process"),
         ({"save_steps": 0}, "--save_steps 0.0: must be above 0"),
         ({"adam_beta1": 1}, "--adam_beta1 1.0: must be from 0 to below 1"),
         ({"save_total_limit": 0}, "--save_total_limit 0: must be 1 or more"),
@@ -272,6 +276,20 @@ def test_accumulation_warns_that_it_adds_no_negatives(unsup, caplog):
         assert not _warned(unsup, "negatives", caplog, **flags)
         assert _warned(unsup, "adds no negatives", caplog, gradient_accumulation_steps=2, **flags)
         assert "--gradient_accumulation_steps 2" in caplog.text and "--chunk_size" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"method": "consert", "token_cutoff": 0.5, "feature_cutoff": 0.5}, "--token_cutoff 0.5"),
+        ({"method": "rankcse", "teacher_share": 0.5, "rank_loss": "listnet"}, "--teacher_share 0.5"),
+        ({"method": "s_simcse", "rate_a": 9, "rate_high": 0.3}, "--rate_a 9.0"),
+        ({"method": "simcse_pp", "off_dropout": "false", "positive_scale": 0.5}, "--positive_scale 0.5"),
+    ],
+)
+def test_a_flag_of_a_method_that_others_leave_without_effect_is_warned_about(unsup, caplog, flags, named):
+    assert _warned(unsup, f"{named} has no effect with the other flags", caplog, **flags, dropout=0.1)
+    assert caplog.text.count("has no effect") == 1
 
 
 def test_a_start_whose_pooling_is_ignored_is_warned_about(unsup, tmp_path, tiny_bert, caplog):

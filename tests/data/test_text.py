@@ -184,6 +184,7 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "labels as sentences": (HEADER + PAIRS, {"columns": 3}, ":1: a header (premise, hypothesis, label), not a row"),
         "JSON": ('{"text": "a"}\n' * 3, {}, "most of its first lines are JSON objects, not sentences; name it"),
         "a header": ("id,text\n" + "1,a b\n" * 9, {}, "its first line is a header (id, text), not a sentence"),
+        "a repeated name": ("body\tbody\n1\tb\n", {"names": ("body",)}, ":1: column 'body' occurs twice"),
         "a name that is not there": ("id\ttext\n1\tb\n", {"names": ("body",)}, ":1: the header has no column 'body'"),
     }.values(),
 )
@@ -208,6 +209,7 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
         "a list": ("x.jsonl", '{"text": ["a"]}\n', ("text",), ":1: 'text' is of type list, not text"),
         "a long row": ("x.csv", "a,text\n1,b\n2,c,d\n", ("text",), "Expected 2 fields in line 3, saw 3"),
         "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "the first row has more cells than the header"),
+        "a repeated column": ("x.csv", "text,text\nb,c\n", ("text",), "column 'text' occurs twice in the header"),
         "no Parquet": ("x.parquet", "a\n", ("text",), "cannot be read as parquet"),
         "no Arrow": ("x.arrow", "a\n", ("text",), "cannot be read as arrow"),
         "an empty CSV": ("x.csv", "", ("text",), ": contains no sentences"),

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import ROOT, check_at_rest, newest_step, weights
+from tests.faults.harness import ROOT, check_at_rest, last_logged, newest_step, weights
 
 
 def wait_for(path, seconds=60):
@@ -82,6 +83,20 @@ def test_two_signals_that_arrive_together_are_one_request(server):
     os.kill(pid, signal.SIGCONT)
     assert server.wait(pid) == 75
     assert newest_step(server.folder / "impatient") > 0
+
+
+def test_a_signal_to_the_whole_job_spares_the_data_workers_until_the_step_ends(server):
+    pid = server.start("workers", max_steps=2000, eval_steps=2000, save_steps=2000, dataloader_num_workers=2)
+    wait_for(server.folder / "workers" / "log.jsonl")
+    while last_logged(server.folder / "workers") < 1:
+        time.sleep(0.01)
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert len(workers) == 2
+    for each in (*map(int, workers), pid):
+        os.kill(each, signal.SIGTERM)
+    assert server.wait(pid) == 75, server.said("workers")
+    assert newest_step(server.folder / "workers") > 0 and "Traceback" not in server.said("workers")
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
 @pytest.mark.parametrize(("fault", "words"), [("full", "No space left"), ("readonly", "read-only")])

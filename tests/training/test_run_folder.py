@@ -117,6 +117,9 @@ def test_each_of_several_folders_in_a_setting_is_identified_by_its_files(tmp_pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(name)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    (tmp_path / "one" / "1_Pooling").mkdir()
+    (tmp_path / "one" / "1_Pooling" / "config.json").write_text("{}")
+    assert "1_Pooling/config.json" in contents({"x": one})["x"]
     assert contents({"teacher": ["self"], "rates": [0.1, 0.2], "seed": 1, "name": ""}) == {}
     found = contents({"teacher": ["self", two]})
     assert found == {"teacher": {"1": "self", "2 config.json": contents({"x": two})["x"]["config.json"]}}
