@@ -59,6 +59,8 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     if shares and pooling_named(pooling).keeps_head:
         raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}; give --pooling "
                        "cls_before_pooler ([CLS] without a head) or avg")  # fmt: skip
+    if data_args.least_gain and not data_args.keep_start:
+        logger.warning("--least_gain %s has no effect without --keep_start true", data_args.least_gain)
     if data_args.dev == "none":
         return None
     if data_args.dev_beir:
