@@ -143,24 +143,30 @@ def _stage_1(args: argparse.Namespace, model: str, corpus: Path, seed: int) -> s
 def table(rows: list[dict]) -> str:
     """nDCG@10 on judged queries by start and method, the verdict on each run, and how well pseudo-queries agree."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    body = [["start", "method", *sets, "mean gain", "n"]]
+    body = [["start", "method", *sets, "mean", "mean gain", "n"]]
     for start in dict.fromkeys(row["start"] for row in rows):
         start_rows = [row for row in rows if row["start"] == start]
         # After stage 1, each seed has a start of its own.
-        before = [{row["real"]["start"] for row in start_rows if row["set"] == name} for name in sets]
-        body.append([start, "as it is", *(mean_and_std(list(each), "-") for each in before), "", ""])
+        before = [list({row["real"]["start"] for row in start_rows if row["set"] == name}) for name in sets]
+        body.append([start, "as it is", *_cells(before), "", ""])
         for method in dict.fromkeys(row["method"] for row in start_rows):
             body.append(_line([row for row in start_rows if row["method"] == method], start, method, sets))
     return "\n\n".join([markdown(body), markdown(verdicts(rows)), markdown(orders(rows)), shipped(rows)])
 
 
 def _line(rows: list[dict], start: str, method: str, sets: list[str]) -> list[str]:
-    """Mean and standard deviation over the seeds of each set, the mean gain over sets, and the number of seeds."""
+    """The cells of `_cells`, the mean gain over sets, and the number of seeds."""
     by_set = {name: [row["real"] for row in rows if row["set"] == name] for name in sets}
-    cells = [mean_and_std([real["result"] for real in runs], "-") for runs in by_set.values()]
+    cells = _cells([[real["result"] for real in runs] for runs in by_set.values()])
     gains = [fmean(real["result"] - real["start"] for real in runs) for runs in by_set.values() if runs]
     seeds = sorted({len(runs) for runs in by_set.values() if runs})
     return [start, method, *cells, f"{fmean(gains):+.2f}", " to ".join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))]
+
+
+def _cells(values: list[list[float]]) -> list[str]:
+    """Mean and standard deviation over the seeds of each set, and the mean over sets, if all have values."""
+    mean = f"{fmean(map(fmean, values)):.2f}" if all(values) else "-"
+    return [*(mean_and_std(each, "-") for each in values), mean]
 
 
 def verdicts(rows: list[dict]) -> list[list[str]]:

@@ -64,7 +64,7 @@ def test_gains_verdicts_and_agreement():
 def test_a_set_with_more_seeds_weighs_no_more_in_the_mean_gain():
     later = made("spans", "med", (30, 45), (41, 60), "better", seed=1)
     line = next(line for line in own_text.table([*ROWS, later]).splitlines() if "| spans " in line)
-    assert [cell.strip() for cell in line.split("|")][3:7] == ["59.00 ± 1.41", "21.00", "+8.50", "1 to 2"]
+    assert [cell.strip() for cell in line.split("|")][3:8] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
 
 
 def test_the_gain_of_several_seeds_has_the_outer_ends_of_their_intervals():
