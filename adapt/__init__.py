@@ -1,5 +1,5 @@
 """Adapt a model to documents: train on them, compare on held-out ones, and keep the better model."""
 
-from pathlib import Path
+from common.declared import ROOT
 
-CONFIG = Path(__file__).parents[1] / "configs" / "adapt.yaml"
+CONFIG = ROOT / "configs" / "adapt.yaml"

@@ -78,7 +78,7 @@ def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
     return verdict if same and run["run_id"] == verdict["run_id"] else None
 
 
-def checked(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str], str | None]:
+def checked(argv: list[str] | None) -> tuple[argparse.Namespace, list[str], str | None]:
     """Flags of adapt, those for run_unsup.py with a default `--config`, and a hash of all inputs.
 
     Raises:

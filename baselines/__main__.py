@@ -123,7 +123,7 @@ def encode_text(args: argparse.Namespace) -> EncodedText:
     with TemporaryDirectory() as folder:
         texts = list(read_text(source, folder).cells())
     encoder, tokenizer = load_encoder(args.model, args.pooling, args.max_length)
-    if getattr(encoder.head, "flow", None) is not None:
+    if encoder.flow is not None:
         raise BadInput(f"'{args.model}' already ends in a flow; start from the encoder it was made from")
     if encoder.normalizes:
         raise BadInput(f"'{args.model}' normalises its vectors; give its --pooling to start before the normalisation")
@@ -186,7 +186,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run one command; its folder is written atomically."""
     args = parser().parse_args(argv)
     with new_folder(Path(args.output)) as folder:
-        write_json(Path(folder) / BASELINE, args.run(args, str(folder)), remedy=None)
+        write_json(folder / BASELINE, args.run(args, str(folder)), remedy=None)
     logger.info("%s: written; next: python -m eval %s --tasks sts", args.output, args.output)
 
 

@@ -20,12 +20,13 @@ from pathlib import Path
 import torch
 
 from bench.pair import MODELS
+from common.declared import ROOT
 from common.errors import BadInput
 from common.flags import positive
 from eval.scores import markdown, write_rows
 
 logger = logging.getLogger(__name__)
-_GUARD = Path(__file__).parent / "pretend" / "guard.cpp"
+_GUARD = ROOT / "bench" / "pretend" / "guard.cpp"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +82,7 @@ def pretended(objectives: list[str], layers: int, batch: int, length: int, half:
 def run_pretending(argv: list[str], folder: Path) -> subprocess.CompletedProcess:
     """Run a Python process with the pretend device, which is built in `folder`."""
     environment = os.environ | {"LD_PRELOAD": str(_compiled(folder))}
-    command, root = [sys.executable, *argv], Path(__file__).parents[1]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    return subprocess.run([sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def _compiled(folder: Path) -> Path:

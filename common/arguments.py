@@ -7,6 +7,8 @@ from typing import Literal
 
 from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, flag
 
+NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"  # of labelled pairs
+
 
 @dataclass
 class ModelArguments:

@@ -19,12 +19,13 @@ from datasets import ClassLabel, Dataset, Features, Value
 from datasets.data_files import DataFilesList
 from fsspec.compression import register_compression
 
+from common.arguments import LABEL
 from common.errors import DISK, BadInput, brief
 from common.files import read_json
 from data import json_rows
 from data.cache import cached
 from data.lines import INSPECTED, LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
-from data.source import LABEL, Source, root_cause
+from data.source import Source, root_cause
 
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")

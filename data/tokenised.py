@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from datasets import Dataset, Features, List, Value
 
+from common.arguments import LABEL
 from common.errors import BadInput, StorageError
 from common.files import read_json, write_json
 from data import draws
 from data.cache import cached
-from data.source import LABEL, Source
+from data.source import Source
 from data.text import describe, map_options, read_text
 from data.tokenizer import word_starts
 

@@ -15,7 +15,7 @@ from common.flags import Parser, add_encoder, check_output
 from common.labels import labelled
 from common.model_place import check_place
 from common.streams import show
-from eval.scores import details, has_scores, items_path, read_scores, row, rows_of, tables, write_scores
+from eval.scores import Key, details, items_path, refuse_foreign, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.encode import Encode
@@ -144,18 +144,8 @@ def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str,
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
         check_output(output and str(items_path(output)), [args.dev_file], b"pk")
-        if output and Path(output).is_file() and Path(output).stat().st_size:
-            check_scores(Path(output))
+        refuse_foreign(output, *Key._fields, "n", "value")
     return outputs
-
-
-def check_scores(path: Path) -> None:
-    """Refuse to overwrite a JSON list that is not one of scores."""
-    try:
-        if has_scores(path):
-            read_scores(path)
-    except BadInput as error:
-        raise BadInput(f"--output {path}: has content this command did not write; name another file") from error
 
 
 def check_tasks(args: argparse.Namespace) -> None:

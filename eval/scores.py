@@ -167,6 +167,18 @@ def write_scores(path: str | Path, results: Mapping[Any, Result], rows: list[dic
     write_rows(path, rows)
 
 
+def refuse_foreign(output: str | None, *names: str) -> None:
+    """Raise BadInput if `--output` has content other than a JSON list of rows with these entries."""
+    if output is None or not Path(output).is_file() or not Path(output).stat().st_size:
+        return
+    try:
+        rows = read_json(Path(output), "rows", kind=list)
+    except BadInput:
+        rows = [None]
+    if not all(isinstance(row, dict) and row.keys() >= {*names} for row in rows):
+        raise BadInput(f"--output {output}: has content this command did not write; name another file")
+
+
 def has_scores(path: Path) -> bool:
     """Whether a run has scores; with `--test_tasks none` the file is missing or an empty list."""
     return path.is_file() and read_json(path, *_SCORES, kind=list) != []

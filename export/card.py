@@ -84,12 +84,7 @@ class Model:
         """The part that only this repository implements, as text; None for most models."""
         if isinstance(self.encoder.backbone, WordVectors):
             return "this model's tokenization into words"
-        return "the flow after this model's pooling (`flow.safetensors`)" if self.has_flow else None
-
-    @property
-    def has_flow(self) -> bool:
-        """Whether a flow follows pooling and layers."""
-        return getattr(self.encoder.head, "flow", None) is not None
+        return "the flow after this model's pooling (`flow.safetensors`)" if self.encoder.flow is not None else None
 
     @property
     def address(self) -> str:
@@ -131,7 +126,7 @@ def card(model: Model, facts: Facts) -> str:
         rest=rest and _scores(rest),
         comparison=comparison(facts, citation, model.encoder.config),
         seen={name: each for name, each in facts.counted.items() if each.get("seen")},
-        fitted=_fitted(facts.baseline),
+        fitted=_named(facts.baseline),
         parameters=_parameters(facts) if facts.record else "",
         command=command_line(map(str, facts.record.get("command", [])), keep=facts.base_model),
     )
@@ -180,7 +175,7 @@ def _properties(model: Model) -> Markup:
     depth = getattr(encoder.config, "num_hidden_layers", None)
     size = [escape(encoder.config.model_type), *([f"{depth} layers"] if depth else []), f"{count:.1f} M parameters"]
     head = f" and a head of {len(model.layers)} layers" if model.layers else ""
-    head += " and a flow" if model.has_flow else ""
+    head += " and a flow" if encoder.flow is not None else ""
     return _table([
         ["property", "value"],
         ["backbone", ", ".join(size)],
@@ -232,16 +227,13 @@ def _parameters(facts: Facts) -> Markup:
     if isinstance(steps, int) and steps > 0:  # overrides the epochs
         del shown["num_train_epochs"]
         shown["max_steps"] = steps
-    body = [[escape(name), escape(_value(value))] for name, value in shown.items() if value is not None]
-    return _table([["name", "value"], *body])
+    return _named({name: value for name, value in shown.items() if value is not None})
 
 
-def _fitted(baseline: Mapping[str, Any]) -> Markup:
-    return _table([["name", "value"], *([escape(name), escape(_value(each))] for name, each in baseline.items())])
-
-
-def _value(value: Any) -> str:
-    return ", ".join(map(short, value)) if isinstance(value, list) else short(value)
+def _named(values: Mapping[str, Any]) -> Markup:
+    words = {name: ", ".join(map(short, value)) if isinstance(value, list) else short(value)
+             for name, value in values.items()}  # fmt: skip
+    return _table([["name", "value"], *([escape(name), escape(word)] for name, word in words.items())])
 
 
 def comparison(facts: Facts, citation: Citation | None, config) -> str:

@@ -64,7 +64,7 @@ PAGES = Environment(
 PAGES.filters |= {"own": Markup, "short": short, "listed": listed}
 
 
-def command_line(words: Iterable[str], keep: str | None = None) -> str:
+def command_line(words: Iterable[str], keep: str | None) -> str:
     """A command with paths shortened and secrets hidden; the value `keep` (a hub id) is unchanged."""
     shown, hide = [], False
     for word in words:

@@ -19,6 +19,7 @@ from common.packing import Grid
 from common.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
+from models.flow import Flow
 from models.heads import Head
 from models.kernels.dropout import exchange_dropout
 from models.loading import (
@@ -194,7 +195,6 @@ class SentenceEncoder(PreTrainedModel):
     def save(self, folder: str | Path, tokenizer) -> None:
         """Write saved format 1: a folder for `AutoModel`, sentence-transformers and this project."""
         dense = self.head.dense_layers() if self.head is not None else []
-        flow = getattr(self.head, "flow", None)
         backbone, weights = without_adapters(self.backbone)
         backbone.config = copy.deepcopy(self.backbone.config)
         backbone.config.sentence_embedding = {
@@ -202,7 +202,7 @@ class SentenceEncoder(PreTrainedModel):
             "pooling": self.pooling,
             "head": len(dense) or None,
             "max_length": self.max_length,
-        } | ({"flow": flow.sizes} if flow is not None else {"normalize": True} if self.normalizes else {})
+        } | ({"flow": self.flow.sizes} if self.flow is not None else {"normalize": True} if self.normalizes else {})
         with quiet():
             backbone.save_pretrained(folder, state_dict=weights)
             if self.keeps_adapters:
@@ -210,13 +210,18 @@ class SentenceEncoder(PreTrainedModel):
         saved = copy.deepcopy(tokenizer)  # with the length limit of the encoder
         saved.model_max_length = self.max_length
         saved.save_pretrained(folder)
-        write_head(folder, dense, flow)
+        write_head(folder, dense, self.flow)
         if self.has_modules:
             write_modules(
                 folder, self._pooling, len(dense), self.max_length, self.config,
                 without_pooler(type(self.backbone)), self.prompts, tokenizer, self.normalizes,
             )  # fmt: skip
         share_weights(Path(folder))
+
+    @property
+    def flow(self) -> Flow | None:
+        """The flow at the end of the kept head, if any."""
+        return getattr(self.head, "flow", None)
 
     @property
     def normalizes(self) -> bool:
@@ -226,7 +231,7 @@ class SentenceEncoder(PreTrainedModel):
     @property
     def has_modules(self) -> bool:
         """Whether sentence-transformers has a module for every part; otherwise no modules.json is written."""
-        return getattr(self.head, "flow", None) is None and not isinstance(self.backbone, WordVectors)
+        return self.flow is None and not isinstance(self.backbone, WordVectors)
 
 
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):

@@ -20,9 +20,10 @@ from eval.compare.intervals import welch
 from eval.compare.sides import Score
 from eval.scores import AVERAGE, markdown
 from eval.sts import STS_TEST
-from papers import runs
+from papers import runs, studies
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, FIGURES, facts_of, figures_in, finished, read_once, start_flags, values
+from papers.runs import CONFIGS, facts_of, finished, read_once, start_flags
+from papers.studies import FIGURES, figures_in, values
 
 # Configurations that cannot be compared: stage 1, methods for documents, and (partly) supervised methods.
 OTHERS = {"aux", "aux-read", "spans", "simcse-sup", "consert-sup", "consert-joint", "consert-sup-unsup",
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning_rates", nargs="+", default=["1e-5", "3e-5", "1e-4"],
                         help="learning rates to try; STS-B dev chooses")  # fmt: skip
     parser.add_argument("--steps", type=positive, default=500, help="steps per run")
-    runs.add_flags(parser, "runs/methods", *"data_dir seeds search transfer float32 collect known".split())
+    studies.add_flags(parser, "runs/methods", *"data_dir seeds search transfer float32 collect known".split())
 
 
 def _method(text: str) -> str:
@@ -62,10 +63,10 @@ def _config_of(method: str) -> tuple[Path, dict[str, str]]:
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run, of all methods; missing runs are trained first unless `--collect` is given."""
     if not args.collect:
-        runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
+        runs.refuse_missing(chain(*studies.study_tasks(args).values()), args.data_dir)
         for method in args.methods:  # before the first of them is trained
             runs.parsed(runs.as_argv(_flags(args, method, args.learning_rates[0], args.seeds[0])))
-    known = runs.known_rows(args, "method", "learning_rate", "dev", "sts_average", "precision")
+    known = studies.known_rows(args, "method", "learning_rate", "dev", "sts_average", "precision")
     if others := [name for name, row in known.items() if row.get("steps", args.steps) != args.steps]:
         raise BadInput(f"--known {args.known}: {others[0]} has {known[others[0]]['steps']} steps, not {args.steps}")
     for method in [] if args.collect else args.methods:
@@ -176,7 +177,7 @@ def _flags(args: argparse.Namespace, method: str, rate: str, seed: int) -> dict[
     """The flags of a run; BadInput if the method has one that this command sets."""
     config, overrides = _config_of(method)
     start = start_flags(config, overrides, args.model, args.stage_one)
-    flags = runs.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
+    flags = studies.run_flags(args, seed, args.steps, config=str(config), learning_rate=rate, **start)
     ours = runs.all_flags(_run_folder(args, method, rate, seed), flags)
     if clash := sorted(ours.keys() & overrides.keys()):
         raise BadInput(f"--methods '{method}': this command sets --{clash[0]}; remove it")
@@ -204,7 +205,7 @@ def _finished_rows(args: argparse.Namespace, method: str) -> list[dict]:
             continue
         bf16 = record["trajectory"]["bf16"]
         scored = (path.parent / "sts.json").is_file()  # with the rate that was best on dev
-        figures = runs.score_study(path.parent, args, bf16) if scored and method in args.methods else {}
+        figures = studies.score_study(path.parent, args, bf16) if scored and method in args.methods else {}
         figures = figures or {name: figures_in(path.parent, name) for name in FIGURES}
         rows.append({
             **_facts(method, *match.groups(), record), "sts_average": figures.get("sts", {}).get(AVERAGE),

@@ -18,9 +18,10 @@ from scipy import stats
 
 from common.errors import BadInput
 from eval.scores import AVERAGE, markdown
-from papers import gap, runs
+from papers import gap, runs, studies
 from papers.page import mean_and_std
-from papers.runs import CONFIGS, FIGURES, facts_of
+from papers.runs import CONFIGS, facts_of
+from papers.studies import FIGURES
 
 READ = {"skip_from": "0", "aux_init": "encoder_top"}
 STAGE_ONE = {"published": {}, "read": gap.READS, "more text": {"head_layers": "0"}}
@@ -38,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", default="150", help="steps per run of stage 2")
     parser.add_argument("--stage_one_steps", default="300", help="steps per run of stage 1")
     parser.add_argument("--learning_rate", default="3e-5", help="learning rate of stage 2")
-    runs.add_flags(parser, "runs/factorial", *"data_dir seeds search transfer float32 collect known".split())
+    studies.add_flags(parser, "runs/factorial", *"data_dir seeds search transfer float32 collect known".split())
 
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row per finished run; the first seed of every combination is trained before the second of any."""
     if not args.collect:
-        runs.refuse_missing(chain(*runs.study_tasks(args).values()), args.data_dir)
-    known = runs.known_rows(args, "start", "facts", "head", "lambda", "dev", "gap")
+        runs.refuse_missing(chain(*studies.study_tasks(args).values()), args.data_dir)
+    known = studies.known_rows(args, "start", "facts", "head", "lambda", "dev", "gap")
     others = [name for name, row in known.items() if name != name_of(args, *(row[part] for part in PARTS))]
     if others:
         raise BadInput(f"--known {args.known}: {others[0]} has other steps, another learning rate or precision")
@@ -71,7 +72,7 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
     folder = Path(args.folder) / name
     if runs.finished(folder) is None and args.collect:
         return None
-    record = runs.train(folder, runs.run_flags(
+    record = runs.train(folder, studies.run_flags(
         args, seed, args.steps, config=str(CONFIGS / "infocse-mini.yaml"), model_name_or_path=_start(args, start),
         aux_weight=weight, projection=HEADS[head], learning_rate=args.learning_rate, eval_steps="50", **STARTS[start],
     ))  # fmt: skip
@@ -79,7 +80,7 @@ def _row(args: argparse.Namespace, name: str, start: str, head: str, weight: str
     return {
         "name": name, "start": start, "head": head, "lambda": weight, "seed": seed, "dev": record["best"]["value"],
         "best_step": record["best"]["step"], "gap": evaluations[-1]["gap"] if evaluations else None,
-        **runs.score_study(folder, args, not args.float32), "facts": facts_of(record),
+        **studies.score_study(folder, args, not args.float32), "facts": facts_of(record),
     }  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def table(rows: list[dict]) -> str:
     body = [["start", "head", "lambda", "STS-B dev", *(FIGURES[name] for name in scored), "gap, nats", "n"]]
     for combination in dict.fromkeys((row["start"], row["head"], row["lambda"]) for row in rows):
         group = [row for row in rows if (row["start"], row["head"], row["lambda"]) == combination]
-        averages = [runs.values(group, name) for name in scored]
+        averages = [studies.values(group, name) for name in scored]
         gaps = [row["gap"] for row in group if row["gap"] is not None]
         figures = [mean_and_std(values, "-") for values in ([row["dev"] for row in group], *averages, gaps)]
         body.append([*combination, *figures, str(len(group))])

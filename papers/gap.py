@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from common.files import writing
 from eval.scores import markdown
-from papers import runs
+from papers import runs, studies
 from papers.runs import CONFIGS
 from report.runs import read_log
 from training import curves
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", default="0", help="seed of every run")
     parser.add_argument("--steps", default="60", help="steps per run")
     parser.add_argument("--every", default="10", help="steps between two evaluations of the gap")
-    runs.add_flags(parser, "runs/gap", "data_dir", "float32")
+    studies.add_flags(parser, "runs/gap", "data_dir", "float32")
     parser.add_argument("--figure", help="draw the gap against the tokens seen into this PNG file")
 
 
@@ -69,7 +69,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 def pretrain(args: argparse.Namespace, folder: Path, seed: str, steps: str, **flags: str) -> dict:
     """Train stage 1 from `--model` with these flags if the run is missing, and return its record; errors as `train`."""
     start = {"config": str(CONFIGS / "aux-mini.yaml"), "model_name_or_path": args.model}
-    return runs.train(folder, runs.run_flags(args, seed, steps, **start, **flags))
+    return runs.train(folder, studies.run_flags(args, seed, steps, **start, **flags))
 
 
 def evaluations(folder: Path) -> list[dict]:

@@ -26,17 +26,15 @@ from eval.scores import markdown
 from papers.page import mean_and_std
 from papers.runs import (
     CONFIGS,
-    add_flags,
     as_argv,
     facts_of,
     finished,
-    known_rows,
     read_once,
     refuse_missing,
-    run_flags,
     search_tasks,
     train,
 )
+from papers.studies import add_flags, known_rows, run_flags
 from report.runs import read_log
 from training.record import RUN_FILE, read_run
 from training.signals import run_to_its_end

@@ -44,7 +44,6 @@ class Steps(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_log = True
-        return control
 
 
 class StopWhenAsked(TrainerCallback):
@@ -60,17 +59,14 @@ class StopWhenAsked(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if self._anyone.raised(STOPPING.name is not None):
             control.should_log = control.should_save = control.should_training_stop = True
-        return control
 
     def on_evaluate(self, args, state, control, **kwargs):
         if STOPPING.name is not None and world_size() == 1:
             control.should_save = control.should_training_stop = True
-        return control
 
     def on_save(self, args, state, control, **kwargs):
         if STOPPING.name is not None and world_size() == 1:
             control.should_training_stop = True
-        return control
 
     def on_train_end(self, args, state, control, **kwargs):
         self._anyone.close()

@@ -81,7 +81,7 @@ def method_names(labels: bool | None = None) -> list[str]:
     return [name for name, file in method_files().items() if labels in (None, _takes_labels(file))]
 
 
-def method_file(name: str | None, labels: bool | None = None) -> Path:
+def method_file(name: str | None, labels: bool | None) -> Path:
     """A method's file; BadInput if the name is missing, unknown or, with `labels`, of the other script."""
     choices, files = ", ".join(method_names(labels)), method_files()
     if name is None:

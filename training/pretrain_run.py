@@ -86,7 +86,7 @@ def load_text(
 
 
 @storage_errors(".")
-def pretrain(argv: Sequence[str], callbacks: Sequence[Any] = (), inputs: str | None = None) -> str:
+def pretrain(argv: Sequence[str], callbacks: Sequence[Any], inputs: str | None) -> str:
     """Parse, build, train, save.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from common.declared import ROOT
 from common.files import sha256
 
 logger = logging.getLogger(__name__)
@@ -37,9 +38,8 @@ def provenance(on_gpu: bool | None = None) -> dict[str, Any]:
 
 
 def _git(*command: str) -> str | None:
-    root = Path(__file__).parents[1]
     try:
-        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

@@ -14,11 +14,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from common.arguments import DataArguments
+from common.arguments import LABEL, NLI_COLUMNS, DataArguments
 from common.errors import BadInput
 from common.files import writing
 
-LABELLED = ("premise", "hypothesis", "label")  # the header of labelled pairs
 _SEPARATORS = re.compile(r"[\r\n\t]+")  # of rows and columns in a file
 
 
@@ -47,7 +46,7 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
             columns = settings.pop("text_column", None)
             text = _pairs(text, columns) if labelled else _rows(text, columns)
         cache = Path(settings.get("cache_dir") or DataArguments().cache_dir)
-        settings["train_file"], columns = write_text(text, cache, LABELLED if labelled else ())
+        settings["train_file"], columns = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
         if columns > 1 and not labelled:
             settings.setdefault("columns", columns)
     return [word for name, value in settings.items() if value is not None for word in _words(name, value)]
@@ -77,11 +76,11 @@ def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
 def _pairs(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
     """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
     columns = [columns] if isinstance(columns, str) else columns
-    names = [*(columns or LABELLED[:2]), LABELLED[2]]
+    names = [*(columns or NLI_COLUMNS), LABEL]
     if missing := {*names} - {*dataset.column_names}:
         raise BadInput(f"labelled pairs: no column {min(missing)} among {', '.join(dataset.column_names)}")
-    label_name = getattr(dataset.features[LABELLED[2]], "int2str", str)
-    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[LABELLED[2]])
+    label_name = getattr(dataset.features[LABEL], "int2str", str)
+    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[LABEL])
     return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
 
 

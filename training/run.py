@@ -105,7 +105,7 @@ class Run:
         build: Callable[[], tuple[EmbeddingTrainer, str]],
         end: Callable[[EmbeddingTrainer], None],
         automatic: Automatic,
-        callbacks: Sequence[TrainerCallback] = (),
+        callbacks: Sequence[TrainerCallback],
     ) -> str:
         """Build, train and end the run, unless it has finished; a dry run only measures a few batches.
 
@@ -194,7 +194,7 @@ class Run:
         return start
 
     def _train(
-        self, trainer: EmbeddingTrainer, start: Start, description: str, callbacks: Sequence[TrainerCallback] = ()
+        self, trainer: EmbeddingTrainer, start: Start, description: str, callbacks: Sequence[TrainerCallback]
     ) -> None:
         """Write the record, then run the Trainer from the start or a checkpoint.
 

@@ -140,14 +140,14 @@ def _check_activation_flags(args: RunArguments) -> None:
     if args.activation_checkpointing and args.torch_compile:
         raise BadInput("--activation_checkpointing excludes --torch_compile: a compiled step is a single graph")
     _check_mapping("activation_checkpointing_kwargs", args.activation_checkpointing_kwargs, '{"every_n_layers": 2}')
-    unknown = sorted((args.activation_checkpointing_kwargs or {}).keys() - {"every_n_layers", "offload"})
-    if unknown:
+    options = args.activation_checkpointing_kwargs or {}
+    if unknown := sorted(options.keys() - {"every_n_layers", "offload"}):
         raise BadInput(f"--activation_checkpointing_kwargs: unknown {unknown[0]}; use every_n_layers or offload")
-    if (args.activation_checkpointing_kwargs or {}).get("offload") and args.device.type == "cpu":
+    if options.get("offload") and args.device.type == "cpu":
         raise BadInput("--activation_checkpointing_kwargs: offload moves activations from a GPU; leave it out")
-    if args.activation_checkpointing_kwargs and not args.activation_checkpointing:
+    if options and not args.activation_checkpointing:
         raise BadInput("--activation_checkpointing_kwargs: has no effect without --activation_checkpointing true")
-    every = (args.activation_checkpointing_kwargs or {}).get("every_n_layers", 1)
+    every = options.get("every_n_layers", 1)
     if type(every) is not int or every < 1:
         raise BadInput(f"--activation_checkpointing_kwargs: every_n_layers {every}: must be an integer of at least 1")
 

@@ -58,7 +58,7 @@ def open_run(folder: str, trajectory: dict[str, Any], change_steps: bool = False
     return Start(False, checkpoint)
 
 
-def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool = False) -> str:
+def status_of(folder: str | Path, trajectory: dict[str, Any], change_steps: bool) -> str:
     """`new`, `running` or `finished`; raises like `open_run`, but does not check the checkpoints."""
     root = Path(folder)
     if root.exists() and not root.is_dir():

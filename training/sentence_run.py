@@ -47,7 +47,7 @@ Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
 @storage_errors(".")
-def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any] = (), inputs: str | None = None) -> str:
+def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any], inputs: str | None) -> str:
     """Parse the flags of the method, build, train, export, score.
 
     Args:

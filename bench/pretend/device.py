@@ -24,9 +24,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 
+from common.declared import ROOT
+
 DEVICE = torch.device("cuda:0")
-_ROOT = str(Path(__file__).parents[2])
-_HERE = str(Path(__file__).parent)
+_ROOT, _HERE = str(ROOT), str(Path(__file__).parent)
 _NO_KERNEL = {f"aten.{name}" for name in """empty.memory_format empty_like.default new_empty.default
     empty_strided.default new_empty_strided.default _unsafe_view.default detach.default detach_.default alias.default
     lift_fresh.default _reshape_alias.default is_same_size.default""".split()}  # fmt: skip

@@ -18,6 +18,7 @@ from bench.pair import WORDS, draw_lengths, tokenizer_of
 from bench.pretend.device import LOG, move, pretending
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
+from common.declared import ROOT
 from data.source import source_of
 from data.tokenised import load_tokenised
 from data.tokenizer import SPECIAL
@@ -30,7 +31,6 @@ from training.run_arguments import RunArguments, argument_groups
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
 STEPS = 2  # the second is counted: the first creates the optimizer's state
-_CONFIGS = Path(__file__).parents[2] / "configs"
 _NAMED = {"nli": "consert-joint-mini"}  # other configurations have the method's name
 
 
@@ -92,7 +92,7 @@ class Materials:
         if case.objective == STAGE_ONE:
             return self._stage_one(case)
         method = load_method(case.objective)
-        config = _CONFIGS / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
+        config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
         groups = argument_groups(method)
         file = self.folder / ("pairs" if method.labels else "text")
         small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2,

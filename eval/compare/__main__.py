@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from common.errors import BadInput, run_command
-from common.files import read_json
 from common.flags import Parser, check_output
 from common.streams import show
 from eval.compare.intervals import COLUMNS, NO_EXAMPLES, RESAMPLES, SEED, Interval, Line, compare
 from eval.compare.sides import PREFIX, Side, from_files, published, records, unlike
-from eval.scores import AVERAGE, Key, markdown, write_rows
+from eval.scores import AVERAGE, Key, markdown, refuse_foreign, write_rows
 
 _NAMED = 5  # missing figures listed by name
 MEANING = {
@@ -52,10 +51,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     if args.resamples < 100 or args.seed < 0:
         raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: must be at least 100 and at least 0")
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
-    if args.output and Path(args.output).is_file():
-        rows = read_json(Path(args.output), "a comparison", kind=list)
-        if not all(isinstance(row, dict) and "difference" in row for row in rows):
-            raise BadInput(f"--output {args.output}: is not a comparison; name another file")
+    refuse_foreign(args.output, "difference")
     a, b = side(args.a), side(args.b)
     lines = compare(a, b, args.resamples, args.seed)
     rows = [line.row() for line in lines]

@@ -167,7 +167,7 @@ class DocumentVectors:
 
 @contextmanager
 def embedded(
-    encode: Encoder, corpus: BeirCorpus, width: int, folder: Path | None = None, size: int = DOCUMENTS
+    encode: Encoder, corpus: BeirCorpus, width: int, folder: Path | None, size: int = DOCUMENTS
 ) -> Iterator[DocumentVectors]:
     """All vectors of a corpus; existing shards in `folder` are reused.
 

@@ -63,9 +63,9 @@ class VectorStore:
                 return f"{path.name} has changed since it was written"
         entries = self.files(stem)[0]
         try:
-            dtype, shape = shape_of(entries)
-        except BadInput as error:
-            return str(error)
+            dtype, shape = _shape_of(entries)
+        except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
+            return f"{entries}: damaged shard ({first_line(error)})"
         if (dtype, shape) != (self.dtype, (rows, width)):
             return f"{entries}: contains {dtype} {shape}, expected {self.dtype} {(rows, width)}"
         return None
@@ -165,17 +165,14 @@ def parquet_file(paths: list[Path]) -> Iterator[Append]:
 WRITERS = {"parquet": parquet_file, "npy": npy_files}
 
 
-def shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
-    """Dtype and shape of a file of entries, without reading them; BadInput if it is damaged."""
-    try:
-        if path.suffix == ".npy":
-            array = np.load(path, mmap_mode="r")
-            return str(array.dtype), array.shape
-        with pq.ParquetFile(path) as file:
-            kind = file.schema_arrow.field("embedding").type
-            return np.dtype(kind.value_type.to_pandas_dtype()).name, (file.metadata.num_rows, kind.list_size)
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, pa.ArrowException) as error:
-        raise BadInput(f"{path}: damaged shard ({first_line(error)})") from error
+def _shape_of(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Dtype and shape of a file of entries, without reading them."""
+    if path.suffix == ".npy":
+        array = np.load(path, mmap_mode="r")
+        return str(array.dtype), array.shape
+    with pq.ParquetFile(path) as file:
+        kind = file.schema_arrow.field("embedding").type
+        return np.dtype(kind.value_type.to_pandas_dtype()).name, (file.metadata.num_rows, kind.list_size)
 
 
 def read_vectors(path: str | Path) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.__main__ import main
 from common.errors import BadInput, CheckpointRefused
-from papers import runs
+from papers import runs, studies
 from tests.papers.conftest import flags_of
 
 
@@ -38,7 +38,7 @@ def made(tmp_path, monkeypatch):
         names = [task.name for task in tasks] if name == "search" else ["Avg."]
         (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value} for task in names]))
 
-    monkeypatch.setattr(runs, "STS_TEST", ())  # no data here
+    monkeypatch.setattr(studies, "STS_TEST", ())  # no data here
     monkeypatch.setattr("papers.comparison.STS_TEST", ())
     monkeypatch.setattr(runs, "launch", train)
     monkeypatch.setattr(runs, "score", score)

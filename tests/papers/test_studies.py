@@ -9,7 +9,7 @@ import pytest
 
 from bench.__main__ import main
 from common.errors import BadInput
-from papers import factorial, gap, runs
+from papers import factorial, gap, runs, studies
 from tests.papers.conftest import flags_of
 
 
@@ -105,8 +105,9 @@ def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, t
 
 
 def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
-    monkeypatch.setattr(runs, "device_here", lambda: "cuda")
-    tasks = runs.study_tasks(Namespace(search=["med"], transfer=True))
+    for module in (runs, studies):
+        monkeypatch.setattr(module, "device_here", lambda: "cuda")
+    tasks = studies.study_tasks(Namespace(search=["med"], transfer=True))
     tasks = [*tasks["search"], *tasks["transfer"]]
     assert len(tasks) == 8 and {task.device for task in tasks} == {"cuda"}
 

@@ -361,9 +361,9 @@ def test_a_scores_file_is_not_overwritten_and_a_run_is_its_scores(pairs, tmp_pat
     a, b = (scored(tmp_path, name, one, golds) for name, one in (("a", good), ("b", other)))
     third = scored(tmp_path, "c", good, golds)
     (tmp_path / "numbers.json").write_text("[1]")
-    with pytest.raises(BadInput, match=r"numbers\.json: is not a comparison"):
+    with pytest.raises(BadInput, match=r"numbers\.json: has content"):
         command.main([str(a), str(b), "--output", str(tmp_path / "numbers.json")])
-    with pytest.raises(BadInput, match=r"c/scores\.json: is not a comparison; name another file"):
+    with pytest.raises(BadInput, match=r"c/scores\.json: has content this command did not write"):
         command.main([str(a), str(b), f"--output={third}"])
     assert command.main([str(a.parent), str(b.parent), "--resamples=100"])[0]["task"] == "STS12"
 
