@@ -12,12 +12,12 @@ The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 
 import numpy as np
 
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from eval.encode import Encode, device_here, unit
 from eval.retrieval.search import in_blocks
 from eval.retrieval.search import top_k as best
@@ -55,13 +55,17 @@ class Embedder:
     ) -> None:
         encoder, tokenizer = load_encoder(fspath(model), pooling, max_length)
         self.device = device or device_here()
-        self._encode = Encode(encoder.to(self.device), tokenizer, bf16=bf16)
+        try:
+            encoder.to(self.device)
+        except (AssertionError, RuntimeError) as error:  # torch without CUDA; an unknown name, no memory
+            raise BadInput(f"device '{self.device}': cannot be used ({first_line(error)})") from error
+        self._encode = Encode(encoder, tokenizer, bf16=bf16)
         self.texts: list[str] = []
         self.vectors = np.empty((0, 0), dtype=np.float32)
 
     def encode(self, texts: str | Iterable[str]) -> np.ndarray:
         """The vectors, (N, D) float32; (D,) for a single text."""
-        batch = [texts] if isinstance(texts, str) else list(texts)
+        batch = [texts] if isinstance(texts, str) else _list(texts)
         if not batch or not all(isinstance(text, str) for text in batch):
             raise BadInput("texts to encode: give one or more strings")
         if any(map(_SURROGATE.search, batch)):
@@ -79,7 +83,7 @@ class Embedder:
         """Encode the texts to search; returns self."""
         if isinstance(texts, str):
             raise BadInput("build_index: give a list of texts, not a single one")
-        texts = list(texts)
+        texts = _list(texts)
         vectors = unit(self.encode(texts)).astype(np.float32)
         self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole
         return self
@@ -96,8 +100,8 @@ class Embedder:
         """
         if not self.texts:
             raise BadInput("search: there is no index yet; call build_index with the texts")
-        if top_k < 1:
-            raise BadInput(f"search: top_k {top_k} must be at least 1")
+        if not isinstance(top_k, int) or top_k < 1:
+            raise BadInput(f"search: top_k {top_k} must be an integer of at least 1")
         query_vectors = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
         nearest = best(query_vectors, in_blocks(self.vectors), min(top_k, len(self.texts)), self.device)
         hits = [
@@ -106,3 +110,9 @@ class Embedder:
             for row in zip(*nearest, strict=True)
         ]  # fmt: skip
         return hits[0] if isinstance(queries, str) else hits
+
+
+def _list(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, Mapping) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
+        raise BadInput(f"texts of type {type(texts).__name__}: give strings (of a DataFrame, df['text'].tolist())")
+    return list(texts)

@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> None:
         raise BadInput(f"{old}: contains no {' or '.join(WEIGHTS)} to compare with")
     _check_record(old / RUN_FILE, record)
     check_result(old, record)
-    if new.resolve() == old.resolve():
-        raise BadInput(f"--output {new}: this is the run itself; choose another folder")
+    if new.resolve().is_relative_to(old.resolve()):
+        raise BadInput(f"--output {new}: this is the run itself, or inside it; choose another folder")
     _check_new(new)
     _, other_flags = split_flag(record["command"][2:], "output_dir")
     SCRIPTS[script]([*other_flags, f"--output_dir={new}"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from common.errors import run_command
 from training.flags import check_command, declared
-from training.python_arguments import as_flags
+from training.python_arguments import as_flags, joined
 from training.signals import stoppable
 
 
@@ -40,7 +40,8 @@ def train(
     **settings: Any,
 ) -> str:
     """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
-    return main(as_flags(text, {"model_name_or_path": model, "output_dir": output_dir} | settings), callbacks)
+    named = {"model_name_or_path": model, "output_dir": output_dir}
+    return main(as_flags(text, joined(named, settings)), callbacks)
 
 
 if __name__ == "__main__":

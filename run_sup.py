@@ -15,7 +15,7 @@ from typing import Any
 
 from common.errors import run_command
 from training.flags import check_sentence_command
-from training.python_arguments import as_flags
+from training.python_arguments import as_flags, joined
 from training.signals import stoppable
 
 
@@ -46,7 +46,7 @@ def train(
     """
     method = method or (None if "config" in settings else "nli")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
-    return main(as_flags(pairs, named | settings, labelled=True), callbacks)
+    return main(as_flags(pairs, joined(named, settings), labelled=True), callbacks)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 from common.errors import run_command
 from training.flags import check_sentence_command
-from training.python_arguments import as_flags
+from training.python_arguments import as_flags, joined
 from training.signals import stoppable
 
 
@@ -58,7 +58,7 @@ def train(
     """
     method = method or (None if "config" in settings else "simcse")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
-    return main(as_flags(text, named | settings), callbacks)
+    return main(as_flags(text, joined(named, settings)), callbacks)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from common.ranges import Seed, check_range
 from common.streams import show
 from training.finished import finished, inputs_of
 from training.flags import check_sentence_command, declared
-from training.python_arguments import as_flags, keep
+from training.python_arguments import as_flags, joined, keep
 from training.record import RUN_FILE, read_run
 
 DESCRIPTION = """Adapt a model to search in your own documents.
@@ -141,7 +141,7 @@ def adapt(
     Raises:
         ProjectError: any error that the command would print as one line.
     """
-    named = {"output": output_dir, **settings}
+    named = joined({"output": output_dir}, settings)
     if hasattr(text, "to_parquet"):  # the command reads its columns
         content = BytesIO()
         text.to_parquet(content)

@@ -21,6 +21,7 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling, Interva
 
 from bench.pair import CLS, FIRST_WORD, MASK, SEP, draw_lengths
 from bench.timing import Timed, bench_row
+from common.errors import BadInput
 from common.files import write_json
 from common.flags import positive
 from common.template import frame_of
@@ -45,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rows(args: argparse.Namespace) -> list[dict]:
     """One row: milliseconds of CPU time per step, the median over `runs` slopes."""
+    if args.steps[0] >= args.steps[1]:
+        raise BadInput(f"--steps {args.steps[0]} {args.steps[1]}: the second run must be longer than the first")
     tokenizer, sentences = generated(args.rows)
     with TemporaryDirectory() as folder:
         table = pa.table({"0": pa.array(sentences, pa.list_(pa.int32()))})

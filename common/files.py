@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from glob import escape, glob
 from pathlib import Path
@@ -157,6 +157,15 @@ def sync_folder(folder: Path) -> None:
         sync(path)
     for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
         sync(path)
+
+
+def own_folder(folder: Path, names: Iterable[str]) -> None:
+    """Mark a folder as generated, with a hidden file; BadInput if it already has one of the files and no mark."""
+    mark = folder / ".generated"
+    if not mark.exists() and (foreign := next((name for name in names if (folder / name).exists()), None)):
+        raise BadInput(f"{folder}: has a {foreign} that this command did not write; choose another folder, or move it")
+    with writing(mark) as part:
+        part.touch()
 
 
 def share_weights(folder: Path) -> None:

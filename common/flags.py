@@ -73,13 +73,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def output_folder(path: str) -> Path:
-    """The folder of `--output`, created if missing; BadInput if it cannot be, or is read-only."""
+def output_folder(path: str, flag: str = "output") -> Path:
+    """The folder that a flag names, created if missing; BadInput if it cannot be, or is read-only."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(error, f"--output {path}: cannot create the folder ({error.strerror})") from error
-    _check_writable(path, Path(path))
+        raise unwritable(error, f"--{flag} {path}: cannot create the folder ({error.strerror})") from error
+    _check_writable(path, Path(path), flag)
     return Path(path)
 
 
@@ -117,11 +117,11 @@ def check_output(output: str | None, inputs: Iterable[str | None], first: bytes)
         raise BadInput(f"--output {output}: has content this command did not write; name another file")
 
 
-def _check_writable(output: str, folder: Path) -> None:
+def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
     """Refuse a folder, or for a missing one the folder above it, in which no file can be created."""
     above = next(each for each in (folder, *folder.parents) if each.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise BadInput(f"--output {output}: cannot be written in {above}; choose another folder")
+        raise BadInput(f"--{flag} {output}: cannot be written in {above}; choose another folder")
 
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:

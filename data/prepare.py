@@ -103,7 +103,7 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
         if name in names:
             present = [_prepare_file(source, data_dir) for source in sources]
             if all(present):
-                logger.info("%s: already present, verified", name)
+                logger.info("%s: already present, as recorded in %s", name, data_dir / LOCK)
             rows.append(_row(name, [source.target for source in sources], data_dir, "recorded", terms))
     if "sts_texts" in names:
         for line in sts_texts.write(data_dir):

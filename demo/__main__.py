@@ -18,7 +18,7 @@ from common.errors import BadInput, run_command
 # isort: split
 
 from adapt import command as adapt
-from common.files import read_yaml, writing
+from common.files import own_folder, read_yaml, writing
 from common.flags import Parser, positive
 from common.streams import show
 from demo.docstrings import documents
@@ -91,6 +91,7 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
     corpus = ({"_id": name, "title": name, "text": text} for name, text in docs)
     queries = ({"_id": question, "text": question} for question, names in answers.items() if names)
     judged = ((question, name) for question, names in answers.items() for name in names)
+    own_folder(folder, ["corpus.jsonl", "queries.jsonl", "qrels", "lines.txt"])
     write_set(folder, corpus, queries, "choose another folder", test=judged)
     with writing(folder / "lines.txt") as part:
         part.write_text("".join(f"{name} {text}\n" for name, text in spaced(docs, LIMIT)), encoding="utf-8")
@@ -105,7 +106,7 @@ def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Seque
     names = {f"{name} {text}": name for name, text in docs}
     columns = []
     for path in (model, run):
-        index = Embedder(path, settings["pooling"], settings["max_length"]).build_index(names)
+        index = Embedder(path, settings["pooling"], settings["max_length"]).build_index(list(names))
         columns.append([", ".join(names[text] for text, _ in answer) for answer in index.search(questions, _HITS)])
     return markdown([["question", "before", "after"], *map(list, zip(questions, *columns, strict=True))])
 

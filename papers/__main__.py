@@ -17,9 +17,9 @@ from papers import specification
 from papers.imported import read_imported, refuse_loss
 from papers.listing import listing, overview
 from papers.page import draw, page
-from papers.plans import Choice, RunPlan, plan_of
+from papers.plans import STAND_IN, Choice, RunPlan, plan_of
 from papers.results import collect, is_imported
-from papers.runs import refuse_missing, search_tasks
+from papers.runs import CONFIGS, refuse_missing, search_tasks
 from papers.specification import Table
 from papers.tasks import needed
 
@@ -69,8 +69,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
                     args.runs, not args.float32, imported, args.search)  # fmt: skip
     tables = [_select_rows(specification.read(name), args.rows) for name in args.tables or specification.names()]
     tables = [specification.with_search(table, args.search) for table in tables]
+    _check_choice(args, tables, choice)
     if args.list or args.dry_run:
-        brief = args.list and not args.tables
+        brief = args.list and not args.tables and not args.dry_run
         show(overview(tables, choice) if brief else listing(tables, choice, args.dry_run))
         return []
     if not args.tables:
@@ -79,6 +80,16 @@ def main(argv: list[str] | None = None) -> list[dict]:
     for table in tables:
         refuse_loss(_path(table, args, ".json"), Path(choice.runs), _imported(table, choice))
     return [row for table in tables for row in _fill(table, choice, args)]
+
+
+def _check_choice(args: argparse.Namespace, tables: Sequence[Table], choice: Choice) -> None:
+    """Refuse a backbone without configurations; warn of known figures of runs that these flags do not ask for."""
+    named = args.backbone and (CONFIGS / STAND_IN.format(args.backbone)).is_file()
+    if args.backbone and not named and not any(_plans(table, choice) for table in tables):
+        raise BadInput(f"--backbone {args.backbone}: no row has a configuration for it; bert-base and mini have some")
+    if choice.imported and not any(known for table in tables for known in _imported(table, choice).values()):
+        logger.warning("--known: none of its %d runs belongs to these tables and flags; the page beside a JSON file "
+                       "names its command", len(choice.imported))  # fmt: skip
 
 
 def _select_rows(table: Table, labels: Sequence[str]) -> Table:

@@ -94,7 +94,8 @@ def launch(script: str, argv: Sequence[str]) -> None:
     """Run a training script; ProjectError with its exit code if it fails."""
     code = run_to_its_end([sys.executable, str(ROOT / script), *argv], stdout=sys.stderr)  # stdout is for the table
     if code:
-        error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; run it again to resume")
+        advice = "see above" if code == BadInput.exit_code else "run it again to resume"
+        error = ProjectError(f"{script} {' '.join(argv)} failed with exit code {code}; {advice}")
         error.exit_code = max(code, 1)
         raise error
 

@@ -20,7 +20,8 @@ from transformers import AutoModel, set_seed
 
 import run_pretrain_aux
 import run_unsup
-from common.flags import Parser
+from common.flags import Parser, output_folder
+from common.ranges import Seed, check_range
 from common.streams import show
 from eval.encode import Encode
 from eval.scores import row, table, write_rows
@@ -69,7 +70,8 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict]]:
     parser.add_argument("--corpus", default="corpora/toy", help="folder for the generated text")
     parser.add_argument("--runs", default="runs/quickstart", help="folder for both runs")
     args = parser.parse_args(argv)
-    corpus, runs = Path(args.corpus), Path(args.runs)
+    check_range("seed", args.seed, Seed)
+    corpus, runs = Path(args.corpus), output_folder(args.runs, "runs")
     generate.write(generate.generate(args.seed, 20_000, 1_000), corpus)
     seed, cpu = f"--seed={args.seed}", "--use_cpu=true"
     files = [f"--data_dir={corpus.parent}", f"--cache_dir={corpus / 'cache'}", seed, cpu]

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from common.files import read_yaml, writing
+from common.files import own_folder, read_yaml, writing
 
 T = TypeVar("T")
 LEXICON = read_yaml(Path(__file__).with_name("lexicon.yaml"), strings=True)
@@ -287,11 +287,12 @@ def _reword(first: Wording, kind: Kind, rng: Random) -> Wording:
 
 
 def write(text: Generated, folder: Path) -> None:
-    """Write the four files into `folder`, which is created if missing; raises as `writing`."""
+    """Write the four files into `folder`, which is created if missing; raises as `own_folder` and `writing`."""
     files = {"sentences.txt": text.sentences, "running.txt": text.running_text}
     for name, pairs in (("dev.tsv", text.dev), ("test.tsv", text.test)):
         rows = [f"{pair.sentence1}\t{pair.sentence2}\t{pair.score:.1f}" for pair in pairs]
         files[name] = ["\t".join(Pair._fields), *rows]
+    own_folder(folder, files)
     for name, lines in files.items():
         with writing(folder / name) as part:
             part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

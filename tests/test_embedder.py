@@ -1,6 +1,7 @@
 """Search among texts gives what a slow loop over cosines gives."""
 
 import numpy as np
+import pandas
 import pytest
 
 from common.errors import BadInput
@@ -43,10 +44,16 @@ def test_what_cannot_be_searched_is_said(tiny_bert):
     for texts in ([], ["a", None]):
         with pytest.raises(BadInput, match="one or more strings"):
             model.build_index(texts)
+    for texts in ({"d1": "a"}, pandas.DataFrame({"text": ["a"]}), 3):
+        for read in (model.build_index, model.encode):
+            with pytest.raises(BadInput, match=f"texts of type {type(texts).__name__}: give strings"):
+                read(texts)
     with pytest.raises(BadInput, match="half a surrogate pair"):
         model.encode(["a", "\ud800"])
     model.build_index(["a", "b"])
-    with pytest.raises(BadInput, match="top_k 0 must be at least 1"):
+    with pytest.raises(BadInput, match="device 'gpu': cannot be used"):
+        Embedder(tiny_bert, "avg", device="gpu")
+    with pytest.raises(BadInput, match="top_k 0 must be an integer of at least 1"):
         model.search("a", top_k=0)
     with pytest.raises(BadInput, match="one or more strings"):
         model.build_index(["c", None])

@@ -36,6 +36,13 @@ OLD_NAMES = {  # flags of the methods' original repositories, see docs/from_the_
     "lambda_weight": "--rtd_weight",
     "masking_ratio": "--rtd_mask_rate",
     "evaluation_strategy": "--eval_strategy",
+    "mlp_only_train": "--pooling cls_before_pooler",
+    "mlm_eval": "--aux_frozen_eval",
+}
+_DROPPED = {
+    "overwrite_output_dir": "remove the folder instead",
+    "pad_to_max_length": "not needed: a batch is padded to its longest text",
+    "late_mlm": "not needed: always on",
 }
 _SYNONYMS = {  # common guesses for a flag
     "train_file": "dataset data train_data train_dataset text corpus input",
@@ -112,6 +119,8 @@ def hint(flag: str, known: Collection[str]) -> str:
     """Advice on a flag that is not among the `known` ones: its name here, or the methods that have it."""
     if flag in OLD_NAMES:
         return f"here it is {OLD_NAMES[flag]} (docs/from_the_old_repositories.md)"
+    if flag in _DROPPED:
+        return f"{_DROPPED[flag]} (docs/from_the_old_repositories.md)"
     matches = [name for name, synonyms in _SYNONYMS.items() if flag in synonyms.split() and name in known]
     if matches:
         return f"did you mean '--{matches[0]}'?"

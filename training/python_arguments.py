@@ -52,6 +52,13 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
     return [word for name, value in settings.items() if value is not None for word in _words(name, value)]
 
 
+def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a call; BadInput for one that was given both by its own argument and by its flag's name."""
+    if both := sorted(name for name in settings if named.get(name) is not None):
+        raise BadInput(f"{both[0]}: given twice, by its own argument and by this name; leave one out")
+    return {**named, **settings}
+
+
 def _words(name: str, value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [f"--{name}", *map(_word, value)]

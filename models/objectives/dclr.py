@@ -115,6 +115,11 @@ class Debiased(Objective):
         self.complement = complement
         self.noise = Noise()
 
+    def check_batch(self, count: int) -> None:
+        super().check_batch(count)
+        if self.args.noise_share and int(count * self.args.noise_share) == 0:
+            raise BadInput(f"--noise_share {self.args.noise_share}: of a batch of {count} this is no vector; raise it")
+
     def groups(self, count: int) -> list[tuple[int, ...]]:
         return [(0,)]
 

@@ -47,6 +47,8 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"temprature": 0.1}, "did you mean '--temperature'"),
         ({"temp": 0.1}, "here it is --temperature"),
+        ({"overwrite_output_dir": "true"}, "remove the folder instead"),
+        ({"method": "dclr", "noise_share": 0.01, "per_device_train_batch_size": 8}, "--noise_share 0.01: of a batch"),
         ({"method": "simcse", "skip_from": 6}, "a flag of --method infocse, infocse_rtd"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
         ({"method": "simcse", "hard_negative_weight": 1}, "--hard_negative_weight: needs --columns 3"),

@@ -73,7 +73,7 @@ def test_a_second_run_asks_for_nothing(hub, corpora, caplog):
     assert (len(hub.requests), corpora.placed()) == (asked, before)
     assert asked >= 2
     assert "sts: already present, verified" in caplog.text
-    assert "wiki1m: already present, verified" in caplog.text
+    assert "wiki1m: already present, as recorded in" in caplog.text
 
 
 def test_a_part_with_a_file_missing_is_completed_beside_the_others(hub, corpora):

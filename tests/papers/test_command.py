@@ -141,6 +141,7 @@ def test_a_dry_run_prints_the_commands(runner, filled, capsys):
     [
         ([], "TABLE is missing"),
         (["infocse-99"], "did you mean 'infocse-9'"),
+        (["infocse-5", "--backbone", "minii"], "--backbone minii: no row has a configuration for it"),
         (["infocse-5", "--rows", "InfoCES"], "unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"),
         (["infocse-5", "--seeds", "1", "1"], "distinct seeds"),
         (["infocse-5", "--steps", "0"], "at least one step"),

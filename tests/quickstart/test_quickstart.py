@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from common.errors import BadInput
 from common.files import digest
 from quickstart.__main__ import main
-from quickstart.generate import CONCEPTS, LEXICON, Frame, frame_key, generate, gold, word_overlap
+from quickstart.generate import CONCEPTS, LEXICON, Frame, frame_key, generate, gold, word_overlap, write
 from tests.sources import ROOT
 
 MEANINGS = {
@@ -36,13 +37,22 @@ def made():
     return generate(0, 3000, 450)
 
 
+def test_files_of_others_are_not_overwritten(tmp_path):
+    (tmp_path / "sentences.txt").write_text("mine")
+    with pytest.raises(BadInput, match=r"has a sentences\.txt that this command did not write"):
+        write(generate(0, 500, 90), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["sentences.txt"]
+    for seed in (0, 1):
+        write(generate(seed, 500, 90), tmp_path / "own")
+
+
 def test_files_are_the_same_bytes_whatever_the_hash_seed(tmp_path):
     for number in ("1", "2"):
         code = "import sys; from pathlib import Path; from quickstart.generate import generate, write"
         code += "; write(generate(0, 500, 90), Path(sys.argv[1]))"
         command, hashing = [sys.executable, "-c", code, str(tmp_path / number)], {"PYTHONHASHSEED": number}
         subprocess.run(command, cwd=ROOT, env=os.environ | hashing, check=True, capture_output=True)
-    files = sorted(path.name for path in (tmp_path / "1").iterdir())
+    files = sorted(path.name for path in (tmp_path / "1").iterdir() if path.name != ".generated")
     assert files == ["dev.tsv", "running.txt", "sentences.txt", "test.tsv"]
     for name in files:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()

@@ -8,7 +8,7 @@ from pandas import DataFrame
 from transformers import SchedulerType
 
 from common.errors import BadInput
-from training.python_arguments import as_flags
+from training.python_arguments import as_flags, joined
 
 ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
 LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
@@ -65,6 +65,12 @@ def test_a_text_is_given_once(tmp_path):
     for text in (["a dog"], tmp_path / "text.txt"):
         with pytest.raises(BadInput, match="give the text or train_file, not both"):
             as_flags(text, {"train_file": "other.txt"})
+
+
+def test_a_setting_is_given_once():
+    assert joined({"model": "a", "method": None}, {"method": "simcse"}) == {"model": "a", "method": "simcse"}
+    with pytest.raises(BadInput, match="model: given twice"):
+        joined({"model": "a"}, {"model": "b"})
 
 
 def test_values_are_words(tmp_path):
