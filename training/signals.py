@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -64,11 +65,12 @@ class Stopping:
 def spare(_: int) -> None:
     """Make a data worker, of any number, ignore all signals but its parent's SIGTERM.
 
-    A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to finish its step.
+    A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to finish its step. Not
+    for workers that Linux does not fork: libraries have started threads there, which still receive signals.
     """
     if not hasattr(signal, "sigwaitinfo"):  # macOS
         return
-    parent = os.getppid()
+    parent = multiprocessing.parent_process().pid  # `os.getppid` may be a fork server's
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
     def wait() -> None:

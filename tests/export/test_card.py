@@ -174,6 +174,12 @@ def test_the_terms_of_the_one_known_text_are_given():
     assert Facts({"trajectory": {"text": text | {"rows": 3}}}).text_terms == "licence not stated"
 
 
+def test_scores_in_bfloat16_say_so(card_of):
+    said = "The model ran in bfloat16"
+    assert said in card_of(scores=[row | {"bf16": True} for row in SCORES])
+    assert said not in card_of(scores=[row | {"bf16": False} for row in SCORES], name="other", output="another")
+
+
 def test_a_folder_that_is_no_run_says_so(card_of):
     card = card_of(scores=None)
     assert "without a run record" in card
