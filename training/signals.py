@@ -55,14 +55,14 @@ class Stopping:
         def receive(number: int, _) -> None:
             if os.getpid() == owner:
                 self._receive(number)
-            elif number == signal.SIGTERM:  # a data worker that has not called `spare` yet
+            elif number == signal.SIGTERM:  # a data worker that has not called `outlast_signals` yet
                 os._exit(128 + number)
 
         with _signals_to(receive):
             yield
 
 
-def spare(_: int) -> None:
+def outlast_signals(_: int) -> None:
     """Make a data worker, of any number, ignore all signals but its parent's SIGTERM.
 
     A launcher, a scheduler or Ctrl-C signals the whole job, but the parent needs more batches to finish its step. Not

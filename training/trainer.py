@@ -28,7 +28,7 @@ from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.resuming import ResumingTrainer
 from training.run_arguments import check_activation_checkpointing, check_machine
-from training.signals import spare
+from training.signals import outlast_signals
 
 logger = logging.getLogger(__name__)
 _WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
@@ -98,7 +98,7 @@ class EmbeddingTrainer(ResumingTrainer):
     def get_train_dataloader(self):
         """Stock loader; its workers draw nothing, so they need no seeds, but must outlive a signal to the whole job."""
         loader = super().get_train_dataloader()
-        loader.base_dataloader.worker_init_fn = spare
+        loader.base_dataloader.worker_init_fn = outlast_signals
         return loader
 
     def floating_point_ops(self, inputs) -> int:

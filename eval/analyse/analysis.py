@@ -100,7 +100,7 @@ def read_sentences(path: str, least: int) -> list[str]:
     """The distinct sentences of a text file, one per line; white space is normalised, blank lines are skipped.
 
     Raises:
-        BadInput: the file cannot be read, is JSON, or contains fewer than `least` distinct sentences.
+        BadInput: the file cannot be read, is JSON or a table, or contains fewer than `least` distinct sentences.
     """
     raw = read_lines(Path(path))
     lines = [tidy(line) for line in raw]
