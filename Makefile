@@ -9,7 +9,7 @@ FUZZ ?= 100000
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo quickstart test test-all verify faults check format
+.PHONY: help demo quickstart test test-all verify gpu faults check format
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,10 @@ test-all: $(VENV)/.installed  ## the long tests too
 
 verify: $(VENV)/.installed  ## published numbers on real data: make verify DATA_DIR=...
 	$(BIN)/python -m pytest -q verify --data_dir $(DATA_DIR)
+
+GPU ?= --output gpu.json
+gpu:  ## what a GPU does with a step, a run and a kill, in minutes: make gpu GPU="--minutes 8 --output gpu.json"
+	$(PYTHON) -m bench gpu $(GPU)
 
 faults: $(VENV)/.installed  ## hundreds of kills, signals and disk faults on real runs, thousands of damaged files; goes on
 	$(BIN)/python tests/faults/long.py --output runs/faults.json

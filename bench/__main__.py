@@ -15,7 +15,7 @@ SUBJECTS = {
     "encode_corpus": "encode a large generated corpus with a stub encoder, with kills: completeness, peak memory",
     "factorial": "effects of start, head and lambda in InfoCSE, over seeds (hours; resumes)",
     "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; resumes)",
-    "gpu": "a training step on a GPU or, with --pretend, a count of its kernels and synchronisations",
+    "gpu": "a GPU: right and fast steps, the loop, kills, training; minutes",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
     "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; resumes)",
     "memory": "peak memory of a training step against the published computation",

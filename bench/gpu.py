@@ -1,116 +1,184 @@
-"""The cost of a training step on a GPU: operations counted on a pretend GPU, or times measured on a real one.
+"""A GPU in a few minutes: are steps right, which path is fastest, does the loop keep up, do runs survive a kill.
 
-python -m bench gpu --pretend --output FILE.json     # any machine with g++
-python -m bench gpu --output FILE.json               # minutes on a GPU; writes FILE.json and FILE.md, row by row
+python -m bench gpu --minutes 8 --output FILE.json      # writes FILE.json and the page FILE.md, row by row
+
+Parts, the most important first, each with its share of the time: `right`, `fast`, `whole`, `safe`, `true` (with
+--weights, --text and --data_dir), `compiled`. A row is written as soon as it is known. What fails or does not fit
+becomes a row with the reason, and the next one goes on. --parts runs some again and keeps FILE.json's other rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
-import os
-import shutil
+import signal
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
 
 from bench.pair import MODELS
-from common.declared import ROOT
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from common.flags import positive
 from eval.scores import markdown, write_rows
 
 logger = logging.getLogger(__name__)
-_GUARD = ROOT / "bench" / "pretend" / "guard.cpp"
+# Shares of the time; what a part leaves passes on to the next.
+SHARES = {"right": 25, "fast": 35, "whole": 15, "safe": 15, "true": 20, "compiled": 20}
+_HIDDEN = {"device", "torch", "part", "machine", "threads"}
+Work = tuple[dict, Callable[[], dict]]  # the row's names, and what measures the rest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pretend", action="store_true", help="count kernels and synchronisations without a GPU")
-    parser.add_argument("--layers", type=positive, default=12, help="with --pretend: layers of the models")
-    parser.add_argument("--objectives", nargs="*", default=[], help="with --pretend: only these (default: all)")
-    parser.add_argument("--model", choices=MODELS, default="bert-base", help="on a GPU: size; the weights are random")
-    parser.add_argument("--steps", type=positive, default=200, help="on a GPU: steps of the training run")
+    parser.add_argument("--minutes", type=float, default=8, help="time for all parts")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a rehearsal")
+    parser.add_argument("--parts", nargs="+", choices=SHARES, default=list(SHARES), help="run only these")
+    parser.add_argument("--model", choices=MODELS, default="bert-base", help="size of timed models")
     parser.add_argument("--batch", type=positive, default=64, help="sentences per step")
     parser.add_argument("--length", type=positive, default=32, help="maximum tokens per sentence")
+    parser.add_argument("--steps", type=positive, default=200, help="steps of the runs that are killed or timed")
+    parser.add_argument("--weights", help="part true: a checkpoint to train, such as a small BERT")
+    parser.add_argument("--text", help="part true: its training text")
+    parser.add_argument("--data_dir", help="part true: a folder with STS-B, as data.prepare makes it")
+    parser.add_argument("--true_steps", type=positive, default=2000, help="part true: steps of a run")
 
 
 def rows(args) -> list[dict]:
-    """One row per case: the operations of a step, or its time."""
-    if args.pretend:
-        return list(pretended(args.objectives, args.layers, args.batch, args.length))
-    if not torch.cuda.is_available():
-        raise BadInput("torch finds no GPU; --pretend counts the operations of a step without one")
-    if not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise BadInput("this GPU does not support bfloat16, which all measurements use")
-    from bench import gpu_measures
-
+    """The rows of all parts; those of --output that belong to other parts come along."""
+    if args.device == "cuda":
+        if not torch.cuda.is_available():
+            raise BadInput("torch sees no CUDA GPU; --device cpu rehearses the command")
+        if not torch.cuda.is_bf16_supported(including_emulation=False):
+            raise BadInput("this GPU does not support bfloat16, which the measurements use")
+    device = torch.device(args.device, 0) if args.device == "cuda" else torch.device("cpu")
     results = []
-    for row in gpu_measures.rows(args, torch.device("cuda:0")):
+    if args.output and Path(args.output).is_file():
+        before = json.loads(Path(args.output).read_text(encoding="utf-8"))
+        results = [row for row in before if row["part"] not in args.parts]
+    for row in measured(args, device):
         logger.info("%s", row)
-        results.append(row)
-        if args.output:  # after every row, so that a stopped command keeps its results
+        results = [*results, row]
+        results.sort(key=lambda row: list(SHARES).index(row["part"]))
+        if args.output:
             write_rows(args.output, results)
             Path(args.output).with_suffix(".md").write_text(page(results), encoding="utf-8")
     return results
 
 
-def pretended(objectives: list[str], layers: int, batch: int, length: int, half: bool = False) -> Iterator[dict]:
-    """The counts of `bench.pretend`, from a separate process: the device must be loaded before torch.
+def measured(args, device: torch.device) -> Iterator[dict]:
+    """The rows of the chosen parts, in order."""
+    from bench import gpu_fast, gpu_right, gpu_runs  # not at the top: --help of other subjects need not load them
 
-    `half` runs half of the cases, in which every two values of family, path and precision still occur together.
-
-    Raises:
-        BadInput: torch is not a CPU build, or no C++ compiler can build against it.
-    """
-    size = f"--layers={layers}", f"--batch={batch}", f"--length={length}", *["--half"] * half
-    with tempfile.TemporaryDirectory() as folder:
-        done = run_pretending(["-m", "bench.pretend", *size, "--objectives", *objectives], Path(folder))
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    for line in done.stdout.splitlines():
-        row = json.loads(line)
-        for place, count in row.pop("places").items():
-            logger.info("%s, %s: %d of %s", row["objective"], row["family"], count, place)
-        yield row
+    parts = {"right": gpu_right.works, "fast": gpu_fast.works, "whole": gpu_runs.whole, "safe": gpu_runs.safe,
+             "true": gpu_runs.true, "compiled": gpu_fast.compiled}  # fmt: skip
+    machine = {"device": device_name(device), "torch": torch.__version__}
+    end = time.monotonic() + 60 * args.minutes
+    chosen = [name for name in SHARES if name in args.parts]
+    for number, part in enumerate(chosen):
+        now = time.monotonic()
+        share = SHARES[part] / sum(SHARES[name] for name in chosen[number:])
+        for row in within(parts[part](args, device), now + share * (end - now)):
+            yield machine | {"part": part} | row
 
 
-def run_pretending(argv: list[str], folder: Path) -> subprocess.CompletedProcess:
-    """Run a Python process with the pretend device, which is built in `folder`."""
-    environment = os.environ | {"LD_PRELOAD": str(_compiled(folder))}
-    return subprocess.run([sys.executable, *argv], cwd=ROOT, env=environment, capture_output=True, text=True)
+def within(works: Iterable[Work], end: float) -> Iterator[dict]:
+    """Each piece of work's row: its results, or the reason why there are none; `end` is a `time.monotonic` deadline."""
+    for row, work in works:
+        left = end - time.monotonic()
+        if left < 1:
+            yield row | {"failed": "no time left for it"}
+            continue
+        yield row | _limited(work, left)
 
 
-def _compiled(folder: Path) -> Path:
-    """Build the pretend device as a shared library."""
-    if torch.version.cuda is not None:
-        raise BadInput("--pretend needs a CPU build of torch; this one has its own CUDA device")
-    if shutil.which("g++") is None:
-        raise BadInput("--pretend needs g++ to build the pretend device; install it")
-    torch_folder, library = Path(torch.__path__[0]), folder / "guard.so"
-    done = subprocess.run(
-        ["g++", "-shared", "-fPIC", "-std=c++20", f"-I{torch_folder}/include",
-         f"-I{torch_folder}/include/torch/csrc/api/include", str(_GUARD), "-o", str(library), f"-L{torch_folder}/lib",
-         f"-Wl,-rpath,{torch_folder}/lib", "-lc10", "-ltorch_cpu"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        raise BadInput(f"--pretend: g++ cannot build the pretend device: {done.stderr[:300]}")
-    return library
+def _limited(work: Callable[[], dict], seconds: float) -> dict:
+    def time_out(*_) -> None:
+        raise TimeoutError(f"its part's time ended after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, time_out)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        return work()
+    except Exception as error:  # a failed row must not lose the others
+        return {"failed": f"{type(error).__name__}: {first_line(error)[:300]}"}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        torch.compiler.reset()
+        gc.collect()  # otherwise its memory would count in the next peak
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
-def table(rows: list[dict], hidden: Sequence[str] = ("machine", "torch", "threads")) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in hidden))
+def device_name(device: torch.device) -> str:
+    """The GPU and its driver; `CPU` for a CPU."""
+    if device.type == "cpu":
+        return "CPU"
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        versions = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        versions = []
+    return f"{torch.cuda.get_device_name(device)}, driver {versions[0] if versions else 'unknown'}"
+
+
+def table(rows: list[dict]) -> str:
+    """What the command prints: the page without its title."""
+    return page(rows).split("\n", 2)[2]
+
+
+def page(rows: list[dict]) -> str:
+    """The rows as a Markdown page: the verdict first, then a table for each part."""
+    first = rows[0]
+    made = f"torch {first['torch']}. Written by `python -m bench gpu`. In bf16 unless a row says otherwise."
+    lines = [f"# {first['device']}", "", made, "", *_verdict(rows), ""]
+    for part in SHARES:
+        mine = [row for row in rows if row["part"] == part]
+        if mine:
+            lines += [f"## {part}", "", _right(mine) if part == "right" else _plain(mine), ""]
+    return "\n".join(lines)
+
+
+def _verdict(rows: list[dict]) -> list[str]:
+    """Sentences that follow from the rows."""
+    said = []
+    checks = [row for row in rows if row["part"] == "right" and "right" in row]
+    if checks:
+        good = sum(row["right"] for row in checks)
+        said.append(f"{good} of {len(checks)} steps agree with the CPU.")
+    for name in ("infocse", "simcse", "stage 1"):
+        mine = [row for row in rows if row["part"] in ("fast", "compiled") and row["name"] == name and "ms" in row]
+        timed = {row["path"]: row["ms"] for row in mine}
+        if timed:
+            best = min(timed, key=timed.get)
+            plain = timed.get("published")
+            ratio = f", {plain / timed[best]:.2f} times as fast as the published step" if plain else ""
+            said.append(f"{name}: {best} is fastest, {timed[best]:.2f} ms a step{ratio}.")
+    return [" ".join(said)] if said else []
+
+
+def _plain(rows: list[dict]) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN))
     return markdown([columns, *(["" if row.get(name) is None else str(row[name]) for name in columns] for row in rows)])
 
 
-def page(results: list[dict]) -> str:
-    """The results as a Markdown page."""
-    first = results[0]
-    rate = f"A bfloat16 product of 8192 x 8192 matrices runs at {first['product_tflops']} TFLOP/s."
-    measured = table(results, ("device", "product_tflops"))
-    return f"# {first['device']}\n\n{rate} `python -m bench gpu` measured:\n\n{measured}\n"
+def _right(rows: list[dict]) -> str:
+    """One line for every shape, path and precision; every step that is wrong or failed by name."""
+    groups: dict[tuple, list[dict]] = {}
+    for row in rows:
+        groups.setdefault((row["shape"], row["path"], row["precision"]), []).append(row)
+    lines = [["shape", "path", "precision", "right", "worst loss", "worst gradient", "worst update", "not right"]]
+    for group, members in groups.items():
+        checked = [row for row in members if "right" in row]
+        worst = [max((row[name] for row in checked), default=float("nan"))
+                 for name in ("loss_error", "gradient_error", "update_error")]  # fmt: skip
+        bad = [
+            f"{row['name']} ({row.get('failed') or row['gradient_error']})" for row in members if not row.get("right")
+        ]
+        lines.append([*group, f"{sum(row['right'] for row in checked)} of {len(members)}",
+                      *(f"{value:.1e}" for value in worst), "; ".join(bad)])  # fmt: skip
+    return markdown(lines)

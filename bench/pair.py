@@ -81,7 +81,7 @@ class PlainInfoCSE(nn.Module):
 
     def __init__(self, lm: BertForMaskedLM, weight: float = WEIGHT) -> None:
         super().__init__()
-        self.encoder, self.c_head, self.output = copy.deepcopy(lm.bert), _head(lm), copy.deepcopy(lm.cls)
+        self.encoder, self.c_head, self.output = copy.deepcopy(lm.bert), new_head(lm), copy.deepcopy(lm.cls)
         self.projection, self.weight = projection(lm), weight
         lm.bert.encoder.layer = lm.bert.encoder.layer[: skip_from(lm.config)]
         self.frozen = lm.requires_grad_(False)
@@ -109,7 +109,7 @@ class PlainInfoCSE(nn.Module):
         with torch.no_grad():
             seen = self.frozen(input_ids=ids.flatten(0, 1), attention_mask=mask, output_hidden_states=True)
         states = torch.cat([cls.unsqueeze(1), seen.hidden_states[-1][:, 1:]], dim=1)
-        mask = create_bidirectional_mask(config=self.frozen.config, inputs_embeds=states, attention_mask=mask)
+        mask = mask_of(self.frozen.config, states, mask)
         for layer in self.c_head:
             states = layer(states, mask)
         logits = self.output(states)  # (2 B, L, vocabulary)
@@ -121,16 +121,21 @@ def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, p
     runner = Packed if packed else Runner
     runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)
+    aux = AuxiliaryMLM(lower, new_head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)
     if precision == "bf16":
         aux.cast_frozen(torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
     return EncoderForTraining(encoder, projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 
 
-def _head(lm: BertForMaskedLM) -> nn.ModuleList:
+def new_head(lm: BertForMaskedLM) -> nn.ModuleList:
     torch.manual_seed(1)
     return auxiliary.new_head(lm.bert, HEAD_LAYERS)
+
+
+def mask_of(config: BertConfig, states: Tensor, attention_mask: Tensor) -> Tensor | None:
+    """The mask that transformers passes to BERT's layers."""
+    return create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=attention_mask)
 
 
 def projection(lm: BertForMaskedLM) -> nn.Module:

@@ -62,7 +62,7 @@ class ModelArguments:
     packed: bool | None = flag(
         None,
         "compute real tokens only (same losses; unsupported families run padded, with a log line); default: true on "
-        "a CPU, false on a GPU",
+        "a CPU and with --cuda_graph",
     )
     chunk_size: CountOrZero = flag(
         0,
@@ -105,7 +105,9 @@ class PretrainArguments:
     mask_rate: Share = flag(0.15, "share of masked tokens (Condenser)")
     whole_words: bool = flag(True, "mask whole words (Condenser)")
     dropout: Rate | None = flag(None, "hidden and attention dropout; default: the checkpoint's")
-    packed: bool | None = flag(None, "compute real tokens only (same losses); default: true on a CPU, false on a GPU")
+    packed: bool | None = flag(
+        None, "compute real tokens only (same losses); default: true on a CPU and with --cuda_graph"
+    )
 
 
 @dataclass

@@ -27,6 +27,7 @@ from models.loading import load_config, load_tokenizer, set_dropout, usable_leng
 from models.masked_lm import AuxiliaryMaskedLM
 from training.automatic import Automatic
 from training.faults import storage_errors
+from training.graph import GraphedTrainer
 from training.plan import describe_masking, plan
 from training.provenance import contents, weights_hash
 from training.run import Run
@@ -131,9 +132,10 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
     clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0
-    options = masking, aux_masking, clean, words, model.packing(args.torch_compile)
+    options = masking, aux_masking, clean, words, model.packing(args.torch_compile or args.cuda_graph)
     collator = MaskedCollator(blocks, tokenizer, data_args.max_length, args.seed, *options)
-    trainer = EmbeddingTrainer(model, args, collator, len(blocks), held_out=data_args.held_out)
+    made = GraphedTrainer if args.cuda_graph else EmbeddingTrainer
+    trainer = made(model, args, collator, len(blocks), held_out=data_args.held_out)
     facts = {
         "masking": describe_masking([one for one in (masking, aux_masking) if one]),
         "head": f"{model_args.head_layers} layers over layer {model_args.skip_from}, {model_args.aux_cls} [CLS]",

@@ -33,6 +33,7 @@ from models.training import build_model
 from training.automatic import Automatic
 from training.faults import storage_errors
 from training.flags import SCRIPTS, load_method
+from training.graph import GraphedTrainer
 from training.plan import describe_masking, describe_truncation, plan
 from training.provenance import contents, weights_hash
 from training.result import dev_set, finish, load_tests
@@ -133,7 +134,7 @@ def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokeniz
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
         logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
     words = any(objective.reads_words for objective in model.objectives)
-    packing = model.packing(len(views), model_args.chunk_size, args.torch_compile)
+    packing = model.packing(len(views), model_args.chunk_size, args.torch_compile or args.cuda_graph)
     return Collator(
         corpus, tokenizer, views, data_args.max_length, args.seed, method.masking(method_args),
         model.config.hidden_size, count_operations(model.encoder), longest, words, packing,
@@ -151,8 +152,9 @@ def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevS
     model_args, _, data_args, args = groups
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
-        if args.torch_compile and objective.not_compiled:
-            raise BadInput(f"--torch_compile: not supported by this method; {objective.not_compiled}")
+        if (args.torch_compile or args.cuda_graph) and objective.not_compiled:
+            name = "torch_compile" if args.torch_compile else "cuda_graph"
+            raise BadInput(f"--{name}: not supported by this method; {objective.not_compiled}")
     if args.activation_checkpointing and count_operations(model.encoder):
         raise BadInput("--activation_checkpointing: not supported by this method, which draws dropout rates per pass")
     if args.gradient_accumulation_steps > 1:
@@ -170,7 +172,11 @@ def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevS
     keep = partial(model.encoder.save, tokenizer=tokenizer)
     common = model, args, collator, len(collator.text), score, keep, data_args.held_out, data_args.patience
     chunk_size = model_args.chunk_size
-    return CachedTrainer(*common, chunk_size=chunk_size) if chunk_size else EmbeddingTrainer(*common)
+    if chunk_size and args.cuda_graph:
+        raise BadInput("--chunk_size does not support --cuda_graph: the step runs in chunks; leave one out")
+    if chunk_size:
+        return CachedTrainer(*common, chunk_size=chunk_size)
+    return (GraphedTrainer if args.cuda_graph else EmbeddingTrainer)(*common)
 
 
 def _cut(collator, lengths: np.ndarray, max_length: int, most: int) -> str:

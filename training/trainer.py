@@ -56,6 +56,8 @@ class EmbeddingTrainer(ResumingTrainer):
         run_id: the run that owns the saved folders.
     """
 
+    chosen_optimizer = staticmethod(chosen_optimizer)
+
     def __init__(
         self,
         model,
@@ -79,7 +81,7 @@ class EmbeddingTrainer(ResumingTrainer):
         self._first_bad = FirstBad(args.device)
         self._staging: str | None = None
         self.run_id = ""
-        keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
+        keys, optimizer = Keys(self.sampler.count), self.chosen_optimizer(args)
         _note_missing_lomo()
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:

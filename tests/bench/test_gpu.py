@@ -1,4 +1,4 @@
-"""A step on the pretend device: no error, no mixed device, no synchronisation; and the measurements' parts on a CPU."""
+"""A step on the pretend device: no mixed device and no synchronisation; the parts of `bench gpu` on a CPU."""
 
 import itertools
 import json
@@ -9,9 +9,11 @@ from argparse import Namespace
 import pytest
 import torch
 
-from bench import gpu, gpu_measures
+from bench import gpu, gpu_fast, gpu_right, gpu_runs
 from bench.__main__ import main
-from common.errors import BadInput, ProjectError
+from bench.cases import Materials
+from common.errors import BadInput
+from tests.pretend_gpu import run
 from training.flags import method_names
 
 OBJECTIVES = [*method_names(), "stage 1"]
@@ -31,7 +33,7 @@ def counted(buildable):
 
 def by_objective(half):
     found = {}
-    for row in gpu.pretended([], layers=2, batch=4, length=16, half=half):
+    for row in run.pretended([], layers=2, batch=4, length=16, half=half):
         found.setdefault(row["objective"], []).append(row)
     return found
 
@@ -63,13 +65,13 @@ def check(rows):
 
 def test_the_log_sees_what_it_is_for(buildable, tmp_path):
     """Each kind of synchronisation, and a mixed device, where there is one: otherwise zeros would prove nothing."""
-    done = gpu.run_pretending(["-c", SEES], tmp_path)
+    done = run.run_pretending(["-c", SEES], tmp_path)
     assert done.stdout.split() == ["True"] * 7 + ["0"], done.stderr
 
 
 SEES = """
 import torch
-from bench.pretend.device import LOG, Pretend, pretending
+from tests.pretend_gpu.device import LOG, Pretend, pretending
 x, mask = Pretend(torch.randn(3, 4)), Pretend(torch.tensor([True, False, True]))
 waits = [lambda: float(x.sum()), lambda: x[mask], lambda: mask.nonzero(), lambda: x[[0, 1]],
          lambda: torch.tensor([1, 2], device="cuda:0"), lambda: torch.ones(3).to("cuda:0")]
@@ -89,64 +91,74 @@ with pretending():
 
 def test_without_a_gpu_the_measurement_is_refused_with_the_way_that_works(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BadInput, match="--pretend"):
+    with pytest.raises(BadInput, match="--device cpu"):
         main(["gpu"])
 
 
-@pytest.mark.parametrize("path", [path for path in gpu_measures.PATHS if "compiled" not in path])
-@pytest.mark.parametrize("kind", ["infocse", "simcse"])
-def test_the_measured_steps_run(kind, path):
-    """On a CPU; what a GPU says of them no test here can know."""
+@pytest.fixture(scope="module")
+def materials(tmp_path_factory):
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    sizes = dropout | gpu_right.SHAPES["tiny"]
+    return Materials(tmp_path_factory.mktemp("materials"), 2, gpu_right.BATCH, gpu_right.LENGTH, ("bert",), **sizes)
+
+
+@pytest.mark.parametrize("name", ["simcse", "infocse", "stage 1"])
+def test_a_right_step_is_called_right_on_every_path(materials, name):
+    compared = gpu_right.Compared(materials, name, torch.device("cpu"))
+    for path in ("padded", "packed"):
+        for precision in ("float32", "float32, graph"):
+            assert compared.against(path, precision)["right"], (path, precision)
+
+
+def test_a_wrong_step_is_called_wrong(materials):
+    compared = gpu_right.Compared(materials, "simcse", torch.device("cpu"))
+    assert compared.against("padded", "float32")["right"]
+    compared.reference = compared.reference._replace(gradients=[1.01 * part for part in compared.reference.gradients])
+    assert not compared.against("padded", "float32")["right"]
+
+
+def test_every_path_of_the_timed_steps_runs():
     args = Namespace(model="tiny", batch=6, length=16, steps=6)
-    row = gpu_measures.step(kind, path, args, torch.device("cpu"), 1.0)
-    assert row["tokens_per_s"] > 0
+    for row, work in gpu_fast.works(args, torch.device("cpu")):
+        if "sentences" not in row["name"]:
+            assert work()["ms"] > 0, row
 
 
 def test_a_compiled_step_meets_batches_of_one_shape():
-    args, model = Namespace(model="tiny", batch=6, length=16), gpu_measures.build("simcse", "packed", "tiny")
-    made = {path: gpu_measures.batches("simcse", path, model, args) for path in ("packed", "packed, compiled")}
-    counts = {path: {str(gpu_measures._sizes(each)) for each in found} for path, found in made.items()}
-    assert len(made["packed"]) == gpu_measures.BATCHES and len(counts["packed"]) > 1
+    args, model = Namespace(model="tiny", batch=6, length=16), gpu_fast.build("simcse", "packed", "tiny")
+    made = {path: gpu_fast.batches("simcse", path, model, args, 6, None) for path in ("packed", "packed, compiled")}
+    counts = {path: {str(gpu_fast._sizes(batch)) for batch in batches} for path, batches in made.items()}
+    assert len(made["packed"]) == gpu_fast.BATCHES and len(counts["packed"]) > 1
     assert len(made["packed, compiled"]) > 1 and len(counts["packed, compiled"]) == 1
 
 
-@pytest.fixture
-def with_a_gpu(monkeypatch):
-    for name in ("is_available", "is_bf16_supported"):
-        monkeypatch.setattr(torch.cuda, name, lambda **_: True)
+def test_what_fails_or_comes_too_late_is_a_row_and_the_next_goes_on():
+    now = time.monotonic()
+    works = [({"name": "a"}, lambda: 1 / 0), ({"name": "b"}, lambda: {"ms": 1})]
+    failed, done = gpu.within(works, now + 60)
+    assert failed == {"name": "a", "failed": "ZeroDivisionError: division by zero"} and done == {"name": "b", "ms": 1}
+    [late] = gpu.within([({"name": "c"}, lambda: time.sleep(30))], now + 1.2)
+    assert late["failed"].startswith("TimeoutError") or late["failed"] == "no time left for it"
 
 
-def test_a_measurement_with_a_failed_part_is_shown_and_fails(with_a_gpu, monkeypatch, capsys):
-    rows = [{"name": "step", "device": "GPU", "product_tflops": 1, "failed": "OutOfMemoryError"}, {"name": "encoding"}]
-    monkeypatch.setattr(gpu_measures, "rows", lambda *_: rows)
-    with pytest.raises(ProjectError, match="1 of 2 parts failed; the first: OutOfMemoryError"):
-        main(["gpu"])
-    assert "encoding" in capsys.readouterr().out
-
-
-def test_a_part_that_fails_or_comes_too_late_is_a_row_and_a_stopped_measurement_keeps_its_rows(
-    with_a_gpu, monkeypatch, tmp_path
-):
-    now, row = time.monotonic(), {"name": "a", "device": "GPU", "product_tflops": 1}
-    failed = gpu_measures.measure(row, lambda: 1 / 0, now + 60)
-    late = [gpu_measures.measure(row, lambda: time.sleep(30), end) for end in (now - 1, now + 0.2)]
-    assert failed == row | {"failed": "ZeroDivisionError: division by zero"}
-    assert late == [row | {"failed": "TimeoutError: the limit of 480 seconds was reached"}] * 2
+def test_a_stopped_measurement_keeps_its_rows_and_those_of_other_parts(monkeypatch, tmp_path):
+    output = tmp_path / "gpu.json"
+    older = [{"part": part, "device": "CPU", "torch": "2", "name": "older"} for part in ("fast", "safe")]
+    output.write_text(json.dumps(older))
 
     def stopped(*_):
-        yield from (failed, row)
+        yield {"part": "fast", "device": "CPU", "torch": "2", "name": "infocse", "path": "packed", "ms": 2.0}
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gpu_measures, "rows", stopped)
+    monkeypatch.setattr(gpu, "measured", stopped)
     with pytest.raises(KeyboardInterrupt):
-        main(["gpu", f"--output={tmp_path / 'gpu.json'}"])
-    assert json.loads((tmp_path / "gpu.json").read_text()) == [failed, row]
-    assert "division by zero" in (tmp_path / "gpu.md").read_text()
+        main(["gpu", "--device=cpu", "--parts", "fast", f"--output={output}"])
+    assert [row["name"] for row in json.loads(output.read_text())] == ["infocse", "older"]
+    assert "infocse: packed is fastest, 2.00 ms" in output.with_suffix(".md").read_text()
 
 
 @pytest.mark.slow
-def test_the_measured_runs_are_the_script_s_and_resume(tmp_path):
-    args = Namespace(model="tiny", batch=6, length=16, steps=6)
-    runs = gpu_measures.Runs(tmp_path, args, torch.device("cpu"))
-    assert runs.whole()["seconds"] > 0
-    assert runs.resumed()["bit_for_bit"]
+def test_killed_and_stopped_runs_are_the_script_s_and_resume(tmp_path):
+    args = Namespace(model="tiny", batch=6, length=16, steps=16)
+    for row, work in gpu_runs.safe(args, torch.device("cpu")):
+        assert work()["bit_for_bit"], row

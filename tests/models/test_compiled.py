@@ -8,7 +8,7 @@ from torch._dynamo.utils import counters
 from transformers import BertConfig, BertForMaskedLM
 
 from bench import pair
-from bench.pretend.steps import STAGE_ONE, Case, Materials
+from bench.cases import STAGE_ONE, Case, Materials
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining

@@ -1,4 +1,4 @@
-"""The process of `python -m bench gpu --pretend`: prints one JSON row per case. `guard.cpp` is loaded before torch."""
+"""The process of `tests.pretend_gpu.run`: prints one JSON row per case. `guard.cpp` is loaded before torch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 
 import torch
 
-from bench.pretend.steps import rows
 from common.flags import Parser
+from tests.pretend_gpu.steps import rows
 
 if __name__ == "__main__":
-    parser = Parser(prog="python -m bench.pretend", description=__doc__)
+    parser = Parser(prog="python -m tests.pretend_gpu", description=__doc__)
     for name in ("layers", "batch", "length"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--half", action="store_true")

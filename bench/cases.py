@@ -1,0 +1,107 @@
+"""One training step of every objective, built as the scripts build it, on generated models and text."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+
+from bench.pair import WORDS, draw_lengths, tokenizer_of
+from common.arguments import DataArguments, PretrainArguments
+from common.command_line import parse
+from common.declared import ROOT
+from data.source import source_of
+from data.tokenised import load_tokenised
+from data.tokenizer import SPECIAL
+from models.loading import load_tokenizer
+from training import pretrain_run, sentence_run
+from training.flags import load_method, method_names
+from training.run_arguments import RunArguments, argument_groups
+from training.trainer import EmbeddingTrainer
+
+STAGE_ONE = "stage 1"
+FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
+_NAMED = {"nli": "consert-joint-mini"}  # other configurations have the method's name
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: an objective and how its step is computed."""
+
+    objective: str
+    family: str
+    packed: bool
+    precision: str
+
+
+def cases() -> list[Case]:
+    """Every objective and stage 1 with both families, packed and padded, in both precisions."""
+    names = [*method_names(), STAGE_ONE]
+    return [Case(*each) for each in itertools.product(names, FAMILIES, (True, False), ("float32", "bf16"))]
+
+
+class Materials:
+    """Models of both families with random weights and a tokenizer, and text with realistic sentence lengths.
+
+    Args:
+        folder: an empty folder for them.
+        layers: of the models; tiny ones unless `more` says otherwise.
+        batch, length: sentences per step, and the most tokens per sentence.
+        families: the models to make.
+        more: other values of the models' configurations.
+    """
+
+    def __init__(
+        self, folder: Path, layers: int, batch: int, length: int, families=tuple(FAMILIES), **more: object
+    ) -> None:
+        self.folder, self.layers, self.batch, self.length = folder, layers, batch, length
+        torch.manual_seed(0)
+        tokenizer = tokenizer_of(WORDS)
+        size = {"hidden_size": 24, "num_hidden_layers": layers, "num_attention_heads": 12, "intermediate_size": 48,
+                "vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, **more}  # fmt: skip
+        for name in families:
+            config, kind = FAMILIES[name]
+            kind(config(**size)).save_pretrained(folder / name)
+            tokenizer.save_pretrained(folder / name)
+        generator = np.random.default_rng(0)
+        lengths = draw_lengths(generator, 4 * max(batch, 100))
+        lines = [" ".join(generator.choice(WORDS, length - 2)) for length in lengths]
+        (folder / "text").write_text("\n".join(lines) + "\n")
+        pairs = [f"{one}\t{two}\tneutral" for one, two in itertools.pairwise(lines)]
+        (folder / "pairs").write_text("\n".join(["premise\thypothesis\tlabel", *pairs]) + "\n")
+
+    def parts(self, case: Case, **flags: object):
+        """The model and the collator of a case."""
+        trainer = self.trainer(case, **flags)
+        return trainer.model, trainer.data_collator
+
+    def trainer(self, case: Case, **flags: object) -> EmbeddingTrainer:
+        """The Trainer of a case, built as in the training scripts; `flags` replace those of the case."""
+        if case.objective == STAGE_ONE:
+            argv = self._argv(case, self.folder / "text", {"skip_from": self.layers // 2} | flags)
+            groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
+            _, tokenizer, blocks = pretrain_run.load_text(*groups)
+            return pretrain_run.build(groups, tokenizer, blocks)[0]
+        method = load_method(case.objective)
+        config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
+        groups = argument_groups(method)
+        file = self.folder / ("pairs" if method.labels else "text")
+        small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2,
+                 "queue_size": 4 * self.batch}  # fmt: skip
+        known = {field.name for group in groups for field in fields(group)}
+        argv = self._argv(case, file, {name: value for name, value in small.items() if name in known} | flags)
+        parsed = model_args, method_args, data_args, _ = parse(["--config", str(config), *argv], groups)
+        tokenizer = load_tokenizer(model_args.model_name_or_path)
+        text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
+        return sentence_run.build(method, parsed, method.tokenizer(method_args, tokenizer), text, None)[0]
+
+    def _argv(self, case: Case, file: Path, more: dict[str, object]) -> list[str]:
+        flags = {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
+                 "bf16": case.precision == "bf16", "max_length": self.length, "cache_dir": self.folder / "cache",
+                 "output_dir": self.folder / "run", "use_cpu": True, "report_to": "none",
+                 "per_device_train_batch_size": self.batch, **more}  # fmt: skip
+        return [f"--{name}={value}" for name, value in flags.items()]

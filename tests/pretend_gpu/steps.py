@@ -1,0 +1,60 @@
+"""One training step of every objective on the pretend device, with generated models and text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from accelerate.utils import send_to_device
+
+from bench.cases import Materials, cases
+from tests.pretend_gpu.device import LOG, move, pretending
+from training.faults import FirstBad
+
+STEPS = 2  # the second is counted: the first creates the optimizer's state
+
+
+def rows(objectives: list[str], layers: int, batch: int, length: int, half: bool = False) -> Iterator[dict]:
+    """The operations of a step of each case; synchronisations and mixed devices also by place.
+
+    `half` runs half of the cases, in which every two values of family, path and precision still occur together.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        materials = Materials(Path(folder), layers, batch, length)
+        for case in cases():
+            odd = (case.family == "bert") ^ case.packed ^ (case.precision == "bf16")
+            if (not objectives or case.objective in objectives) and not (half and odd):
+                log = take_steps(*materials.parts(case), case.precision == "bf16", batch)
+                yield vars(case) | {
+                    "kernels": log.kernels.total(), "views": log.views.total(),
+                    "synchronisations": log.synchronisations.total(), "mixed_devices": log.mixed.total(),
+                    "places": dict(log.synchronisations | log.mixed),
+                }  # fmt: skip
+
+
+def take_steps(model, collator, bf16: bool, batch: int):
+    """Take steps like the Trainer; the log covers the last one, after the batch's copy, which belongs to the loader."""
+    with pretending() as log:
+        log.reset()
+        move(model).train()
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=1e-3, fused=True)
+        bad = FirstBad(torch.device("cuda:0"))
+        for step in range(STEPS):
+            inputs = collator([(0, step * batch + row, step) for row in range(batch)])
+            log.reset()
+            inputs = send_to_device(inputs, "cuda:0", non_blocking=True)
+            log.reset(active=True)
+            with torch.autocast("cuda", dtype=torch.bfloat16) if bf16 else nullcontext():
+                output = model(**inputs)
+            output.loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)  # torch's default on a GPU
+            bad.note(step + 1, [*output.terms.values(), norm])
+            optimizer.step()
+            optimizer.zero_grad()
+            model.after_step()
+            log.active = False
+    return LOG

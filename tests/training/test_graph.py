@@ -1,0 +1,55 @@
+"""A run with --cuda_graph on a CPU, where nothing is captured: the same steps as without."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import run_pretrain_aux
+import run_unsup
+from bench.cases import Materials
+from common.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("graph")
+    Materials(made, 2, 4, 16, ("bert",), initializer_range=0.3)
+    return made
+
+
+def trained(folder, script, name, **flags):
+    given = {"model_name_or_path": folder / "bert", "train_file": folder / "text", "max_steps": 3, "max_length": 16,
+             "per_device_train_batch_size": 4, "output_dir": folder / name, "use_cpu": "true", "packed": "false",
+             "cache_dir": folder / "cache", "save_steps": 2, "report_to": "none", **flags}  # fmt: skip
+    script.main([f"--{key}={value}" for key, value in given.items()])
+    return load_file(folder / name / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [
+        (run_unsup, {"method": "infocse", "aux_init": "random", "skip_from": 1, "dev": "none", "test_tasks": "none"}),
+        (run_pretrain_aux, {"skip_from": 1}),
+    ],
+)
+def test_its_steps_are_those_of_a_plain_run(folder, script, flags):
+    name = script.__name__
+    plain = trained(folder, script, f"{name}-plain", **flags)
+    graphed = trained(folder, script, f"{name}-graph", cuda_graph="true", **flags)
+    initial = load_file(folder / "bert" / "model.safetensors")
+    for key, value in plain.items():
+        torch.testing.assert_close(graphed[key], value, rtol=1e-5, atol=1e-7)
+    assert any(not torch.equal(value, initial.get(key, initial.get(f"bert.{key}"))) for key, value in graphed.items())
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"method": "moco"}, "--cuda_graph: not supported by this method; the queue grows"),
+        ({"method": "simcse", "chunk_size": 2}, "--chunk_size does not support --cuda_graph"),
+        ({"method": "simcse", "gradient_accumulation_steps": 2}, "--cuda_graph: needs one process"),
+    ],
+)
+def test_what_a_graph_cannot_hold_is_refused(folder, flags, message):
+    with pytest.raises(BadInput, match=message):
+        trained(folder, run_unsup, "refused", cuda_graph="true", dev="none", test_tasks="none", **flags)
