@@ -15,16 +15,16 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from transformers.masking_utils import create_bidirectional_mask
 
 from common.flags import positive
-from common.views import IGNORED
 from data.masking import choose_tokens, corrupt
 from data.tokenizer import SPECIAL
+from data.views import IGNORED
 from models import auxiliary
 from models.encoder import SentenceEncoder
+from models.fast.packed import Packed
+from models.fast.padded import Padded
 from models.heads import projection_named
 from models.objectives.infocse import Arguments, AuxiliaryMLM
 from models.objectives.simcse import Contrastive
-from models.packed import Packed
-from models.runner import Runner
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
@@ -118,7 +118,7 @@ class PlainInfoCSE(nn.Module):
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
-    runner = Packed if packed else Runner
+    runner = Packed if packed else Padded
     runner.prepare(lm)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
     aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)

@@ -15,9 +15,9 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreT
 
 from common.errors import BadInput
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
+from models.fast.padded import Padded
 from models.folder import MOST_LAYERS
 from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
-from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
@@ -66,7 +66,7 @@ class LowerLayers(nn.Module):
             self.add_module(name, copy.deepcopy(part))
         self.layers = copy.deepcopy(layers_of(backbone)[:skip_from])
 
-    def forward(self, input_ids: Tensor, tokens: Runner) -> Tensor:
+    def forward(self, input_ids: Tensor, tokens: Padded) -> Tensor:
         return tokens.run(self.layers, tokens.embed(self, input_ids))
 
 

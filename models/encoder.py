@@ -15,13 +15,15 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.files import share_weights
-from common.packing import Grid
-from common.template import mask_place
+from data.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
+from models.fast.kernels.dropout import exchange_dropout
+from models.fast.packed import Packed
+from models.fast.packing import Grid
+from models.fast.padded import Padded
 from models.flow import Flow
 from models.heads import Head
-from models.kernels.dropout import exchange_dropout
 from models.loading import (
     NO_LIMIT,
     load_backbone,
@@ -31,11 +33,9 @@ from models.loading import (
     usable_length,
     without_pooler,
 )
-from models.packed import Packed
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
-from models.runner import Runner
 from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
 
@@ -58,10 +58,10 @@ class SentenceEncoder(PreTrainedModel):
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special tokens included, at which texts are truncated.
-        packed: compute real tokens only, see `models.packed`; the same vectors; unsupported families run padded.
+        packed: compute real tokens only, see `models.fast.packed`; the same vectors; unsupported families run padded.
         train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
             (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
-        place: for pooling `mask`, the place of the mask, see `common.template.mask_place`.
+        place: for pooling `mask`, the place of the mask, see `data.template.mask_place`.
         prompts: prefixes for texts by name; only copied to the saved folder.
 
     Raises:
@@ -97,7 +97,7 @@ class SentenceEncoder(PreTrainedModel):
             raise BadInput(
                 f"{flag}: the first token of a '{self.config.model_type}' sees no other; use avg or last_token"
             )
-        self.runner = (Packed if packed else Runner).prepare(backbone)
+        self.runner = (Packed if packed else Padded).prepare(backbone)
         self.post_init()
 
     @property
@@ -123,7 +123,7 @@ class SentenceEncoder(PreTrainedModel):
             input_ids: (B, L).
             attention_mask: 1 for a real token, (B, L); None if all are, so that there is nothing to pack.
             rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one per dropout
-                operation, (B, O), in the order of `models.kernels.dropout`.
+                operation, (B, O), in the order of `models.fast.kernels.dropout`.
             perturbation: changes the embeddings.
             with_tokens: also return the last layer's states of all tokens; those of padding are meaningless.
             layout: the layout of the mask; computed from it if None.
@@ -137,7 +137,7 @@ class SentenceEncoder(PreTrainedModel):
     ) -> EncoderOutput:
         change, runner = change or UNCHANGED, self.runner
         if attention_mask is None:
-            attention_mask, runner = torch.ones_like(input_ids), Runner
+            attention_mask, runner = torch.ones_like(input_ids), Padded
         tokens = runner.of(attention_mask, rates, layout)
         if pooling.only_first and not with_tokens:
             cls = tokens.first_states(self.backbone, input_ids, change)

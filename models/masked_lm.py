@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.files import share_weights
-from common.packing import Grid, Layout, Packing
-from common.views import IGNORED
+from data.views import IGNORED
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens, world_size
 from models.families import layers_of, output_of
-from models.kernels.dropout import lighten_dropout
-from models.kernels.recompute import exchange_activations, recomputing
+from models.fast.casting import cast_together
+from models.fast.kernels.dropout import lighten_dropout
+from models.fast.kernels.recompute import exchange_activations, recomputing
+from models.fast.packed import Packed
+from models.fast.packing import Grid, Layout, Packing
+from models.fast.padded import Padded
 from models.loading import quiet
-from models.packed import Packed
-from models.precision import cast_together
-from models.runner import Runner
 from models.training import TrainingOutput
 
 
@@ -50,7 +50,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         lm: a `*ForMaskedLM` of a known family.
         head: the auxiliary layers; without any this is a plain masked language model.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
-        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.packed`.
+        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.fast.packed`.
         bow_weight: weight of the bag-of-words loss.
     """
 
@@ -68,7 +68,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         check_depth(lm.config, skip_from)
         self.lm, self.c_head = lm, head
         self.skip_from, self.bow_weight = skip_from, bow_weight
-        self.runner = (Packed if packed else Runner).prepare(lm)
+        self.runner = (Packed if packed else Padded).prepare(lm)
         lighten_dropout(self)
         exchange_activations(self)
         self.post_init()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.template import frame_of
+from data.template import frame_of
 from models.collectives import gather_rows
 from models.contrast import cosines
 from models.encoder import SentenceEncoder, load_encoder

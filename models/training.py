@@ -12,21 +12,22 @@ from transformers.utils import ModelOutput
 
 from common.arguments import ModelArguments
 from common.errors import BadInput
-from common.packing import Grid, Layout, Packing
-from common.template import mask_place
+from data.template import mask_place
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
 from models.families import attend_both_ways
+from models.fast.casting import cast_together
+from models.fast.kernels.dropout import lighten_dropout
+from models.fast.kernels.recompute import exchange_activations, recomputing
+from models.fast.packing import Grid, Layout, Packing
 from models.heads import project, projection_named
-from models.kernels.dropout import lighten_dropout
-from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
-from models.precision import at_least_float32, cast_together
+from models.precision import at_least_float32
 from models.saved_format import Described, read_modules
 
 logger = logging.getLogger(__name__)

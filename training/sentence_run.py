@@ -15,17 +15,17 @@ from common.arguments import ModelArguments, ScoredArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import digest
-from common.views import View
 from data.collator import Collator
 from data.source import source_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
+from data.views import View
 from eval.dev import DevSet
 from eval.encode import Encode
 from models.adapters import adapter_dropout
 from models.encoder import SentenceEncoder
 from models.families import check_apart
-from models.kernels.dropout import count_operations
+from models.fast.kernels.dropout import count_operations
 from models.loading import dropout_rates, load_tokenizer
 from models.objectives.base import Method
 from models.pooling import pooling_named

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.packing import Grid
-from common.views import IGNORED, Masking, View
+from data.views import IGNORED, Masking, View
 from models.collectives import means_over_tokens
+from models.fast.packing import Grid
 
 if TYPE_CHECKING:
     from models.encoder import SentenceEncoder
@@ -59,7 +59,7 @@ class Batch:
         target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
             B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
-        layouts: layouts of the masks, see `common.packing.Packing`; missing ones are computed from the mask.
+        layouts: layouts of the masks, see `models.fast.packing.Packing`; missing ones are computed from the mask.
         start: index of its first sentence in the batch of the layouts.
     """
 
@@ -189,8 +189,8 @@ class Objective(nn.Module):
     def tokens(self, batch: Batch) -> Tensor | None:
         """The number of tokens that its terms sum over, (); None if it needs the whole batch.
 
-        An objective that returns a number can be computed a few sentences at a time (`models.caching`): its terms have
-        a `count`, and a token's loss depends on its own sentence only.
+        An objective that returns a number can be computed a few sentences at a time (`models.fast.chunking`): its
+        terms have a `count`, and a token's loss depends on its own sentence only.
         """
         return None
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
+from models.fast.casting import cast_matrices
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
-from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 

@@ -19,15 +19,15 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Share, Weight, flag
-from common.views import IGNORED, Masking
+from data.views import IGNORED, Masking
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
+from models.fast.padded import Padded
 from models.heads import check_width
 from models.loading import load_config, load_strictly, load_tokenizer, usable_length
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
-from models.runner import Runner
 
 
 @dataclass
@@ -63,13 +63,13 @@ class ReplacedTokens(Objective):
     """
 
     def __init__(
-        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Runner
+        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Padded] = Padded
     ) -> None:
         super().__init__()
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
         self.generator_runner = runner.prepare(generator)
-        self.runner = Runner if args.pad_as_negative else runner  # padding that counts as tokens must be computed
+        self.runner = Padded if args.pad_as_negative else runner  # padding that counts as tokens must be computed
         self.discriminator = copy.deepcopy(backbone)
         self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's default initialisation, as in the code
         self.args = args

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from common.ranges import Count, Rate, flag
-from common.views import View
+from data.views import View
 from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective
 

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Count, CountOrZero, Share, Weight, flag
-from common.views import Masking
+from data.views import Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
+from models.fast.casting import cast_matrices
+from models.fast.padded import Padded
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.precision import cast_matrices
-from models.runner import Runner
 
 
 @dataclass
@@ -71,7 +71,7 @@ class AuxiliaryMLM(Objective):
 
     def __init__(
         self, lower: auxiliary.LowerLayers, head: nn.ModuleList, output: auxiliary.VocabularyHead, args: Arguments,
-        runner: type[Runner] = Runner,
+        runner: type[Padded] = Padded,
     ) -> None:  # fmt: skip
         super().__init__()
         self.lower = lower.requires_grad_(not args.aux_detach)

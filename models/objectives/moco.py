@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import StorageError
-from common.packing import Grid
 from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
+from models.fast.packing import Grid
 from models.heads import check_width, project
 from models.loading import without_pooler
 from models.objectives import simcse

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from common.ranges import Rate, Weight, flag
-from common.views import View
+from data.views import View
 from models.collectives import gather_with_gradient
 from models.heads import project
 from models.objectives import consert

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from common.errors import BadInput
 from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
+from models.fast.casting import cast_matrices
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
-from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from common.ranges import Share, Weight, flag
-from common.views import Masking
+from data.views import Masking
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term

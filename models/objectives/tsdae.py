@@ -18,13 +18,13 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Rate, flag
-from common.views import IGNORED, View
+from data.views import IGNORED, View
 from models.auxiliary import TiedHead, load_masked_lm
 from models.families import check_apart, family_of, layers_of
+from models.fast.padded import Padded
 from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.objectives.spans import delete
-from models.runner import Runner
 
 
 @dataclass
@@ -53,7 +53,7 @@ class VectorAttention(nn.Module):
         self.output = type(layers_of(backbone)[0].attention.output)(config)
         self.apply(backbone._init_weights)
 
-    def forward(self, states: Tensor, vectors: Tensor, tokens: Runner) -> Tensor:
+    def forward(self, states: Tensor, vectors: Tensor, tokens: Padded) -> Tensor:
         """States of tokens, and one vector per sentence, (B, H) -> states."""
         values = tokens.per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
@@ -66,7 +66,7 @@ class DecoderLayer(NamedTuple):
     layer: nn.Module
     cross: VectorAttention
     vectors: Tensor
-    tokens: Runner
+    tokens: Padded
 
     @property
     def attention(self) -> nn.Module:

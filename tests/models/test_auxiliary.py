@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
-from common.packing import ROWS
 from models.auxiliary import LowerLayers, VocabularyHead, load_head, load_masked_lm, new_head
+from models.fast.packing import ROWS
+from models.fast.padded import Padded
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.runner import Runner
 from tests.folders import Evil
 from tests.methods import stage_one, stage_one_batch
 
@@ -46,7 +46,7 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
 
     labels = torch.full((3, 100), -100)
     labels.view(-1)[:masked] = 4
-    runner = Runner.of(torch.ones(3, 100))
+    runner = Padded.of(torch.ones(3, 100))
     found = runner.labelled(torch.randn(3, 100, 4), labels, "own")
     total, count = runner.token_loss(torch.nn.Identity(), output, found)
     assert shapes == [-(-masked // ROWS) * ROWS]

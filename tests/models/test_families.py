@@ -8,16 +8,16 @@ from common.errors import BadInput
 from models.auxiliary import LowerLayers, load_masked_lm
 from models.encoder import SentenceEncoder
 from models.families import FAMILIES, check_apart, output_of, packs
+from models.fast.packed import Packed
+from models.fast.padded import Padded
 from models.loading import load_backbone
-from models.packed import Packed
-from models.runner import Runner
 from tests.methods import mask_of
 from tests.sources import ROOT
 
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
 WHOLE = ["mpnet", "modernbert", "deberta-v2"]
 APART = [name for name in WITH_HEAD if name not in WHOLE]
-RUN = [(name, Runner) for name in WITH_HEAD] + [(name, Packed) for name in (*APART, "modernbert")]
+RUN = [(name, Padded) for name in WITH_HEAD] + [(name, Packed) for name in (*APART, "modernbert")]
 
 
 @pytest.mark.parametrize(("name", "runner"), RUN)

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
-from common.packing import filled
 from models.auxiliary import LowerLayers, load_masked_lm
-from models.kernels import dropout
+from models.fast.casting import cast_matrices
+from models.fast.kernels import dropout
+from models.fast.packed import Packed, packed_attention
+from models.fast.packing import filled
+from models.fast.padded import Padded
 from models.loading import load_backbone, load_config
-from models.packed import Packed, packed_attention
 from models.pooling import POOLINGS
-from models.precision import cast_matrices
-from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
 LENGTHS = {
@@ -175,7 +175,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
         if held:
             cast_matrices(lower.layers, torch.bfloat16)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            states.append(lower(ids, Runner.of(mask)))
+            states.append(lower(ids, Padded.of(mask)))
     assert torch.equal(*states)
     kinds = {value.dtype for value in lower.layers.state_dict().values()}
     assert kinds == {torch.bfloat16, torch.float32}

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from models.kernels.recompute import Recomputed, exchange_activations, recomputing
+from models.fast.kernels.recompute import Recomputed, exchange_activations, recomputing
+from models.fast.packed import Packed
 from models.loading import load_backbone
-from models.packed import Packed
 from tests import methods
 
 

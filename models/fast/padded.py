@@ -1,4 +1,4 @@
-"""Run the parts of a model on a batch: with padding here, without it in `models.packed`.
+"""Run the parts of a model on a batch: with padding here, without it in `models.fast.packed`.
 
 No other file depends on which of the two runs. States, as `embed` and `run` take and return them, are (B, L, H) here
 and (1, N, H) there.
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
-from common.packing import Grid
-from common.views import IGNORED
+from data.views import IGNORED
 from models.families import embed, family_of, layers_of
-from models.kernels import on_cpu
+from models.fast.kernels import on_cpu
+from models.fast.packing import Grid
 from models.perturb import UNCHANGED, Perturbation
 from models.precision import at_least_float32
 
@@ -39,23 +39,23 @@ def earlier(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-class Runner:
+class Padded:
     """Runs layers on the padded batch as the library does: for unknown families, and the reference for `Packed`."""
 
     def __init__(self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> None:
         self.mask, self.rates, self.layout = attention_mask, rates, layout
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Runner:
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Padded:
         """For a batch with this mask, (B, L), dropout rates of its sentences, (B, O), and the mask's layout, if any."""
         return cls(attention_mask, rates, layout)
 
     @classmethod
-    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
+    def prepare(cls, model: PreTrainedModel) -> type[Padded]:
         """Prepare a model for this runner; return this class, or the padded runner if the model is not supported."""
         return cls
 
-    def causal(self) -> Runner:
+    def causal(self) -> Padded:
         """The same batch with causal attention; its padding must be on the right."""
         return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
 
@@ -94,7 +94,7 @@ class Runner:
         return embed(model, input_ids=input_ids)
 
     def sampled(self) -> dict[str, Tensor]:
-        """The extra argument of a part with sampled dropout, see `kernels.dropout`."""
+        """The extra argument of a part with sampled dropout, see `models.fast.kernels.dropout`."""
         return {} if self.rates is None else {"rates": self.rates[:, None, None]}
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:

@@ -21,21 +21,21 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from common.packing import Layout
-from common.views import IGNORED
+from data.views import IGNORED
 from models.families import PACKED, embed, family_of, layers_of, output_of, packs
-from models.kernels import on_cpu
-from models.kernels.dropout import SampledDropout, attend, backward_is_slow
-from models.kernels.vocabulary_loss import vocabulary_loss
+from models.fast.kernels import on_cpu
+from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
+from models.fast.kernels.vocabulary_loss import vocabulary_loss
+from models.fast.packing import Layout
+from models.fast.padded import LOGITS, Labelled, Padded, Read, earlier, ready_mask
 from models.perturb import UNCHANGED, Perturbation
-from models.runner import LOGITS, Labelled, Read, Runner, earlier, ready_mask
 
 logger = logging.getLogger(__name__)
 NAME = "packed"
 
 
 @dataclass(frozen=True)
-class Packed(Runner):
+class Packed(Padded):
     """Runs layers on the tokens of a Layout only.
 
     As in the padded call, the padding positions among them attend but are not attended to, and no loss or pooling reads
@@ -44,10 +44,9 @@ class Packed(Runner):
     Attributes:
         layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first` are its parts.
         queries: the grid indices of the tokens that attend; `slots`, or a part of them.
-        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`;
-            None for all.
+        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `ready_mask`; None for all.
         seen: if only some tokens attend, the states of all, (1, N, H), for keys and values; otherwise None.
-        rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' rates.
+        rates: dropout rates of the sentences, (B, O), see `models.fast.kernels.dropout`; None for the modules' rates.
     """
 
     layout: Layout
@@ -70,11 +69,11 @@ class Packed(Runner):
         return cls(layout, slots, source, first, slots, keys, rates=rates)
 
     @classmethod
-    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """As `Runner.prepare`; the model's padded call does not change."""
+    def prepare(cls, model: PreTrainedModel) -> type[Padded]:
+        """As `Padded.prepare`; the model's padded call does not change."""
         if not packs(model.config):
             logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
-            return Runner
+            return Padded
         model.set_attn_implementation(NAME)
         return cls
 
@@ -130,7 +129,7 @@ class Packed(Runner):
         return self._last(backbone, input_ids, change, self.first)[0]
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """As `Runner.logits`; zeros at positions without a token."""
+        """As `Padded.logits`; zeros at positions without a token."""
         (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids, UNCHANGED)
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
@@ -210,12 +209,12 @@ class Packed(Runner):
         return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
 
     def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
-        """As `Runner.token_loss`, without all logits in memory at once."""
+        """As `Padded.token_loss`, without all logits in memory at once."""
         total = vocabulary_loss(decoder, transform(labelled.states)[0], labelled.labels)
         return total, (labelled.labels != IGNORED).sum()
 
     def sampled(self, tokens: Tensor | None = None) -> dict[str, Tensor]:
-        """As `Runner.sampled`, for (1, N, H) or some of its tokens."""
+        """As `Padded.sampled`, for (1, N, H) or some of its tokens."""
         if self.rates is None:
             return {}
         return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}

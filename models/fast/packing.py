@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.views import IGNORED
+from data.views import IGNORED
 
 EDGE = 8  # the attention grid has a multiple of this many columns
 ROWS = 128  # labelled tokens of a padded batch are padded to a multiple of this
@@ -179,6 +179,10 @@ class Packing:
     groups: frozenset[tuple[int, ...]]
     chunk: int = 0
     static: bool = False
+
+    def columns(self, count: int) -> int:
+        """How many columns a batch of `count` gets."""
+        return _multiple(count, EDGE) if self.static else count
 
     def layouts(self, mask: np.ndarray, marked: Marked) -> dict[tuple, Grid]:
         """The layouts of a mask (V, B, L), keyed by views, first sentence and end."""

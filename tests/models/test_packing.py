@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.packing import EDGE, IGNORED, Grid, Layout, Packing, filled
+from models.fast.packing import EDGE, IGNORED, Grid, Layout, Packing, filled
 
 
 def batch(seed, rows=6, columns=13, left=False):
