@@ -18,10 +18,8 @@ from common.flags import positive
 from data.masking import choose_tokens, corrupt
 from data.tokenizer import SPECIAL
 from data.views import IGNORED
-from models import auxiliary
+from models import auxiliary, fast
 from models.encoder import SentenceEncoder
-from models.fast.packed import Packed
-from models.fast.padded import Padded
 from models.heads import projection_named
 from models.objectives.infocse import Arguments, AuxiliaryMLM
 from models.objectives.simcse import Contrastive
@@ -118,12 +116,11 @@ class PlainInfoCSE(nn.Module):
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
-    runner = Packed if packed else Padded
-    runner.prepare(lm)
+    fast.choose(lm, packed)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)
+    aux = AuxiliaryMLM(lower, _head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight))
     if precision == "bf16":
-        aux.cast_frozen(torch.bfloat16)
+        fast.cast_matrices(aux.lower, torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
     return EncoderForTraining(encoder, projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 

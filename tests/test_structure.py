@@ -58,6 +58,14 @@ def test_kernels_are_fenced_off():
         assert all(f"{name}.".startswith("models.fast.kernels.") for name in found), path
 
 
+def test_the_fast_path_has_one_door():
+    """Methods never meet it, and others enter by `models.fast`; the Trainer chunks."""
+    for path in SOURCES:
+        inside = {name for name in imports(path) if name.startswith("models.fast")} - {"models.fast.chunking"}
+        method = path.parent.name == "objectives" and path.name != "base.py"
+        assert path.parts[-2] in ("fast", "kernels") or inside <= (set() if method else {"models.fast"}), path
+
+
 def test_one_file_imports_torch_distributed():
     users = [path.name for path in SOURCES if any(name.startswith("torch.distributed") for name in imports(path))]
     assert users == ["collectives.py"]

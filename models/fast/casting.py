@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 
-def cast_matrices(frozen: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the matrices of a frozen module once to the dtype to which autocast would cast them in every step.
+def cast_matrices(module: nn.Module, dtype: torch.dtype) -> None:
+    """Cast the frozen matrices of a module once to the dtype to which autocast would cast them in every step.
 
     Under autocast to that dtype the states are bit-identical: norms, embeddings and sums do not change.
     """
-    for part in frozen.modules():
-        if isinstance(part, nn.Linear):
+    for part in module.modules():
+        if isinstance(part, nn.Linear) and not part.weight.requires_grad:
             part.to(dtype)
 
 
