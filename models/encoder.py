@@ -143,11 +143,11 @@ class SentenceEncoder(PreTrainedModel):
 
     def states(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
         """The last layer's states of other texts than those of `Encoded`, for `VocabularyHead.token_loss`."""
-        return fast.tokens_of(self.backbone.config, attention_mask).encode(self.backbone, input_ids)
+        return fast.tokens_of(self.backbone.config, attention_mask).encode(self.backbone, input_ids, UNCHANGED)
 
     def layer_means(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
-        layers = fast.tokens_of(self.backbone.config, attention_mask).every(self.backbone, input_ids)
+        layers = fast.tokens_of(self.backbone.config, attention_mask).every(self.backbone, input_ids, UNCHANGED)
         return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
 
     def train_last(self, count: int) -> None:

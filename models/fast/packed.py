@@ -126,12 +126,12 @@ class Packed(Padded):
         first, late = (self.at(read, part) for part in (marked.first_among, marked.tokens_among))
         return first[0], Labelled(late, marked.targets)
 
-    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED) -> States:
+    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         if family_of(backbone.config).masks:
             return States(self, self._whole(backbone, input_ids).last_hidden_state)
         return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
 
-    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED) -> list[Tensor]:
+    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
         if family_of(backbone.config).masks:
             states = self._whole(backbone, input_ids, output_hidden_states=True).hidden_states
         else:
@@ -153,7 +153,7 @@ class Packed(Padded):
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """As `Padded.logits`; zeros at positions without a token."""
-        (transform, decoder), [states] = output_of(lm), self.encode(lm.base_model, input_ids).all
+        (transform, decoder), [states] = output_of(lm), self.encode(lm.base_model, input_ids, UNCHANGED).all
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):

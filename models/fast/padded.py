@@ -18,7 +18,7 @@ from models.families import embed, family_of, layers_of
 from models.fast.kernels import on_cpu
 from models.fast.packing import Grid, Labels
 from models.fast.states import Labelled, States
-from models.perturb import UNCHANGED, Perturbation
+from models.perturb import Perturbation
 from models.precision import at_least_float32
 
 SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
@@ -48,13 +48,13 @@ class Padded:
         """The same batch with causal attention; its padding must be on the right."""
         return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
 
-    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED) -> States:
+    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
         """Run a whole backbone on ids (B, L)."""
         if (change or self.rates is not None) and not family_of(backbone.config).whole:
             return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
         return States(self, backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config)).last_hidden_state)
 
-    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation = UNCHANGED) -> list[Tensor]:
+    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
         """Ids (B, L) -> the states of embeddings and all layers, (B, L, H) each."""
         if family_of(backbone.config).whole:
             tokens = {"input_ids": input_ids, "attention_mask": self._mask(backbone.config)}

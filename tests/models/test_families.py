@@ -10,6 +10,7 @@ from models.auxiliary import LowerLayers, load_masked_lm
 from models.encoder import SentenceEncoder
 from models.families import FAMILIES, check_apart, output_of, packs
 from models.loading import load_backbone
+from models.perturb import UNCHANGED
 from tests.methods import mask_of
 from tests.sources import ROOT
 
@@ -33,7 +34,7 @@ def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     fast.choose(lm, packed)
     tokens, labels = fast.tokens_of(lm.config, mask), ids.masked_fill(~chosen, -100)
     transform, decoder = output_of(lm)
-    logits = decoder(transform(found(tokens.encode(lm.base_model, ids).labelled(labels))))
+    logits = decoder(transform(found(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels))))
     assert torch.allclose(logits, expected, atol=1e-10)
     assert expected.std() > 0.1
     for made in (logits, expected):
