@@ -150,7 +150,7 @@ def build_model(
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
     encoder = SentenceEncoder(
-        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
+        backbone, model_args.pooling, None, length, _packed(backbone, model_args), model_args.train_pooling,
         mask_place(tokenizer), described.prompts,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
@@ -170,6 +170,13 @@ def build_model(
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
     return EncoderForTraining(encoder, None if kept else projection, objectives)
+
+
+def _packed(backbone: PreTrainedModel, args: ModelArguments) -> bool:
+    """Whether to skip the padding; a chosen attention function, which the method's copies share, does not."""
+    if args.attn_implementation:
+        backbone.set_attn_implementation(args.attn_implementation)
+    return args.packed is not False and not args.attn_implementation
 
 
 def _cast_frozen(objectives: Sequence[Objective]) -> None:
