@@ -19,8 +19,8 @@ from transformers import BertModel
 
 from bench import pair
 from bench.gpu import Work
-from models.caching import GradientCache
 from models.encoder import SentenceEncoder
+from models.fast.chunking import GradientCache
 from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives.base import Batch
 from models.objectives.simcse import Contrastive
@@ -202,7 +202,7 @@ def batch(name: str, path: str, model: nn.Module, args, size: int, chunk: int | 
         inputs, marked = {part: inputs[part] for part in ("input_ids", "attention_mask")}, {}
     if path == "published":
         return inputs
-    packing = model.packing(static=static) if name == "stage 1" else model.packing(2, chunk or 0, static)
+    packing = model.packing(static=static) if name == "stage 1" else model.packing(chunk or 0, static)
     return inputs | {"layouts": packing.layouts(mask.numpy() != 0, marked)}
 
 

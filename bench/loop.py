@@ -24,11 +24,11 @@ from bench.timing import Timed, bench_row
 from common.errors import BadInput
 from common.files import write_json
 from common.flags import positive
-from common.template import frame_of
-from common.views import Masking, View
 from data.collator import Collator
+from data.template import frame_of
 from data.text import ROWS_AT_ONCE
 from data.tokenised import TokenisedText
+from data.views import Masking, View
 from models.training import TrainingOutput
 from training.callbacks import ResumedProgress
 from training.run_arguments import RunArguments

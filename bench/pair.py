@@ -15,16 +15,14 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from transformers.masking_utils import create_bidirectional_mask
 
 from common.flags import positive
-from common.views import IGNORED
 from data.masking import choose_tokens, corrupt
 from data.tokenizer import SPECIAL
-from models import auxiliary
+from data.views import IGNORED
+from models import auxiliary, fast
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
 from models.objectives.infocse import Arguments, AuxiliaryMLM
 from models.objectives.simcse import Contrastive
-from models.packed import Packed
-from models.runner import Runner
 from models.training import EncoderForTraining
 
 WEIGHT, TEMPERATURE, HEAD_LAYERS = 1e-5, 0.05, 2
@@ -118,12 +116,11 @@ class PlainInfoCSE(nn.Module):
 
 def ours(lm: BertForMaskedLM, precision: str = "fp32", weight: float = WEIGHT, packed: bool = True):
     """The step of `run_unsup.py`; `lm` itself becomes its encoder."""
-    runner = Packed if packed else Runner
-    runner.prepare(lm)
+    fast.choose(lm, packed)
     lower = auxiliary.LowerLayers(lm.bert, skip_from(lm.config))
-    aux = AuxiliaryMLM(lower, new_head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight), runner)
+    aux = AuxiliaryMLM(lower, new_head(lm), auxiliary.VocabularyHead(lm), Arguments(aux_weight=weight))
     if precision == "bf16":
-        aux.cast_frozen(torch.bfloat16)
+        fast.cast_matrices(aux.lower, torch.bfloat16)
     encoder = SentenceEncoder(lm.bert, "cls_before_pooler", None, 512, packed)
     return EncoderForTraining(encoder, projection(lm), [Contrastive(TEMPERATURE), aux]).train()
 

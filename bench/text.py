@@ -20,11 +20,11 @@ from common.errors import ProjectError
 from common.files import find_files, writing_folder
 from common.flags import positive
 from common.memory import peak_mib
-from common.views import Masking, View
 from data.collator import Collator
 from data.draws import KeyedSampler, Keys
 from data.source import Source
 from data.tokenised import load_tokenised
+from data.views import Masking, View
 
 BATCH, LENGTH, SEED = 64, 32, 42
 SHARD = 1_000_000  # lines

@@ -64,6 +64,9 @@ class ModelArguments:
         "compute real tokens only (same losses; unsupported families run padded, with a log line); default: true on "
         "a CPU and with --cuda_graph",
     )
+    attn_implementation: str | None = flag(
+        None, "transformers' attention, such as sdpa or flash_attention_2; runs padded; default: the library's"
+    )
     chunk_size: CountOrZero = flag(
         0,
         "sentences per process whose graph is in memory at a time, for batches larger than memory; costs one more "

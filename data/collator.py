@@ -7,14 +7,13 @@ import numpy as np
 import torch
 
 from common.errors import BadInput
-from common.packing import EDGE, Grid, Packing
-from common.template import Frame, frame_of, framed
-from common.views import IGNORED, MASK, Masking, View
 from data import draws
 from data.draws import Key
 from data.masking import choose_tokens, choose_words, corrupt
+from data.template import Frame, frame_of, framed
 from data.tokenised import WHOLE, TokenisedText
 from data.tokenizer import word_starts
+from data.views import IGNORED, MASK, Masking, View
 
 Texts = tuple[np.ndarray, np.ndarray]  # concatenated ids without special tokens, and the length of each text
 Keyed = Callable[..., np.ndarray]  # one purpose or P of them -> a key per example of the batch, (B,) or (P, B)
@@ -35,7 +34,7 @@ class Collator:
         operations: O, the dropout operations of the network, for views that draw one rate per operation.
         longest: tokens that an edited sentence may grow to: the model's limit (default: max_length).
         words: also return the words of the texts.
-        packing: the layouts that the model reads.
+        packing: makes the layouts that the model reads, see `models.fast.packing.Packing`.
 
     A call returns torch tensors; all but the first line only if requested:
         input_ids, attention_mask: (V, B, L);
@@ -53,7 +52,7 @@ class Collator:
     def __init__(
         self, text: TokenisedText, tokenizer, views: Sequence[View], max_length: int, seed: int,
         masking: Sequence[Masking] = (), width: int = 0, operations: int = 1, longest: int | None = None,
-        words: bool = False, packing: Packing | None = None,
+        words: bool = False, packing=None,
     ) -> None:  # fmt: skip
         self.text, self.views, self.masking, self.seed = text, list(views), tuple(masking), seed
         self.width, self.words, self.packing = width, words, packing
@@ -98,7 +97,7 @@ class Collator:
         tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
         return tensors | ({"layouts": self._layouts(arrays)} if self.packing is not None else {})
 
-    def _layouts(self, arrays: dict[str, np.ndarray]) -> dict[tuple, Grid]:
+    def _layouts(self, arrays: dict[str, np.ndarray]) -> dict:
         """The positions of the tokens and labels of a batch."""
         marked = {masking.name: (masking.views, arrays[f"{masking.name}_labels"]) for masking in self.masking}
         layouts = self.packing.layouts(arrays["attention_mask"] != 0, marked)
@@ -140,8 +139,8 @@ class Collator:
         starts, added = _column([len(frame.prefix) for frame in frames]), _column([frame.added for frame in frames])
         lengths = np.stack([lengths for _, lengths in views])[..., None]
         longest = (lengths + added).max()
-        if self.packing and self.packing.static:
-            longest = max(longest, min(-(-longest // EDGE) * EDGE, self.longest))
+        if self.packing:
+            longest = max(longest, min(self.packing.columns(longest), self.longest))
         position = np.arange(longest)
         is_text = (position >= starts) & (position < starts + lengths)
         ids = np.full(is_text.shape, self.pad, dtype=np.int64)
@@ -236,7 +235,7 @@ class MaskedCollator:
 
     def __init__(
         self, text: TokenisedText, tokenizer, max_length: int, seed: int, masking: Masking,
-        aux_masking: Masking | None = None, clean: bool = False, words: bool = False, packing: Packing | None = None,
+        aux_masking: Masking | None = None, clean: bool = False, words: bool = False, packing=None,
     ) -> None:  # fmt: skip
         self._names = {"masked_input_ids": "input_ids", "attention_mask": "attention_mask", "masked_labels": "labels"}
         self._names |= {f"aux_{part}": f"aux_{part}" for part in ("input_ids", "labels") if aux_masking}

@@ -7,7 +7,7 @@ word boundaries by mistake; here each family has its own.)
 
 import numpy as np
 
-from common.views import IGNORED
+from data.views import IGNORED
 
 
 def choose_tokens(maskable: np.ndarray, rate: float, uniform: np.ndarray) -> np.ndarray:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, check_output
-from common.labels import labelled
 from common.model_place import check_place
 from common.streams import show
+from eval.labels import labelled
 from eval.scores import Key, details, items_path, refuse_foreign, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first

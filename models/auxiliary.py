@@ -5,6 +5,7 @@ It is Condenser's head (Gao and Callan 2021, arXiv 2104.08253): a few transforme
 """
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
+from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
 from models.folder import MOST_LAYERS
 from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
-from models.runner import Runner
 
 HEAD_FILE = "aux_head.safetensors"
 CONDENSER_FILE = "model.pt"
@@ -66,8 +67,8 @@ class LowerLayers(nn.Module):
             self.add_module(name, copy.deepcopy(part))
         self.layers = copy.deepcopy(layers_of(backbone)[:skip_from])
 
-    def forward(self, input_ids: Tensor, tokens: Runner) -> Tensor:
-        return tokens.run(self.layers, tokens.embed(self, input_ids))
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
+        return fast.embedded(self, input_ids, attention_mask).through(self.layers, late=False)
 
 
 class VocabularyHead(nn.Module):
@@ -79,6 +80,13 @@ class VocabularyHead(nn.Module):
         self.transform = copy.deepcopy(transform)
         self.decoder = nn.Linear(decoder.in_features, decoder.out_features, bias=decoder.bias is not None)
         self.decoder.load_state_dict(decoder.state_dict())
+
+    def token_loss(self, states: fast.States, labels: Tensor, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """Sum of the cross entropies of the labels, (B, L), and their number; logits only where there is a label.
+
+        `name` is the twin's whose labels they are: their positions came with the batch, and no device must wait.
+        """
+        return states.token_loss(self.transform, self.decoder, labels, name)
 
 
 class Words(NamedTuple):
@@ -108,6 +116,31 @@ class TiedHead(nn.Module):
         """The step after the transform, with the embeddings of the encoder's backbone."""
         weight = backbone.get_input_embeddings().weight if self.weight is None else self.weight
         return Words(weight, self.bias)
+
+    def token_loss(
+        self, backbone: PreTrainedModel, states: fast.States, labels: Tensor, name: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """As `VocabularyHead.token_loss`, with the embeddings of the encoder's backbone."""
+        return states.token_loss(self.transform, self.words(backbone), labels, name)
+
+
+def run_like(encoder: PreTrainedModel, *networks: PreTrainedModel, packed: bool = True) -> None:
+    """Let a method's networks skip the padding if the encoder does, unless it counts there (`packed` false)."""
+    for network in networks:
+        fast.choose(network, packed and encoder.packed)
+
+
+def embedded(model: nn.Module, input_ids: Tensor, mask: Tensor | fast.Mask, causal: bool = False) -> fast.States:
+    """Ids (B, L) -> the input of the first layer of a backbone; with `causal` no token sees the ones behind it."""
+    return fast.embedded(model, input_ids, mask, causal)
+
+
+def read_logits(lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask, read: Callable, *others) -> Tensor:
+    """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
+
+    `read` gets (..., vocabulary) and (...); the logits of about a thousand tokens are in memory at once.
+    """
+    return fast.tokens_of(lm.config, mask).logits(lm, input_ids, read, *others)
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from common.errors import BadInput
-from common.views import IGNORED
+from data.views import IGNORED
 from models.auxiliary import TiedHead, load_masked_lm
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32

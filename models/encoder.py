@@ -15,13 +15,12 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.files import share_weights
-from common.packing import Grid
-from common.template import mask_place
+from data.template import mask_place
+from models import fast
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.flow import Flow
 from models.heads import Head
-from models.kernels.dropout import exchange_dropout
 from models.loading import (
     NO_LIMIT,
     load_backbone,
@@ -31,11 +30,9 @@ from models.loading import (
     usable_length,
     without_pooler,
 )
-from models.packed import Packed
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
-from models.runner import Runner
 from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
 from models.word_vectors import WordVectors
 
@@ -58,10 +55,10 @@ class SentenceEncoder(PreTrainedModel):
         pooling: a name from `models.pooling`.
         head: a module (T, H) -> (T, D) that belongs to the vector, or None.
         max_length: tokens per sentence, special tokens included, at which texts are truncated.
-        packed: compute real tokens only, see `models.packed`; the same vectors; unsupported families run padded.
+        packed: compute real tokens only, see `models.fast`; the same vectors; unsupported families run padded.
         train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
             (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
-        place: for pooling `mask`, the place of the mask, see `common.template.mask_place`.
+        place: for pooling `mask`, the place of the mask, see `data.template.mask_place`.
         prompts: prefixes for texts by name; only copied to the saved folder.
 
     Raises:
@@ -97,13 +94,13 @@ class SentenceEncoder(PreTrainedModel):
             raise BadInput(
                 f"{flag}: the first token of a '{self.config.model_type}' sees no other; use avg or last_token"
             )
-        self.runner = (Packed if packed else Runner).prepare(backbone)
+        fast.choose(backbone, packed)
         self.post_init()
 
     @property
     def packed(self) -> bool:
         """Whether only real tokens are computed."""
-        return self.runner is Packed
+        return fast.is_packed(self.backbone.config)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every part arrives initialised or loaded."""
@@ -111,46 +108,47 @@ class SentenceEncoder(PreTrainedModel):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None,
+        attention_mask: Tensor | fast.Mask | None,
         rates: Tensor | None = None,
         perturbation: Perturbation | None = None,
         with_tokens: bool = False,
-        layout: Grid | None = None,
     ) -> EncoderOutput:
         """Return the pooled vectors for the loss, before the head, and the first token's state.
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 for a real token, (B, L); None if all are, so that there is nothing to pack.
+            attention_mask: 1 for a real token, (B, L), or `Batch.mask`; None if all are, so that nothing is packed.
             rates: dropout rates of each sentence for an encoder with `sample_dropout`: (B, 1), or one per dropout
-                operation, (B, O), in the order of `models.kernels.dropout`.
+                operation, (B, O), in the order of `models.fast.kernels.dropout`.
             perturbation: changes the embeddings.
             with_tokens: also return the last layer's states of all tokens; those of padding are meaningless.
-            layout: the layout of the mask; computed from it if None.
         """
         if perturbation is not None:
             check_apart(self.config, "a view with perturbed embeddings")
-        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens, layout)
+        return self._encode(input_ids, attention_mask, self._train_pooling, rates, perturbation, with_tokens)
 
-    def _encode(
-        self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False, layout=None
-    ) -> EncoderOutput:
-        change, runner = change or UNCHANGED, self.runner
-        if attention_mask is None:
-            attention_mask, runner = torch.ones_like(input_ids), Runner
-        tokens = runner.of(attention_mask, rates, layout)
+    def _encode(self, input_ids, attention_mask, pooling, rates=None, change=None, with_tokens=False) -> EncoderOutput:
+        backbone, change = self.backbone, change or UNCHANGED
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        tokens = fast.tokens_of(None if attention_mask is None else backbone.config, mask, rates)
         if pooling.only_first and not with_tokens:
-            cls = tokens.first_states(self.backbone, input_ids, change)
+            cls = tokens.encode(backbone, input_ids, change).first
             return EncoderOutput(cls, cls)
-        states = tokens.states(self.backbone, input_ids, change, bool(pooling.layers))
-        pooled = pooling.pool(states, attention_mask, self.place)
+        if pooling.layers:
+            states = tokens.every(backbone, input_ids, change)
+        else:
+            states = [tokens.encode(backbone, input_ids, change).padded]
+        pooled = pooling.pool(states, fast.real(mask), self.place)
         return EncoderOutput(pooled, states[-1][:, 0], states[-1] if with_tokens else None)
 
-    def layer_means(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
+    def states(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> fast.States:
+        """The last layer's states of other texts than those of `Encoded`, for `VocabularyHead.token_loss`."""
+        return fast.tokens_of(self.backbone.config, attention_mask).encode(self.backbone, input_ids, UNCHANGED)
+
+    def layer_means(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask) -> Tensor:
         """Means over the real tokens of the embeddings and of each layer: (B, L) -> (1 + number of layers, B, H)."""
-        tokens = self.runner.of(attention_mask, layout=layout)
-        layers = tokens.states(self.backbone, input_ids, UNCHANGED, all_layers=True)
-        return torch.stack([masked_mean(states, attention_mask) for states in layers])
+        layers = fast.tokens_of(self.backbone.config, attention_mask).every(self.backbone, input_ids, UNCHANGED)
+        return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
 
     def train_last(self, count: int) -> None:
         """Freeze all but the last `count` layers; BadInput if there are fewer, or for an unknown backbone."""
@@ -171,12 +169,17 @@ class SentenceEncoder(PreTrainedModel):
         if adapter_dropout(self.backbone):
             raise BadInput("--lora_dropout: this method draws the backbone's dropout rates; omit the flag")
         check_apart(self.config, "sampled dropout")
-        exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
-        Packed.prepare(self.backbone)
+        fast.exchange_dropout(self.backbone, [*embeddings_of(self.backbone).values(), *layers_of(self.backbone)])
+        fast.sample_rates(self.backbone)
 
-    def embed(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
+    @property
+    def dropout_operations(self) -> int:
+        """How many dropout operations take their rates from the batch."""
+        return fast.count_operations(self)
+
+    def embed(self, input_ids: Tensor, attention_mask: Tensor | fast.Mask | None) -> Tensor:
         """The sentence vectors, (B, D), with the kept head applied."""
-        return self.apply_head(self._encode(input_ids, attention_mask, self._pooling, layout=layout).pooled)
+        return self.apply_head(self._encode(input_ids, attention_mask, self._pooling).pooled)
 
     def apply_head(self, pooled: Tensor) -> Tensor:
         """Apply the kept head, if any, to pooled vectors, (B, H) -> (B, D)."""

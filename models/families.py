@@ -88,7 +88,7 @@ def check_apart(config, what: str) -> None:
 
 
 def packs(config) -> bool:
-    """Whether a model can run on real tokens only, see `models.packed`; a causal decoder cannot."""
+    """Whether a model can run on real tokens only, see `models.fast`; a causal decoder cannot."""
     family = family_of(config)
     return bool(not family.whole or family.masks) and not getattr(config, "is_decoder", False)
 

@@ -1,7 +1,6 @@
 """Stage 1 of InfoCSE: a masked language model and its auxiliary network, trained together."""
 
 import copy
-from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,18 +10,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.files import share_weights
-from common.packing import Grid, Layout, Packing
-from common.views import IGNORED
+from data.views import IGNORED
+from models import fast
 from models.auxiliary import HEAD_FILE, PREFIX, check_depth
 from models.bag_of_words import bag_of_words
 from models.collectives import means_over_tokens, world_size
 from models.families import layers_of, output_of
-from models.kernels.dropout import lighten_dropout
-from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import quiet
-from models.packed import Packed
-from models.precision import cast_together
-from models.runner import Runner
 from models.training import TrainingOutput
 
 
@@ -50,7 +44,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         lm: a `*ForMaskedLM` of a known family.
         head: the auxiliary layers; without any this is a plain masked language model.
         skip_from: the layer whose states the head sees at positions > 0; 0 is the embedding output.
-        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.packed`.
+        packed: compute only real tokens, and the last layers and logits only at masked ones, see `models.fast`.
         bow_weight: weight of the bag-of-words loss.
     """
 
@@ -68,15 +62,14 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         check_depth(lm.config, skip_from)
         self.lm, self.c_head = lm, head
         self.skip_from, self.bow_weight = skip_from, bow_weight
-        self.runner = (Packed if packed else Runner).prepare(lm)
-        lighten_dropout(self)
-        exchange_activations(self)
+        fast.choose(lm, packed)
+        fast.lighten(self)
         self.post_init()
 
     @property
     def packed(self) -> bool:
         """Whether only real tokens are computed."""
-        return self.runner is Packed
+        return fast.is_packed(self.lm.config)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every part arrives initialised or loaded."""
@@ -89,8 +82,7 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         """
         device = batch["input_ids"].device
         alone = world_size() == 1 and not self.is_activation_checkpointing  # see `models.training`
-        cast = cast_together(self.lm.base_model, device) if alone else nullcontext()
-        with recomputing(device), cast:
+        with fast.computing(self.lm.base_model, device, alone):
             sums = self._losses(**batch)
         totals, counts = zip(*sums.values(), strict=True)
         if num_items_in_batch is None:
@@ -102,9 +94,9 @@ class AuxiliaryMaskedLM(PreTrainedModel):
             loss = loss + (self.bow_weight if name == "bow" else 1.0) * mean
         return TrainingOutput(loss=loss, terms={name: part.detach() for name, part in _means(sums).items()})
 
-    def packing(self, static: bool = False) -> Packing:
+    def packing(self, static: bool = False) -> fast.Packing:
         """The layouts that travel with a batch."""
-        return Packing(Layout if self.packed else Grid, frozenset({(0,)}), static=static)
+        return fast.packing(self.packed, static=static)
 
     def count_targets(self, batch: dict[str, Tensor]) -> Tensor:
         """The number of targets of each loss, in the order of the losses: (losses,)."""
@@ -115,32 +107,32 @@ class AuxiliaryMaskedLM(PreTrainedModel):
     def _losses(
         self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, aux_input_ids: Tensor | None = None,
         aux_labels: Tensor | None = None, clean_input_ids: Tensor | None = None, words: Tensor | None = None,
-        layouts: dict[tuple, Grid] | None = None, shuffle_cls: bool = False,
+        layouts: dict[tuple, fast.Grid] | None = None, shuffle_cls: bool = False,
     ) -> dict[str, Sums]:  # fmt: skip
         """The losses by name, from masked ids, mask, labels and the optional tensors of the class, all (B, L).
 
         `shuffle_cls` gives every row another row's [CLS].
         """
         [layout] = (layouts or {None: None}).values()
-        tokens, backbone = self.runner.of(attention_mask, layout=layout), self.lm.base_model
+        mask, backbone = fast.Mask(attention_mask, layout), self.lm.base_model
         layers = layers_of(backbone)
         lower_layers, upper_layers = layers[: self.skip_from], layers[self.skip_from :]
 
-        def below(ids: Tensor) -> Tensor:
-            return tokens.run(lower_layers, tokens.embed(backbone, ids))
+        def below(ids: Tensor) -> fast.States:
+            return fast.embedded(backbone, ids, mask).through(lower_layers, late=False)
 
         lower = below(input_ids)
-        cls, late = tokens.run_both(upper_layers, lower, labels, "masked")
+        cls, late = lower.through(upper_layers).both(labels, "masked")
         if clean_input_ids is not None:
-            cls = tokens.run_first(upper_layers, below(clean_input_ids))
+            cls = below(clean_input_ids).through(upper_layers).first
         labelled = {"mlm": late}
         if self.c_head:
             lower = lower if aux_input_ids is None else below(aux_input_ids)
-            states = tokens.with_first(lower, cls.roll(1, 0) if shuffle_cls else cls)
+            states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
             own = (labels, "masked") if aux_labels is None else (aux_labels, "aux")
-            labelled["aux_mlm"] = tokens.run_labelled(self.c_head, states, *own)
+            labelled["aux_mlm"] = states.labelled(*own)
         transform, decoder = output_of(self.lm)
-        sums = {name: Sums(*tokens.token_loss(transform, decoder, each)) for name, each in labelled.items()}
+        sums = {name: Sums(*lower.tokens.token_loss(transform, decoder, each)) for name, each in labelled.items()}
         if words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
         return sums

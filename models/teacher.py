@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.template import frame_of
+from data.template import frame_of
+from models.auxiliary import run_like
 from models.collectives import gather_rows
 from models.contrast import cosines
 from models.encoder import SentenceEncoder, load_encoder
@@ -36,7 +37,7 @@ class Teacher(nn.Module):
         was_training = encoder.training
         encoder.eval()
         chunks = batch.split(encoded.chunk_size)
-        parts = [encoder.embed(chunk.input_ids[0], chunk.attention_mask[0], chunk.layout((0,))) for chunk in chunks]
+        parts = [encoder.embed(chunk.input_ids[0], chunk.mask((0,))) for chunk in chunks]
         encoder.train(was_training)
         everyone = gather_rows(torch.cat(parts))
         return cosines(everyone, everyone)
@@ -60,6 +61,5 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     if length < student.max_length:
         raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}; choose a teacher "
                        "that reads as many")  # fmt: skip
-    if not student.packed:  # the layouts that travel with a batch are the student's
-        encoder.runner = student.runner
+    run_like(student, encoder.backbone)  # the layouts that travel with a batch are the student's
     return Teacher(encoder)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,22 +11,22 @@ from transformers.utils import ModelOutput
 
 from common.arguments import ModelArguments
 from common.errors import BadInput
-from common.packing import Grid, Layout, Packing
-from common.template import mask_place
+from data.template import mask_place
+from models import fast
+from models.auxiliary import LowerLayers
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.kernels.dropout import lighten_dropout
-from models.kernels.recompute import exchange_activations, recomputing
 from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
-from models.precision import at_least_float32, cast_together
+from models.precision import at_least_float32
 from models.saved_format import Described, read_modules
+from models.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -60,17 +59,15 @@ class EncoderForTraining(PreTrainedModel):
         read = any(objective.reads_projection for objective in objectives)
         self.projection = projection if read else None  # a head that no loss reads would never get a gradient
         self.objectives = nn.ModuleList(objectives)
-        lighten_dropout(self)
-        exchange_activations(self)
+        fast.lighten(self)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every part arrives initialised or loaded."""
 
-    def packing(self, count: int, chunk: int = 0, static: bool = False) -> Packing:
-        """The layouts that travel with batches of `count` views."""
-        groups = {tuple(range(count)), *(group for each in self.objectives for group in each.groups(count))}
-        return Packing(Layout if self.encoder.packed else Grid, frozenset(groups), chunk, static)
+    def packing(self, chunk: int = 0, static: bool = False) -> fast.Packing:
+        """The layouts that travel with a batch."""
+        return fast.packing(self.encoder.packed, chunk, static)
 
     @property
     def head(self) -> nn.Module | None:
@@ -83,7 +80,7 @@ class EncoderForTraining(PreTrainedModel):
         encoded = self.encode(batch)
         self.project(encoded, batch)
         device = batch.input_ids.device
-        with recomputing(device):
+        with fast.recomputing(device):
             terms = [term for objective in self.objectives for term in objective(encoded, batch).items()]
         loss, values = add_up(terms, device)
         return TrainingOutput(loss=loss, terms=values)
@@ -95,14 +92,13 @@ class EncoderForTraining(PreTrainedModel):
         change = None
         if batch.kept is not None:
             change = Perturbation(batch.positions.flatten(0, 1), batch.kept.flatten(0, 1))
-        ids, mask = batch.input_ids.flatten(0, 1), batch.attention_mask.flatten(0, 1)
+        ids = batch.input_ids.flatten(0, 1)
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         # Several processes average gradients during the backward pass, so they must not all come at its end.
         # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
         alone = world_size() == 1 and not self.is_activation_checkpointing
-        cast = cast_together(self.encoder, ids.device) if alone else nullcontext()
-        with recomputing(ids.device), cast:
-            output = self.encoder(ids, mask, rates, change, with_tokens, batch.layout())
+        with fast.computing(self.encoder, ids.device, alone):
+            output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
         return Encoded(pooled, cls, None, self.encoder, self.head, tokens=tokens)
 
@@ -111,7 +107,7 @@ class EncoderForTraining(PreTrainedModel):
         if not any(objective.reads_projection for objective in self.objectives):
             return
         pooled, device = at_least_float32(encoded.pooled), encoded.pooled.device
-        with recomputing(device):
+        with fast.recomputing(device):
             for objective in self.objectives:
                 pooled = objective.cleaned(pooled, encoded, batch)
         with torch.autocast(device.type, enabled=False):
@@ -154,7 +150,7 @@ def build_model(
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
     encoder = SentenceEncoder(
-        backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
+        backbone, model_args.pooling, None, length, _packed(backbone, model_args), model_args.train_pooling,
         mask_place(tokenizer), described.prompts,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
@@ -167,13 +163,27 @@ def build_model(
     if model_args.bow_weight:
         objectives.append(BagOfWords.of(source, model_args.bow_weight))
     _nest(objectives, model_args, projection.dense_layers()[-1][0].out_features if kept else config.hidden_size)
-    for objective in objectives if bf16 else []:
-        objective.cast_frozen(torch.bfloat16)
+    if bf16:
+        _cast_frozen(objectives)
     if kept and not any(objective.reads_projection for objective in objectives):
         raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
     return EncoderForTraining(encoder, None if kept else projection, objectives)
+
+
+def _packed(backbone: PreTrainedModel, args: ModelArguments) -> bool:
+    """Whether to skip the padding; a chosen attention function, which the method's copies share, does not."""
+    if args.attn_implementation:
+        backbone.set_attn_implementation(args.attn_implementation)
+    return args.packed is not False and not args.attn_implementation
+
+
+def _cast_frozen(objectives: Sequence[Objective]) -> None:
+    """Hold frozen matrices in bfloat16, where autocast reads nothing else; SG-OPT's copy needs the precision."""
+    for part in nn.ModuleList(objectives).modules():
+        if isinstance(part, (LowerLayers, Teacher)):
+            fast.cast_matrices(part, torch.bfloat16)
 
 
 def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArguments) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, check_output
-from common.labels import labelled
+from eval.labels import labelled
 from report import LIMIT
 from report.runs import read_run_folder
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 import numpy as np
 import torch
 
-from common.template import mask_place
+from data.template import mask_place
 from models.auxiliary import load_masked_lm, new_head
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder

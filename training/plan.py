@@ -14,8 +14,8 @@ from torch import nn
 from transformers import TrainingArguments
 
 from common.streams import show
-from common.views import Masking
 from data.draws import KeyedSampler
+from data.views import Masking
 from eval.encode import warn_of_slow_bf16
 from models.loading import dropout_rates
 from training.callbacks import next_evaluation, peak_memory

@@ -15,12 +15,12 @@ from transformers import AutoModelForMaskedLM, set_seed
 from common.arguments import DataArguments, PretrainArguments
 from common.command_line import parse
 from common.errors import BadInput
-from common.template import frame_of
-from common.views import Masking
 from data.collator import MaskedCollator
 from data.source import Source, source_of
+from data.template import frame_of
 from data.tokenised import TokenisedText, load_tokenised
 from data.tokenizer import train_tokenizer
+from data.views import Masking
 from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import check_apart
 from models.loading import load_config, load_tokenizer, set_dropout, usable_length

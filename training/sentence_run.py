@@ -15,17 +15,16 @@ from common.arguments import ModelArguments, ScoredArguments
 from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import digest
-from common.views import View
 from data.collator import Collator
 from data.source import source_of
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
+from data.views import View
 from eval.dev import DevSet
 from eval.encode import Encode
 from models.adapters import adapter_dropout
 from models.encoder import SentenceEncoder
 from models.families import check_apart
-from models.kernels.dropout import count_operations
 from models.loading import dropout_rates, load_tokenizer
 from models.objectives.base import Method
 from models.pooling import pooling_named
@@ -134,10 +133,10 @@ def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokeniz
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
         logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
     words = any(objective.reads_words for objective in model.objectives)
-    packing = model.packing(len(views), model_args.chunk_size, args.torch_compile or args.cuda_graph)
+    packing = model.packing(model_args.chunk_size, args.torch_compile or args.cuda_graph)
     return Collator(
         corpus, tokenizer, views, data_args.max_length, args.seed, method.masking(method_args),
-        model.config.hidden_size, count_operations(model.encoder), longest, words, packing,
+        model.config.hidden_size, model.encoder.dropout_operations, longest, words, packing,
     )  # fmt: skip
 
 
@@ -152,10 +151,9 @@ def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevS
     model_args, _, data_args, args = groups
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
-        if (args.torch_compile or args.cuda_graph) and objective.not_compiled:
-            name = "torch_compile" if args.torch_compile else "cuda_graph"
-            raise BadInput(f"--{name}: not supported by this method; {objective.not_compiled}")
-    if args.activation_checkpointing and count_operations(model.encoder):
+        if args.cuda_graph and objective.not_replayed:
+            raise BadInput(f"--cuda_graph: not supported by this method; {objective.not_replayed}")
+    if args.activation_checkpointing and model.encoder.dropout_operations:
         raise BadInput("--activation_checkpointing: not supported by this method, which draws dropout rates per pass")
     if args.gradient_accumulation_steps > 1:
         logger.warning(

@@ -17,8 +17,8 @@ from transformers import PrinterCallback, ProgressCallback
 from common.errors import BadInput, NonFinite
 from common.files import remove
 from data.draws import KeyedSampler, Keys
-from models.caching import GradientCache
 from models.collectives import wait_for_everyone
+from models.fast.chunking import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
@@ -261,7 +261,7 @@ class EmbeddingTrainer(ResumingTrainer):
 
 
 class CachedTrainer(EmbeddingTrainer):
-    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.caching`.
+    """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.fast.chunking`.
 
     Raises:
         BadInput: fp16, whose loss scaling the cache does not handle; torch_compile.

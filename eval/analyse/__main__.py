@@ -11,13 +11,13 @@ from typing import Any
 from common.errors import BadInput, run_command
 from common.files import read_json, writing
 from common.flags import Parser, add_encoder, output_folder
-from common.labels import labelled
 from common.streams import show
 from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
 from eval.analyse.geometry import ABOVE, ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
 from eval.analyse.pictures import draw_analysis
 from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
 from eval.encode import Encode, device_here
+from eval.labels import labelled
 from eval.scores import markdown
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named

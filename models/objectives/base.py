@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import BadInput
-from common.packing import Grid
-from common.views import IGNORED, Masking, View
+from data.views import IGNORED, Masking, View
 from models.collectives import means_over_tokens
+from models.fast import Grid, Mask
 
 if TYPE_CHECKING:
     from models.encoder import SentenceEncoder
@@ -59,7 +59,7 @@ class Batch:
         target_input_ids, target_attention_mask: texts that the encoder does not read, (number of views with a target,
             B, L'), see `View.target`.
         words: the distinct tokens of each view's text, IGNORED elsewhere, (V, B, L').
-        layouts: layouts of the masks, see `common.packing.Packing`; missing ones are computed from the mask.
+        layouts: what `mask` needs, see `models.fast.packing.Packing`; if absent, the mask alone will do.
         start: index of its first sentence in the batch of the layouts.
     """
 
@@ -76,10 +76,18 @@ class Batch:
     layouts: dict[tuple, Grid] = field(default_factory=dict)
     start: int = 0
 
-    def layout(self, group: tuple[int, ...] | str | None = None) -> Grid | None:
-        """The layout of the mask of a group of views, or of all views; None if absent."""
-        count, size = self.attention_mask.shape[:2]
-        return self.layouts.get((group or tuple(range(count)), self.start, self.start + size))
+    def mask(self, views: Sequence[int] | None = None) -> Mask:
+        """The mask of some views together, or of all, for an encoder or another network: (T, L)."""
+        views = tuple(range(len(self.attention_mask)) if views is None else views)
+        return Mask(torch.cat([self.attention_mask[view] for view in views]), self._layout(views))
+
+    @property
+    def target_mask(self) -> Mask:
+        """The mask of the targets' tokens that have a predecessor, (T, L' - 1)."""
+        return Mask(self.target_attention_mask.flatten(0, 1)[:, 1:], self._layout("target"))
+
+    def _layout(self, group: tuple[int, ...] | str) -> Grid | None:
+        return self.layouts.get((group, self.start, self.start + self.attention_mask.shape[1]))
 
     @classmethod
     def of(cls, **inputs: Tensor) -> Batch:
@@ -160,14 +168,14 @@ class Objective(nn.Module):
         reads_projection, reads_tokens: whether it reads these parts of `Encoded`.
         reads_words: whether it reads the words of `Batch`.
         compares: whether it contrasts the sentences of a batch, so that a single one teaches nothing.
-        not_compiled: why a step with it cannot be compiled; empty if it can.
+        not_replayed: why a CUDA graph of a step with it would repeat old numbers; empty if it is right.
     """
 
     reads_projection = False
     reads_tokens = False
     reads_words = False
     compares = False
-    not_compiled = ""
+    not_replayed = ""
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         """Return the named terms of the loss for one batch."""
@@ -178,10 +186,6 @@ class Objective(nn.Module):
         if self.compares and count < 2:
             raise BadInput(NO_NEGATIVES)
 
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        """The groups, out of `count` views, that it runs through a network separately, unlike the encoder."""
-        return []
-
     def cleaned(self, pooled: Tensor, encoded: Encoded, batch: Batch) -> Tensor:
         """Return the pooled vectors for the projection, (V, B, H); unchanged by default."""
         return pooled
@@ -189,17 +193,14 @@ class Objective(nn.Module):
     def tokens(self, batch: Batch) -> Tensor | None:
         """The number of tokens that its terms sum over, (); None if it needs the whole batch.
 
-        An objective that returns a number can be computed a few sentences at a time (`models.caching`): its terms have
-        a `count`, and a token's loss depends on its own sentence only.
+        An objective that returns a number can be computed a few sentences at a time (`models.fast.chunking`): its
+        terms have a `count`, and a token's loss depends on its own sentence only.
         """
         return None
 
     def probe(self, encoded: Encoded, batch: Batch) -> dict[str, Tensor]:
         """Diagnostics to log at an evaluation, without gradient and on this process alone."""
         return {}
-
-    def cast_frozen(self, dtype: torch.dtype) -> None:
-        """Cast frozen networks; called once, before training under autocast to `dtype`."""
 
     def after_step(self, encoder: nn.Module, projection: nn.Module | None) -> None:
         """Called once after every optimizer step."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.errors import BadInput
 from common.ranges import Positive, Rate, Weight, flag
-from common.views import Perturbed, View
+from data.views import Perturbed, View
 from models.contrast import nt_xent
 from models.families import check_apart
 from models.objectives.base import Contrast, Method, MethodArguments, Objective

@@ -18,7 +18,6 @@ from common.errors import BadInput
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
-from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 
@@ -107,7 +106,7 @@ class Debiased(Objective):
 
     reads_projection = True
     compares = True
-    not_compiled = "its noise is drawn on the host"
+    not_replayed = "its noise is drawn on the host"
 
     def __init__(self, args: Arguments, complement: Teacher) -> None:
         super().__init__()
@@ -119,12 +118,6 @@ class Debiased(Objective):
         super().check_batch(count)
         if self.args.noise_share and int(count * self.args.noise_share) == 0:
             raise BadInput(f"--noise_share {self.args.noise_share}: of a batch of {count} this is no vector; raise it")
-
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [(0,)]
-
-    def cast_frozen(self, dtype: torch.dtype) -> None:
-        cast_matrices(self.complement, dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         args, (query, key) = self.args, encoded.projected

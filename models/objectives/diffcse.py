@@ -19,7 +19,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Share, Weight, flag
-from common.views import IGNORED, Masking
+from data.views import IGNORED, Masking
+from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
 from models.heads import check_width
@@ -27,7 +28,6 @@ from models.loading import load_config, load_strictly, load_tokenizer, usable_le
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
-from models.runner import Runner
 
 
 @dataclass
@@ -58,19 +58,17 @@ class ReplacedTokens(Objective):
     Args:
         args: the method's arguments.
         generator: a frozen masked language model.
-        backbone: copied to make the discriminator.
-        runner: runs the layers of both on a batch.
+        encoder: its backbone is copied to make the discriminator.
     """
 
-    def __init__(
-        self, args: Arguments, generator: PreTrainedModel, backbone: PreTrainedModel, runner: type[Runner] = Runner
-    ) -> None:
+    def __init__(self, args: Arguments, generator: PreTrainedModel, encoder: SentenceEncoder) -> None:
         super().__init__()
+        backbone = encoder.backbone
         check_apart(backbone.config, "the detector of replaced tokens")
         self.generator = generator.requires_grad_(False)
-        self.generator_runner = runner.prepare(generator)
-        self.runner = Runner if args.pad_as_negative else runner  # padding that counts as tokens must be computed
         self.discriminator = copy.deepcopy(backbone)
+        auxiliary.run_like(encoder, generator)
+        auxiliary.run_like(encoder, self.discriminator, packed=not args.pad_as_negative)  # padding counts as tokens
         self.head = nn.Linear(backbone.config.hidden_size, 2)  # torch's default initialisation, as in the code
         self.args = args
         self.reads_projection = args.rtd_condition == "projected"
@@ -89,10 +87,9 @@ class ReplacedTokens(Objective):
             rewritten = rewritten * mask  # padding has id 0 in that code, whatever the tokenizer's is
         else:
             labels = labels.masked_fill(mask == 0, IGNORED)
-        tokens, discriminator = self.runner.of(mask, layout=batch.layout()), self.discriminator
-        states = tokens.with_first(tokens.embed(discriminator, rewritten), vectors)
-        logits = at_least_float32(self.head(tokens.run(layers_of(discriminator), states)))
-        labels = tokens.align(labels)
+        states = auxiliary.embedded(self.discriminator, rewritten, batch.mask()).with_first(vectors)
+        logits = at_least_float32(self.head(states.through(layers_of(self.discriminator)).all))
+        labels = states.align(labels)
         total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return {"rtd": Term(total, self.args.rtd_weight, (labels != IGNORED).sum())}
 
@@ -111,8 +108,7 @@ class ReplacedTokens(Objective):
         kept[:, 0] = True
         if self.args.rtd_positions == "masked":
             kept |= twin.labels.flatten(0, 1) == IGNORED
-        tokens = self.generator_runner.of(mask, layout=batch.layout())
-        return torch.where(kept, ids, tokens.logits(self.generator, masked, chosen, uniforms))
+        return torch.where(kept, ids, auxiliary.read_logits(self.generator, masked, batch.mask(), chosen, uniforms))
 
 
 def chosen(logits: Tensor, uniforms: Tensor | None) -> Tensor:
@@ -157,7 +153,7 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
             "choose one that reads as many"
         )
     generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
-    return ReplacedTokens(args, generator, encoder.backbone, encoder.runner)
+    return ReplacedTokens(args, generator, encoder)
 
 
 class DiffCSE(simcse.SimCSE):

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from common.ranges import Count, Rate, flag
-from common.views import View
+from data.views import View
 from models.objectives import moco
 from models.objectives.base import Batch, Encoded, Objective
 
@@ -63,9 +63,6 @@ def _below(count: int, rate: float, unit: str) -> int:
 
 class QueuedContrastive(moco.MomentumContrast):
     """InfoNCE between the views, with the momentum encoder's earlier vectors as further negatives (equation 4)."""
-
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [(0,)]
 
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """Both views and the queue before them; the momentum encoder's vectors of the first view are then queued."""

@@ -19,13 +19,11 @@ from torch import Tensor, nn
 
 from common.errors import BadInput
 from common.ranges import Count, CountOrZero, Share, Weight, flag
-from common.views import Masking
+from data.views import Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
-from models.precision import cast_matrices
-from models.runner import Runner
 
 
 @dataclass
@@ -66,30 +64,21 @@ class AuxiliaryMLM(Objective):
         head: the auxiliary layers, trained further.
         output: transform and vocabulary matrix, trained further, untied from the encoder (as in the official code).
         args: the method's arguments.
-        runner: runs the layers on a batch.
     """
 
     def __init__(
-        self, lower: auxiliary.LowerLayers, head: nn.ModuleList, output: auxiliary.VocabularyHead, args: Arguments,
-        runner: type[Runner] = Runner,
-    ) -> None:  # fmt: skip
+        self, lower: auxiliary.LowerLayers, head: nn.ModuleList, output: auxiliary.VocabularyHead, args: Arguments
+    ) -> None:
         super().__init__()
         self.lower = lower.requires_grad_(not args.aux_detach)
         self.c_head, self.output = head, output
-        self.args, self.views, self.runner = args, twinned(args), runner
+        self.args, self.views = args, twinned(args)
 
     def train(self, mode: bool = True) -> AuxiliaryMLM:
         super().train(mode)
         if self.args.aux_detach and self.args.aux_frozen_eval:
             self.lower.eval()
         return self
-
-    def cast_frozen(self, dtype: torch.dtype) -> None:
-        if self.args.aux_detach:
-            cast_matrices(self.lower.layers, dtype)
-
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [self.views]
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         total, count = self._loss(encoded.cls[: len(self.views)], batch)
@@ -110,21 +99,18 @@ class AuxiliaryMLM(Objective):
     def _loss(self, cls: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         twin = batch.twins["masked"]
         cls, labels = cls.flatten(0, 1), twin.labels.flatten(0, 1)  # (T, H), (T, L)
-        mask = batch.attention_mask[: len(self.views)].flatten(0, 1)
-        tokens = self.runner.of(mask, layout=batch.layout(self.views))
         with torch.no_grad() if self.args.aux_detach else nullcontext():
-            lower = self.lower(twin.input_ids.flatten(0, 1), tokens)
-        labelled = tokens.run_labelled(self.c_head, tokens.with_first(lower, cls), labels, "masked")
-        return tokens.token_loss(self.output.transform, self.output.decoder, labelled)
+            lower = self.lower(twin.input_ids.flatten(0, 1), batch.mask(self.views))
+        return self.output.token_loss(lower.with_first(cls).through(self.c_head), labels, "masked")
 
 
 def _auxiliary(args: Arguments, encoder: SentenceEncoder, source: str) -> AuxiliaryMLM:
     # Loaded with the encoder's configuration, so that the copies use this run's dropout.
     lm = auxiliary.load_masked_lm(source, copy.deepcopy(encoder.config))
-    encoder.runner.prepare(lm)
+    auxiliary.run_like(encoder, lm)
     lower = auxiliary.LowerLayers(lm.base_model, args.skip_from)
     head = _head(args, lm.base_model, source)
-    return AuxiliaryMLM(lower, head, auxiliary.VocabularyHead(lm), args, encoder.runner)
+    return AuxiliaryMLM(lower, head, auxiliary.VocabularyHead(lm), args)
 
 
 def _head(args: Arguments, backbone: nn.Module, source: str) -> nn.ModuleList:

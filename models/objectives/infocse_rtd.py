@@ -7,7 +7,7 @@ The paper gives no values for the combination; ours are InfoCSE's and DiffCSE's 
 
 from dataclasses import dataclass
 
-from common.views import Masking
+from data.views import Masking
 from models.objectives import diffcse, infocse
 from models.objectives.base import Objective
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from common.ranges import CountOrZero, Positive, flag
-from common.views import MASK, View
+from data.views import MASK, View
 from models.contrast import nt_xent
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 

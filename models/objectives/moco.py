@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import StorageError
-from common.packing import Grid
 from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
@@ -65,9 +64,9 @@ class MomentumEncoder(nn.Module):
         return super().train(mode and self.mode == "train")
 
     @torch.no_grad()
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, layout: Grid | None = None) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask) -> Tensor:
         """(B, L) -> pooled vectors (B, H) in float32, before any head."""
-        return at_least_float32(self.encoder(input_ids, attention_mask, layout=layout).pooled)
+        return at_least_float32(self.encoder(input_ids, attention_mask).pooled)
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module, projection: nn.Module | None) -> None:
@@ -133,7 +132,7 @@ class Memory(nn.Module):
     def encode(self, batch: Batch, view: int, encoded: Encoded) -> Tensor:
         """Keys of one view from all processes, without gradient, (N, D); `encoded.chunk_size` sentences at a time."""
         chunks = batch.split(encoded.chunk_size)
-        parts = [self.keys(c.input_ids[view], c.attention_mask[view], c.layout((view,))) for c in chunks]
+        parts = [self.keys(c.input_ids[view], c.mask((view,))) for c in chunks]
         pooled = gather_rows(torch.cat(parts))
         head = {"momentum": self.keys.projection, "online": encoded.projection, "none": None}[self.head]
         with torch.autocast(pooled.device.type, enabled=False):  # as the queries are projected
@@ -143,20 +142,17 @@ class Memory(nn.Module):
 class MomentumContrast(Contrast):
     """InfoNCE of sentences against the queue and the momentum encoder's keys (of the second sentence of a pair)."""
 
-    not_compiled = "the queue grows in every step until it is full, and each size would be compiled"
+    not_replayed = "its queue grows in every step until it is full"
 
     def __init__(self, memory: Memory, temperature: float) -> None:
         super().__init__(lambda query, keys, queued: info_nce(query, keys, temperature, queued))
         self.memory = memory
         self.reads_projection = memory.head != "none"
 
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [(min(1, count - 1),)]
-
     def vectors(self, encoded: Encoded, batch: Batch) -> tuple[Tensor, ...]:
         """Queries, keys and the queue before them; the keys are then queued."""
         query = encoded.projected[0] if self.reads_projection else gather_with_gradient(encoded.pooled)[0]
-        keys = self.memory.encode(batch, *self.groups(len(batch.input_ids))[0], encoded)
+        keys = self.memory.encode(batch, min(1, len(batch.input_ids) - 1), encoded)
         queued = self.memory.queue.contents()
         self.memory.queue.push(keys)
         return query, keys, queued

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from common.ranges import Rate, Weight, flag
-from common.views import View
+from data.views import View
 from models.collectives import gather_with_gradient
 from models.heads import project
 from models.objectives import consert
@@ -66,9 +66,6 @@ class Classified(Objective):
         self.classifier = nn.Linear((3 + (args.features == "code")) * width, CLASSES)
         self.contrast = consert.contrast(args)
 
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [(0, 1)]
-
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         terms = {"classification": Term(self.loss(encoded.pooled[:2], batch.labels[0]), 1.0)}
         if not self.reads_projection:
@@ -91,14 +88,13 @@ class Classified(Objective):
     def adversarial(self, encoded: Encoded, batch: Batch) -> Tensor:
         """The projected texts after moving their embeddings along the classification loss's gradient, (2, N, D)."""
         encoder, size = encoded.encoder, batch.input_ids.shape[1]
-        ids, mask = batch.input_ids[:2].flatten(0, 1), batch.attention_mask[:2].flatten(0, 1)
-        width, layout = encoder.config.hidden_size, batch.layout((0, 1))
-        zero = torch.zeros(*ids.shape, width, device=ids.device, requires_grad=True)
+        ids, mask = batch.input_ids[:2].flatten(0, 1), batch.mask((0, 1))
+        zero = torch.zeros(*ids.shape, encoder.config.hidden_size, device=ids.device, requires_grad=True)
         with torch.enable_grad():
-            pooled = encoder(ids, mask, None, Perturbation(added=zero), layout=layout).pooled.view(2, size, -1)
+            pooled = encoder(ids, mask, None, Perturbation(added=zero)).pooled.view(2, size, -1)
             [gradient] = torch.autograd.grad(self.loss(pooled, batch.labels[0]), zero)
         moved = Perturbation(added=fast_gradient(gradient, self.args.adversarial_size))
-        pooled = encoder(ids, mask, None, moved, layout=layout).pooled.view(2, size, -1)
+        pooled = encoder(ids, mask, None, moved).pooled.view(2, size, -1)
         with torch.autocast(pooled.device.type, enabled=False):
             return project(encoded.projection, gather_with_gradient(at_least_float32(pooled)))
 

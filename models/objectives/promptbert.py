@@ -16,8 +16,8 @@ from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Positive, flag
-from common.template import MASK, Frame, framed, templated
-from common.views import View
+from data.template import MASK, Frame, framed, templated
+from data.views import View
 from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.loading import load_tokenizer

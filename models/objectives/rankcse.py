@@ -22,7 +22,6 @@ from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Method, MethodArguments, Objective, Term
-from models.precision import cast_matrices
 from models.teacher import ITSELF, Teacher, load_teacher
 
 
@@ -100,12 +99,6 @@ class Distillation(Objective):
         self.args = args
         self.teachers = nn.ModuleList(teachers)
         self.shares = (1.0,) if len(teachers) == 1 else (args.teacher_share, 1 - args.teacher_share)
-
-    def groups(self, count: int) -> list[tuple[int, ...]]:
-        return [(0,)]
-
-    def cast_frozen(self, dtype: torch.dtype) -> None:
-        cast_matrices(self.teachers, dtype)
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         pairs = zip(self.shares, self.teachers, strict=True)

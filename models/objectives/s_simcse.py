@@ -15,7 +15,7 @@ from scipy.stats import beta
 
 from common.errors import BadInput
 from common.ranges import Positive, Rate, flag
-from common.views import Rates, View
+from data.views import Rates, View
 from models.objectives import simcse
 from models.objectives.base import Objective
 

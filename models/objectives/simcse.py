@@ -9,7 +9,7 @@ from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Positive, flag
-from common.views import View
+from data.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 

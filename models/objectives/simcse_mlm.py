@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from common.ranges import Share, Weight, flag
-from common.views import Masking
+from data.views import Masking
 from models.auxiliary import VocabularyHead, load_masked_lm
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
@@ -32,10 +32,8 @@ class MaskedTokens(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         twin, encoder = batch.twins["masked"], encoded.encoder
-        tokens = encoder.runner.of(batch.attention_mask.flatten(0, 1), layout=batch.layout())
-        texts = twin.input_ids.flatten(0, 1), twin.labels.flatten(0, 1)
-        labelled = tokens.run_whole(encoder.backbone, *texts, "masked")
-        total, count = tokens.token_loss(self.output.transform, self.output.decoder, labelled)
+        states = encoder.states(twin.input_ids.flatten(0, 1), batch.mask())
+        total, count = self.output.token_loss(states, twin.labels.flatten(0, 1), "masked")
         return {"mlm": Term(total, self.weight, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

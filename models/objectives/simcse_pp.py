@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from common.ranges import Positive, Weight, flag
-from common.views import Rates, View
+from data.views import Rates, View
 from models.contrast import cosines
 from models.objectives import simcse
 from models.objectives.base import Contrast, Method, MethodArguments, Objective

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Share, flag
-from common.views import View
+from data.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 

@@ -9,6 +9,7 @@ Different from the paper: words are those of the tokenizer's pre-tokenisation, n
     python run_unsup.py --config configs/tsdae-bert-base.yaml
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -18,13 +19,12 @@ from transformers import PreTrainedModel
 
 from common.errors import BadInput
 from common.ranges import Rate, flag
-from common.views import IGNORED, View
-from models.auxiliary import TiedHead, load_masked_lm
+from data.views import IGNORED, View
+from models.auxiliary import TiedHead, embedded, load_masked_lm
 from models.families import check_apart, family_of, layers_of
 from models.loading import load_config
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
 from models.objectives.spans import delete
-from models.runner import Runner
 
 
 @dataclass
@@ -53,9 +53,9 @@ class VectorAttention(nn.Module):
         self.output = type(layers_of(backbone)[0].attention.output)(config)
         self.apply(backbone._init_weights)
 
-    def forward(self, states: Tensor, vectors: Tensor, tokens: Runner) -> Tensor:
-        """States of tokens, and one vector per sentence, (B, H) -> states."""
-        values = tokens.per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
+    def forward(self, states: Tensor, vectors: Tensor, per_token: Callable[[Tensor], Tensor]) -> Tensor:
+        """States of tokens, and one vector per sentence, (B, H) -> states; `per_token` repeats a sentence's values."""
+        values = per_token(self.value(vectors)).unflatten(-1, (self.heads, -1))
         weights = self.dropout(values.new_ones(*states.shape[:-1], self.heads, 1))
         return self.output((weights * values).flatten(-2), states)
 
@@ -66,7 +66,7 @@ class DecoderLayer(NamedTuple):
     layer: nn.Module
     cross: VectorAttention
     vectors: Tensor
-    tokens: Runner
+    per_token: Callable[[Tensor], Tensor]
 
     @property
     def attention(self) -> nn.Module:
@@ -74,7 +74,7 @@ class DecoderLayer(NamedTuple):
 
     def __call__(self, states: Tensor, mask) -> Tensor:
         states, _ = self.layer.attention(states, mask)
-        return self.layer.feed_forward_chunk(self.cross(states, self.vectors, self.tokens))
+        return self.layer.feed_forward_chunk(self.cross(states, self.vectors, self.per_token))
 
 
 class Reconstruction(Objective):
@@ -87,14 +87,12 @@ class Reconstruction(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         backbone, vectors = encoded.encoder.backbone, encoded.pooled.flatten(0, 1)
-        ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_attention_mask.flatten(0, 1)[:, 1:]  # (T, L - 1)
-        runner = encoded.encoder.runner.of(mask, layout=batch.layout("target"))
-        tokens = runner.causal()  # all tokens but the last, which has no successor
-        layers = [DecoderLayer(*pair, vectors, tokens) for pair in zip(layers_of(backbone), self.cross, strict=True)]
-        states = tokens.run(layers, tokens.embed(backbone, ids[:, :-1]))
-        following = ids[:, 1:].masked_fill(mask == 0, IGNORED)
-        labelled = tokens.labelled(states, following, "target")
-        total, count = tokens.token_loss(self.output.transform, self.output.words(backbone), labelled)
+        ids, mask = batch.target_input_ids.flatten(0, 1), batch.target_mask  # (T, L), (T, L - 1)
+        states = embedded(backbone, ids[:, :-1], mask, causal=True)  # all tokens but the last, which has no successor
+        pairs = zip(layers_of(backbone), self.cross, strict=True)
+        states = states.through([DecoderLayer(*pair, vectors, states.per_token) for pair in pairs], late=False)
+        following = ids[:, 1:].masked_fill(mask.real == 0, IGNORED)
+        total, count = self.output.token_loss(backbone, states, following, "target")
         return {"reconstruction": Term(total, 1.0, count)}
 
     def tokens(self, batch: Batch) -> Tensor:

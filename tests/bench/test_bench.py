@@ -13,8 +13,8 @@ from bench import corpus, encode_corpus, loop, pair, transfer
 from bench.__main__ import STUDIES, main, table
 from bench.pair import LENGTHS, batch
 from common.errors import BadInput, ProjectError
-from common.template import frame_of
 from data.lines import numbered_lines
+from data.template import frame_of
 from eval.vectors.job import Job
 from eval.vectors.store import VectorStore
 

@@ -59,6 +59,19 @@ def followers(model):
     return tuple(name + "." for name, part in model.named_modules() if isinstance(part, MomentumEncoder))
 
 
+@pytest.mark.parametrize(("method", "flags"), [("infocse", {"aux_weight": 1.0}), ("moco", {})])
+def test_a_chosen_attention_function_runs_padded_in_the_methods_copies_too(unsup, method, flags):
+    losses = []
+    for chosen in ({}, {"attn_implementation": "eager"}):
+        torch.manual_seed(0)
+        model, batch = model_of(unsup(method=method, dropout=0.0, packed="true", **flags, **chosen), method)
+        parts = [part for part in model.modules() if type(part).__name__ == "BertSelfAttention"]
+        assert {part.config._attn_implementation for part in parts} == {"eager" if chosen else "packed"}
+        assert model.encoder.packed == (not chosen)
+        losses.append(model(**batch).loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 def train(argv, method):
     """What the method's script does."""
     (run_sup if method in LABELLED else run_unsup).main(argv)

@@ -52,7 +52,7 @@ import torch
 from torch import Tensor, nn
 
 from common.ranges import Count, Share
-from common.views import IGNORED, Masking
+from data.views import IGNORED, Masking
 from models.collectives import gather_rows
 from models.contrast import info_nce
 from models.objectives.moco import VectorQueue

@@ -8,12 +8,12 @@ from tokenizers import decoders
 from torch.utils.data import DataLoader
 
 from common.errors import BadInput
-from common.views import IGNORED, MASK, Masking, Perturbed, Rates, View
 from data import draws
 from data.collator import Collator, MaskedCollator
 from data.draws import KeyedSampler, Keys
 from data.source import Source
 from data.tokenised import load_tokenised
+from data.views import IGNORED, MASK, Masking, Perturbed, Rates, View
 
 TWO = (View(), View())
 BOTH = Masking(0.3, views=(0, 1))

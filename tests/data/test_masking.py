@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from common.views import IGNORED
 from data.masking import choose_tokens, choose_words, corrupt
+from data.views import IGNORED
 
 RNG = np.random.default_rng
 

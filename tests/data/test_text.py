@@ -16,12 +16,12 @@ import zstandard
 
 from common.arguments import SentenceArguments
 from common.errors import BadInput
-from common.views import View
 from data.collator import Collator
 from data.lines import LONGEST_LINE
 from data.source import Source, source_of
 from data.text import column_names, read_text
 from data.tokenised import load_tokenised
+from data.views import View
 from tests.refusals import refused
 
 TEXTS = ["A dog runs, fast.", 'He said "no".', "Zwölf Boxkämpfer 🙂", "007", "None", "nan", "last"]

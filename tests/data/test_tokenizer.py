@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
 from common.errors import BadInput
-from common.template import frame_of
 from data.source import Source
+from data.template import frame_of
 from data.tokenizer import SPECIAL, train_tokenizer, word_starts
 
 

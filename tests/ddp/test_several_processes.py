@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import models.training
 import run_unsup
-from models.caching import GradientCache
+from models.fast.chunking import GradientCache
 from models.loading import load_backbone, load_tokenizer
 from models.objectives.base import Batch
 from tests import methods

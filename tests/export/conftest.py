@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import torch
 
-from common.template import mask_place, templated
+from data.template import mask_place, templated
 from models.encoder import SentenceEncoder
 from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer

@@ -8,11 +8,12 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
-from common.packing import ROWS
 from models.auxiliary import LowerLayers, VocabularyHead, load_head, load_masked_lm, new_head
+from models.fast.packing import ROWS
+from models.fast.padded import Padded
+from models.fast.states import States
 from models.loading import load_tokenizer
 from models.masked_lm import AuxiliaryMaskedLM
-from models.runner import Runner
 from tests.folders import Evil
 from tests.methods import stage_one, stage_one_batch
 
@@ -46,9 +47,8 @@ def test_logits_exist_only_at_masked_positions_in_few_shapes(masked):
 
     labels = torch.full((3, 100), -100)
     labels.view(-1)[:masked] = 4
-    runner = Runner.of(torch.ones(3, 100))
-    found = runner.labelled(torch.randn(3, 100, 4), labels, "own")
-    total, count = runner.token_loss(torch.nn.Identity(), output, found)
+    states = States(Padded.of(torch.ones(3, 100)), torch.randn(3, 100, 4))
+    total, count = states.token_loss(torch.nn.Identity(), output, labels)
     assert shapes == [-(-masked // ROWS) * ROWS]
     assert count.item() == masked
     assert total.item() == pytest.approx(masked * torch.tensor(9.0).log().item(), rel=1e-5)

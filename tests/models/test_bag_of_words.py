@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from common.errors import BadInput
-from common.views import IGNORED, View
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
+from data.views import IGNORED, View
 from models.bag_of_words import BagOfWords, bag_of_words
 from models.families import output_of
 from models.loading import load_config, load_tokenizer

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.caching import GradientCache
+from models.fast.chunking import GradientCache
 from models.objectives.base import Batch, Encoded
 from tests.methods import CASES, build_model, make_batch
 

@@ -45,7 +45,7 @@ def batch(model, kind, rows, seed):
         made, marked = {name: made[name] for name in ("input_ids", "attention_mask")}, {}
     if kind == "s_simcse":
         made["dropout_rates"] = torch.rand(2, rows, 1, generator=torch.Generator().manual_seed(seed))
-    packing = model.packing(2, static=True)
+    packing = model.packing(static=True)
     return made | {"layouts": packing.layouts(made["attention_mask"].numpy() != 0, marked)}
 
 
@@ -79,7 +79,7 @@ def test_the_whole_step_is_one_graph_with_the_same_gradients(kind, packed):
     check_step(kind, packed, "aot_eager")
 
 
-REFUSED = {"dclr", "esimcse", "moco"}  # a method that is to join them must be written here
+BREAKS = {"dclr", "esimcse", "moco"}  # noise drawn on the host; a queue that grows in every step
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +89,9 @@ def materials(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
-@pytest.mark.parametrize("name", [*method_names(), STAGE_ONE])
-def test_every_methods_step_is_one_graph_or_states_why_not(materials, name, packed):
+@pytest.mark.parametrize("name", sorted({*method_names(), STAGE_ONE} - BREAKS))
+def test_the_step_of_other_methods_is_one_graph(materials, name, packed):
     model, collator = materials.parts(Case(name, "bert", packed, "float32"))
-    reasons = [] if name == STAGE_ONE else [one.not_compiled for one in model.objectives if one.not_compiled]
-    assert bool(reasons) == (name in REFUSED)
-    if reasons:  # the command refuses it, see tests/cli
-        return
     inner = getattr(collator, "_collate", collator)
     inner.packing = replace(inner.packing, static=True)
     compiled = torch.compile(model.train(), backend="eager", fullgraph=True, dynamic=False)
@@ -124,7 +120,7 @@ def test_fifty_batches_of_real_lengths_need_a_graph_for_each_of_a_few_shapes(kin
     shapes = set()
     for seed in range(50):
         made = batch(model, kind, 64, seed)
-        [layout] = made["layouts"].values()
+        layout = made["layouts"][(0, 1), 0, 64]
         shapes.add((layout.columns, *(len(part) for part in layout.parts.values())))
         with torch.no_grad():
             compiled(**made)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.kernels.dropout import Dropout, SampledDropout, attend, drop, lighten_dropout
+from models.fast.kernels.dropout import Dropout, SampledDropout, attend, drop, lighten_dropout
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.1, 0.5, 0.9, 0.99999])

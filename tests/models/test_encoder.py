@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from transformers import AutoModel, AutoTokenizer
 
 from common.errors import BadInput
-from common.template import mask_place, templated
+from data.template import mask_place, templated
 from eval.encode import Encode
 from models.encoder import SentenceEncoder, load_encoder
 from models.heads import projection_named

@@ -5,23 +5,23 @@ import torch
 from transformers import AutoConfig
 
 from common.errors import BadInput
+from models import fast
 from models.auxiliary import LowerLayers, load_masked_lm
 from models.encoder import SentenceEncoder
 from models.families import FAMILIES, check_apart, output_of, packs
 from models.loading import load_backbone
-from models.packed import Packed
-from models.runner import Runner
+from models.perturb import UNCHANGED
 from tests.methods import mask_of
 from tests.sources import ROOT
 
 WITH_HEAD = [name for name, family in FAMILIES.items() if family.transform]
 WHOLE = ["mpnet", "modernbert", "deberta-v2"]
 APART = [name for name in WITH_HEAD if name not in WHOLE]
-RUN = [(name, Runner) for name in WITH_HEAD] + [(name, Packed) for name in (*APART, "modernbert")]
+RUN = [(name, False) for name in WITH_HEAD] + [(name, True) for name in (*APART, "modernbert")]
 
 
-@pytest.mark.parametrize(("name", "runner"), RUN)
-def test_parts_composed_equal_the_whole_model(tiny, name, runner):
+@pytest.mark.parametrize(("name", "packed"), RUN)
+def test_parts_composed_equal_the_whole_model(tiny, name, packed):
     """Logits at some tokens, the gradient of every weight and the states within, in float64."""
     whole, lm = (load_masked_lm(str(tiny(name))).double().eval() for _ in range(2))
     generator = torch.Generator().manual_seed(0)
@@ -31,9 +31,10 @@ def test_parts_composed_equal_the_whole_model(tiny, name, runner):
     given = whole(input_ids=ids, attention_mask=mask, output_hidden_states=True)
     expected = given.logits[chosen]
 
-    runner.prepare(lm)
-    tokens, labels, (transform, decoder) = runner.of(mask), ids.masked_fill(~chosen, -100), output_of(lm)
-    logits = decoder(transform(found(tokens.run_whole(lm.base_model, ids, labels, "some"))))
+    fast.choose(lm, packed)
+    tokens, labels = fast.tokens_of(lm.config, mask), ids.masked_fill(~chosen, -100)
+    transform, decoder = output_of(lm)
+    logits = decoder(transform(found(tokens.encode(lm.base_model, ids, UNCHANGED).labelled(labels))))
     assert torch.allclose(logits, expected, atol=1e-10)
     assert expected.std() > 0.1
     for made in (logits, expected):
@@ -42,7 +43,7 @@ def test_parts_composed_equal_the_whole_model(tiny, name, runner):
         assert (one.grad is None) == (two.grad is None), key
         assert one.grad is None or torch.allclose(one.grad, two.grad, rtol=1e-8, atol=1e-8), key
     if name in APART:
-        lower = tokens.labelled(LowerLayers(lm.base_model, 2).eval()(ids, tokens), labels, "some")
+        lower = LowerLayers(lm.base_model, 2).eval()(ids, mask).labelled(labels)
         assert torch.allclose(found(lower), given.hidden_states[2][chosen], atol=1e-10)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from common.views import IGNORED
+from data.views import IGNORED
 from models.auxiliary import load_masked_lm, new_head, top_layers
 from models.masked_lm import AuxiliaryMaskedLM
 from tests.methods import mask_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.views import MASK
+from data.views import MASK
 from models.objectives import mirror_bert
 from models.objectives.mirror_bert import mask_span
 from tests.models.test_consert import slow_nt_xent

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from common.views import View
+from data.views import View
 from models.encoder import SentenceEncoder
 from models.loading import load_backbone, load_config
 from models.objectives import nli

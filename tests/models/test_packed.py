@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM
 
-from common.packing import filled
+from models import fast
 from models.auxiliary import LowerLayers, load_masked_lm
-from models.kernels import dropout
+from models.fast.casting import cast_matrices
+from models.fast.kernels import dropout
+from models.fast.packed import Packed, packed_attention
+from models.fast.packing import filled
 from models.loading import load_backbone, load_config
-from models.packed import Packed, packed_attention
 from models.pooling import POOLINGS
-from models.precision import cast_matrices
-from models.runner import Runner
 from tests.methods import CASES, build_model, make_batch, mask_of, stage_one, stage_one_batch
 
 LENGTHS = {
@@ -155,7 +155,7 @@ def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
     batch, seen = batch_of(folder, LENGTHS["random"]), []
     for packed in (False, True):
         model = stage_two(folder, packed)
-        model.objectives[1].cast_frozen(torch.bfloat16)
+        cast_matrices(model.objectives[1], torch.bfloat16)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = model(**batch).loss
         loss.backward()
@@ -167,7 +167,7 @@ def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
 
 
 def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
-    lower = LowerLayers(load_masked_lm(folder).base_model, 2).eval()
+    lower = LowerLayers(load_masked_lm(folder).base_model, 2).eval().requires_grad_(False)
     batch = batch_of(folder, LENGTHS["random"])
     ids, mask = batch["input_ids"][0], batch["attention_mask"][0]
     states = []
@@ -175,7 +175,7 @@ def test_frozen_matrices_held_in_bfloat16_change_no_bit_under_autocast(folder):
         if held:
             cast_matrices(lower.layers, torch.bfloat16)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            states.append(lower(ids, Runner.of(mask)))
+            states.append(lower(ids, mask).all)
     assert torch.equal(*states)
     kinds = {value.dtype for value in lower.layers.state_dict().values()}
     assert kinds == {torch.bfloat16, torch.float32}
@@ -249,7 +249,7 @@ def test_the_number_of_tokens_is_rounded_and_first_tokens_are_found():
 def test_preparing_a_model_for_packing_does_not_change_its_padded_call(folder):
     batch = batch_of(folder, LENGTHS["random"])
     plain, packable = load_backbone(folder).eval(), load_backbone(folder).eval()
-    Packed.prepare(packable)
+    fast.choose(packable, True)
     inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
     assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)
 

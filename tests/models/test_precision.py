@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from models import precision
-from models.precision import cast_together
+from models.fast import casting
+from models.fast.casting import cast_together
 
 
 class Autocasting:
@@ -23,7 +23,7 @@ def test_cast_together_is_autocast_to_the_bit(monkeypatch):
     frozen = nn.Linear(4, 4).requires_grad_(False)
     model.append(frozen)
     x, found, cast = torch.randn(5, 8), [], []
-    monkeypatch.setattr(precision, "torch", Autocasting())
+    monkeypatch.setattr(casting, "torch", Autocasting())
     for device in ("cpu", "cuda"):  # by name: all is computed on the CPU
         model.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16), cast_together(model, torch.device(device)):

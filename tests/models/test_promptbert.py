@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModel
 
 from common.errors import BadInput
-from common.template import frame_of, framed, mask_place, templated
+from data.template import frame_of, framed, mask_place, templated
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.objectives.promptbert import METHOD, Arguments

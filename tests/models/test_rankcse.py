@@ -10,12 +10,12 @@ from torch.nn.functional import normalize
 from transformers import AutoModelForMaskedLM
 
 from common.errors import BadInput
-from common.template import templated
+from data.template import templated
 from models.encoder import load_encoder
+from models.fast.casting import cast_matrices
 from models.loading import load_tokenizer
 from models.objectives import rankcse
 from models.objectives.base import Batch, Encoded
-from models.precision import cast_matrices
 from models.teacher import Teacher, load_teacher
 from tests.methods import build_model, make_batch, mask_of
 

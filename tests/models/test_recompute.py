@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from models.kernels.recompute import Recomputed, exchange_activations, recomputing
+from models import fast
+from models.fast.kernels.recompute import Recomputed, exchange_activations, recomputing
+from models.fast.packed import Packed
 from models.loading import load_backbone
-from models.packed import Packed
 from tests import methods
 
 
@@ -33,7 +34,7 @@ def gradients(backbone, packed, device, bf16):
 @pytest.mark.parametrize("bf16", [False, True])
 def test_gradients_are_the_same_to_the_bit(folder, packed, bf16):
     backbone = load_backbone(folder).train()
-    Packed.prepare(backbone)
+    fast.choose(backbone, True)
     other = copy.deepcopy(backbone)
     exchange_activations(other)
     assert set(other.state_dict()) == set(backbone.state_dict())

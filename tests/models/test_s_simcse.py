@@ -10,11 +10,11 @@ from torch import nn
 
 from common.errors import BadInput
 from models.encoder import SentenceEncoder
-from models.kernels import dropout as sampled
-from models.kernels.dropout import SampledDropout, count_operations, drop, exchange_dropout
+from models.fast.kernels import dropout as sampled
+from models.fast.kernels.dropout import SampledDropout, count_operations, drop, exchange_dropout
+from models.fast.packed import Packed
 from models.loading import load_backbone, load_config, set_dropout
 from models.objectives import s_simcse
-from models.packed import Packed
 from tests.methods import mask_of
 
 LENGTHS = [3, 9, 5, 12, 7, 9]

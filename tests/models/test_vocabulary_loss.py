@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.kernels import vocabulary_loss as module
-from models.kernels.vocabulary_loss import vocabulary_loss
+from models.fast.kernels import vocabulary_loss as module
+from models.fast.kernels.vocabulary_loss import vocabulary_loss
 
 
 def problem(rows, ignored=0.3, bias=True):

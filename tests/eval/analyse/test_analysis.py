@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from common.errors import BadInput
-from common.labels import labelled
 from eval.analyse.analysis import CachedEncoder
+from eval.labels import labelled
 from tests.eval.letters import Letters
 
 

@@ -58,7 +58,7 @@ class View:
             called by the collator and applied by the encoder; None leaves the embeddings unchanged.
         dropout: draws this view's dropout rate in every step; None keeps the backbone's rate.
         target: the objective also gets the text before `edit`, which the encoder never reads.
-        template: the template around the text, see `common.template`; None: what the tokenizer adds.
+        template: the template around the text, see `data.template`; None: what the tokenizer adds.
     """
 
     edit: Callable[[np.ndarray, np.ndarray | None, np.random.Generator], np.ndarray] | None = None

@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from common.views import IGNORED
+from data.views import IGNORED
 
 EDGE = 8  # the attention grid has a multiple of this many columns
 ROWS = 128  # labelled tokens of a padded batch are padded to a multiple of this
@@ -108,7 +108,7 @@ class Grid:
         """The integers by name."""
         return dict(zip(self._sizes, self.numbers.split(list(self._sizes.values())), strict=True))
 
-    def labels(self, name: str, labels: Tensor) -> Labels:
+    def labels(self, name: str | None, labels: Tensor) -> Labels:
         """The tokens with a label of that name; computed from `labels`, (B, L), if they did not come with the batch."""
         parts = self.parts
         fields = {part: parts.get(f"{name} {part}") for part in Labels._fields}
@@ -164,29 +164,39 @@ class Layout(Grid):
         return closed
 
 
+class Mask(NamedTuple):
+    """Which positions of a batch are real tokens, (B, L), and their layout, if it came with the batch."""
+
+    real: Tensor
+    layout: Grid | None = None
+
+
 @dataclass(frozen=True)
 class Packing:
-    """The layouts that travel with a batch.
+    """The layouts that travel with a batch: of all views together, of each view, and of those with a masked twin.
 
     Args:
         kind: Layout for a packed model, Grid for a padded one.
-        groups: views whose sentences run together, by position.
         chunk: also make layouts for chunks of this many sentences; 0: only for the whole batch.
         static: see `Grid`; the number of columns is then a multiple of EDGE.
     """
 
     kind: type[Grid]
-    groups: frozenset[tuple[int, ...]]
     chunk: int = 0
     static: bool = False
 
+    def columns(self, count: int) -> int:
+        """How many columns a batch of `count` gets."""
+        return _multiple(count, EDGE) if self.static else count
+
     def layouts(self, mask: np.ndarray, marked: Marked) -> dict[tuple, Grid]:
         """The layouts of a mask (V, B, L), keyed by views, first sentence and end."""
-        count = mask.shape[1]
+        views, count, _ = mask.shape
+        groups = {tuple(range(views)), *((view,) for view in range(views)), *(tuple(of) for of, _ in marked.values())}
         size = self.chunk or count
         rows = {(0, count), *((cut, min(cut + size, count)) for cut in range(0, count, size))}
         layouts = {}
-        for views, (start, stop) in itertools.product(self.groups, rows):
+        for views, (start, stop) in itertools.product(groups, rows):
             part = mask[list(views), start:stop]
             labels = {name: each[:, start:stop] for name, (of, each) in marked.items() if tuple(of) == views}
             labels = {name: each.reshape(-1, each.shape[-1]) for name, each in labels.items()}
@@ -197,5 +207,5 @@ class Packing:
         """The layouts, as group `target`, of texts (V, B, L) that a decoder predicts: columns 1 on."""
         views = tuple(range(len(ids)))
         following = np.where(mask, ids, IGNORED)[..., 1:]
-        layouts = replace(self, groups=frozenset({views})).layouts(mask[..., 1:], {"target": (views, following)})
-        return {("target", *rows): layout for (_, *rows), layout in layouts.items()}
+        layouts = self.layouts(mask[..., 1:], {"target": (views, following)})
+        return {("target", *rows): layout for (of, *rows), layout in layouts.items() if of == views}

@@ -10,7 +10,6 @@ Dropout masks have other shapes than in the padded call: the same distribution, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,21 +20,21 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from common.packing import Layout
-from common.views import IGNORED
-from models.families import PACKED, embed, family_of, layers_of, output_of, packs
-from models.kernels import on_cpu
-from models.kernels.dropout import SampledDropout, attend, backward_is_slow
-from models.kernels.vocabulary_loss import vocabulary_loss
+from data.views import IGNORED
+from models.families import embed, family_of, layers_of, output_of
+from models.fast.kernels import on_cpu
+from models.fast.kernels.dropout import SampledDropout, attend, backward_is_slow
+from models.fast.kernels.vocabulary_loss import vocabulary_loss
+from models.fast.packing import Labels, Layout
+from models.fast.padded import LOGITS, SAMPLED, Padded, Read, earlier, ready_mask
+from models.fast.states import Labelled, States
 from models.perturb import UNCHANGED, Perturbation
-from models.runner import LOGITS, Labelled, Read, Runner, earlier, ready_mask
 
-logger = logging.getLogger(__name__)
 NAME = "packed"
 
 
 @dataclass(frozen=True)
-class Packed(Runner):
+class Packed(Padded):
     """Runs layers on the tokens of a Layout only.
 
     As in the padded call, the padding positions among them attend but are not attended to, and no loss or pooling reads
@@ -44,10 +43,9 @@ class Packed(Runner):
     Attributes:
         layout: the positions of the N tokens in the grid of B rows; `slots`, `source` and `first` are its parts.
         queries: the grid indices of the tokens that attend; `slots`, or a part of them.
-        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `models.runner.ready_mask`;
-            None for all.
+        keys: which grid positions are attended to, (B or 1, 1, 1 or length, length), see `ready_mask`; None for all.
         seen: if only some tokens attend, the states of all, (1, N, H), for keys and values; otherwise None.
-        rates: dropout rates of the sentences, (B, O), see `models.kernels.dropout`; None for the modules' rates.
+        rates: dropout rates of the sentences, (B, O), see `models.fast.kernels.dropout`; None for the modules' rates.
     """
 
     layout: Layout
@@ -61,22 +59,13 @@ class Packed(Runner):
 
     @classmethod
     def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Layout | None = None) -> Packed:
-        layout = Layout.of(attention_mask) if layout is None else layout
+        layout = layout if isinstance(layout, Layout) else Layout.of(attention_mask)
         keys = None
         if not layout.full:
             keys = ready_mask(F.pad(attention_mask, (0, layout.length - layout.columns)), rates)
         parts = layout.parts
         slots, source, first = (parts[name] for name in ("slots", "source", "first"))
         return cls(layout, slots, source, first, slots, keys, rates=rates)
-
-    @classmethod
-    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """As `Runner.prepare`; the model's padded call does not change."""
-        if not packs(model.config):
-            logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
-            return Runner
-        model.set_attn_implementation(NAME)
-        return cls
 
     def causal(self) -> Packed:
         return replace(self, keys=earlier(self.layout.length, self.slots.device))
@@ -117,45 +106,60 @@ class Packed(Runner):
         batch, length = self.layout.batch, self.layout.length
         return spread(states[0], self.slots, batch * length).view(batch, length, -1)[:, : self.layout.columns]
 
-    def at(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Select the states of distinct tokens, (1, N, H) -> (1, number of tokens, H)."""
-        return collect(states[0], tokens).unsqueeze(0)
+    def at(self, states: States, tokens: Tensor) -> Tensor:
+        """The states of some distinct tokens, (1, number of tokens, H); a layer that waits runs for these only."""
+        some = collect(states.values[0], tokens).unsqueeze(0)
+        if states.last is None:
+            return some
+        attending = replace(self, queries=self.slots[tokens], seen=states.values)  # keys and values come from all
+        return states.last(some, attending, **self.sampled(tokens))
 
-    def states(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
-    ) -> Sequence[Tensor]:
-        return [self.unpack(states) for states in self._every(backbone, input_ids, change, all_layers)]
+    def first_of(self, states: States) -> Tensor:
+        return self.at(states, self.first)[0]
 
-    def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        return self._last(backbone, input_ids, change, self.first)[0]
+    def labels(self, name: str | None, labels: Tensor) -> Labels:
+        return self.layout.labels(name, labels)
+
+    def both(self, states: States, labels: Tensor, name: str | None) -> tuple[Tensor, Labelled]:
+        marked = self.labels(name, labels)
+        read = States(self, self.at(states, marked.read))
+        first, late = (self.at(read, part) for part in (marked.first_among, marked.tokens_among))
+        return first[0], Labelled(late, marked.targets)
+
+    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
+        if family_of(backbone.config).masks:
+            return States(self, self._whole(backbone, input_ids).last_hidden_state)
+        return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
+
+    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
+        if family_of(backbone.config).masks:
+            states = self._whole(backbone, input_ids, output_hidden_states=True).hidden_states
+        else:
+            states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
+        return [self.unpack(each) for each in states]
+
+    def _whole(self, backbone: PreTrainedModel, input_ids: Tensor, **options: bool):
+        """The output of a model that takes a packing for each of its masks."""
+        windows = {name: getattr(backbone.config, window) if window else None
+                   for name, window in family_of(backbone.config).masks}  # fmt: skip
+        packings = {name: self if window is None else self.within(window) for name, window in windows.items()}
+        tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
+        return backbone(**tokens, attention_mask=packings, **options)
+
+    def through(self, states: Tensor, layers: Sequence[nn.Module], late: bool = True) -> States:
+        if not late or not len(layers):
+            return States(self, self.run(layers, states))
+        return States(self, self.run(layers[:-1], states), layers[-1])
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
-        """As `Runner.logits`; zeros at positions without a token."""
-        (transform, decoder), [[states]] = output_of(lm), self._every(lm.base_model, input_ids, UNCHANGED)
+        """As `Padded.logits`; zeros at positions without a token."""
+        (transform, decoder), [states] = output_of(lm), self.encode(lm.base_model, input_ids, UNCHANGED).all
         others = [None if other is None else self.pack(other) for other in others]
         parts = []
         for tokens in (slice(start, start + LOGITS) for start in range(0, len(states), LOGITS)):
             chunks = [None if other is None else other[tokens] for other in others]
             parts.append(read(decoder(transform(states[tokens])), *chunks))
         return self.unpack(torch.cat(parts)[None, :, None]).squeeze(-1)
-
-    def _every(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
-    ) -> Sequence[Tensor]:
-        """The states of `states`, each packed, (1, N, H)."""
-        config, masks = backbone.config, family_of(backbone.config).masks
-        if masks:
-            packings = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
-            tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
-            output = backbone(**tokens, attention_mask=packings, output_hidden_states=all_layers)
-            return output.hidden_states if all_layers else [output.last_hidden_state]
-        return self.run_every(layers_of(backbone), self._embedded(backbone, input_ids, change), all_layers)
-
-    def _last(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, tokens: Tensor) -> Tensor:
-        """The last states of some tokens; if layers run by themselves, the last one is computed for these only."""
-        if family_of(backbone.config).whole:
-            return self.at(self._every(backbone, input_ids, UNCHANGED)[-1], tokens)
-        return self.run_at(layers_of(backbone), self._embedded(backbone, input_ids, change), tokens)
 
     def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         return change.change(self.embed(backbone, input_ids, change.position_ids(backbone.config)), self.pack)
@@ -178,44 +182,16 @@ class Packed(Runner):
             states = layer(states, self, **sampled)
         return states
 
-    def run_at(self, layers: Sequence[nn.Module], states: Tensor, tokens: Tensor) -> Tensor:
-        """Run layers, the last one at some tokens only: (1, N, H) -> (1, number of tokens, H)."""
-        states = self.run(layers[:-1], states)
-        some = replace(self, queries=self.slots[tokens], seen=states)  # keys and values come from all tokens
-        return layers[-1](self.at(states, tokens), some, **self.sampled(tokens))
-
-    def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        return self.run_at(layers, states, self.first)[0]
-
-    def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
-        return Labelled(states, self.align(labels))
-
-    def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
-        marked = self.layout.labels(name, labels)
-        return Labelled(self._last(backbone, input_ids, UNCHANGED, marked.tokens), marked.targets)
-
-    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
-        marked = self.layout.labels(name, labels)
-        return Labelled(self.run_at(layers, states, marked.tokens), marked.targets)
-
-    def run_both(
-        self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
-    ) -> tuple[Tensor, Labelled]:
-        marked = self.layout.labels(name, labels)
-        states = self.run_at(layers, states, marked.read)
-        cls, late = (self.at(states, part) for part in (marked.first_among, marked.tokens_among))
-        return cls[0], Labelled(late, marked.targets)
-
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         return states.index_copy(1, self.first, vectors.to(states.dtype).unsqueeze(0))
 
     def token_loss(self, transform: nn.Module, decoder: nn.Linear, labelled: Labelled) -> tuple[Tensor, Tensor]:
-        """As `Runner.token_loss`, without all logits in memory at once."""
+        """As `Padded.token_loss`, without all logits in memory at once."""
         total = vocabulary_loss(decoder, transform(labelled.states)[0], labelled.labels)
         return total, (labelled.labels != IGNORED).sum()
 
     def sampled(self, tokens: Tensor | None = None) -> dict[str, Tensor]:
-        """As `Runner.sampled`, for (1, N, H) or some of its tokens."""
+        """As `Padded.sampled`, for (1, N, H) or some of its tokens."""
         if self.rates is None:
             return {}
         return {"rates": self.rates[self.row if tokens is None else self.row[tokens]][None, :, None]}
@@ -255,8 +231,9 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     return collect(rows, packing.queries).view(1, -1, heads, width), None
 
 
-AttentionInterface.register(NAME, packed_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)  # for the padded call of the same model
+for name in (NAME, SAMPLED):
+    AttentionInterface.register(name, packed_attention)
+    AttentionMaskInterface.register(name, sdpa_mask)  # for the padded call of the same model
 
 
 def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from models.kernels import on_cpu
+from models.fast.kernels import on_cpu
 
 _LAST: ContextVar[list | None] = ContextVar("last", default=None)
 

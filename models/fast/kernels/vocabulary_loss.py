@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.views import IGNORED
-
+IGNORED = -100  # as in torch's cross entropy
 CHUNK = 512  # rows with logits in memory in float32, twice as many in bfloat16: 62 MB with BERT's vocabulary
 BLOCK = 16  # rows per softmax on a CPU, so that they stay in its cache
 

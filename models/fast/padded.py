@@ -1,13 +1,11 @@
-"""Run the parts of a model on a batch: with padding here, without it in `models.packed`.
+"""Run the parts of a model on a batch: with padding here, without it in `models.fast.packed`.
 
-No other file depends on which of the two runs. States, as `embed` and `run` take and return them, are (B, L, H) here
-and (1, N, H) there.
+Tensors of states are (B, L, H) here and (1, N, H) there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,23 +13,18 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
-from common.packing import Grid
-from common.views import IGNORED
+from data.views import IGNORED
 from models.families import embed, family_of, layers_of
-from models.kernels import on_cpu
-from models.perturb import UNCHANGED, Perturbation
+from models.fast.kernels import on_cpu
+from models.fast.packing import Grid, Labels
+from models.fast.states import Labelled, States
+from models.perturb import Perturbation
 from models.precision import at_least_float32
 
-READY = ("sdpa", "packed")  # attention functions that accept a prepared mask
+SAMPLED = "sampled"  # attention with rates from the batch, registered in `models.fast.packed`
+READY = ("sdpa", "packed", SAMPLED)  # attention functions that accept a prepared mask
 LOGITS = 1024  # tokens with logits in memory at once: 62 MB in bfloat16 with BERT's vocabulary
 Read = Callable[..., Tensor]
-
-
-class Labelled(NamedTuple):
-    """States of the labelled tokens and some unlabelled ones, with their labels (IGNORED for the latter), (M,)."""
-
-    states: Tensor
-    labels: Tensor
 
 
 def earlier(length: int, device: torch.device) -> Tensor:
@@ -39,43 +32,39 @@ def earlier(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-class Runner:
+class Padded:
     """Runs layers on the padded batch as the library does: for unknown families, and the reference for `Packed`."""
 
     def __init__(self, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> None:
-        self.mask, self.rates, self.layout = attention_mask, rates, layout
+        self.mask, self.rates = attention_mask, rates
+        self.layout = layout if type(layout) is Grid else None  # the batch may be laid out for a packed model
 
     @classmethod
-    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Runner:
+    def of(cls, attention_mask: Tensor, rates: Tensor | None = None, layout: Grid | None = None) -> Padded:
         """For a batch with this mask, (B, L), dropout rates of its sentences, (B, O), and the mask's layout, if any."""
         return cls(attention_mask, rates, layout)
 
-    @classmethod
-    def prepare(cls, model: PreTrainedModel) -> type[Runner]:
-        """Prepare a model for this runner; return this class, or the padded runner if the model is not supported."""
-        return cls
-
-    def causal(self) -> Runner:
+    def causal(self) -> Padded:
         """The same batch with causal attention; its padding must be on the right."""
         return type(self)(earlier(self.mask.shape[1], self.mask.device), self.rates, self.layout)
 
-    def states(
-        self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation, all_layers: bool = False
-    ) -> Sequence[Tensor]:
-        """Ids (B, L) -> the last layer's states in a list, or those of embeddings and all layers, (B, L, H) each."""
-        config = backbone.config
-        if (change or all_layers or self.rates is not None) and not family_of(config).whole:
-            positions = change.position_ids(config)
-            own = {} if positions is None else {"position_ids": positions}
-            states = embed(backbone, input_ids=input_ids, **own, **self.sampled())
-            return self.run_every(layers_of(backbone), change.change(states), all_layers)
-        mask = self._mask(config)
-        output = backbone(input_ids=input_ids, attention_mask=mask, output_hidden_states=all_layers)
-        return output.hidden_states if all_layers else [output.last_hidden_state]
+    def encode(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> States:
+        """Run a whole backbone on ids (B, L)."""
+        if (change or self.rates is not None) and not family_of(backbone.config).whole:
+            return self.through(self._embedded(backbone, input_ids, change), layers_of(backbone))
+        return States(self, backbone(input_ids=input_ids, attention_mask=self._mask(backbone.config)).last_hidden_state)
 
-    def first_states(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
-        """Ids (B, L) -> the last layer's states of the first tokens, (B, H)."""
-        return self.states(backbone, input_ids, change)[-1][:, 0]
+    def every(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> list[Tensor]:
+        """Ids (B, L) -> the states of embeddings and all layers, (B, L, H) each."""
+        if family_of(backbone.config).whole:
+            tokens = {"input_ids": input_ids, "attention_mask": self._mask(backbone.config)}
+            return backbone(**tokens, output_hidden_states=True).hidden_states
+        return self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
+
+    def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
+        positions = change.position_ids(backbone.config)
+        own = {} if positions is None else {"position_ids": positions}
+        return change.change(embed(backbone, input_ids=input_ids, **own, **self.sampled()))
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
@@ -94,7 +83,7 @@ class Runner:
         return embed(model, input_ids=input_ids)
 
     def sampled(self) -> dict[str, Tensor]:
-        """The extra argument of a part with sampled dropout, see `kernels.dropout`."""
+        """The extra argument of a part with sampled dropout, see `models.fast.kernels.dropout`."""
         return {} if self.rates is None else {"rates": self.rates[:, None, None]}
 
     def run(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
@@ -109,33 +98,36 @@ class Runner:
             states = layer(states, mask, **sampled)
         return states
 
-    def run_every(self, layers: Sequence[nn.Module], states: Tensor, all_layers: bool) -> list[Tensor]:
-        """Run layers; the last states in a list, or with `all_layers` the input and every layer's output."""
-        if not all_layers:
-            return [self.run(layers, states)]
+    def _each(self, layers: Sequence[nn.Module], states: Tensor) -> list[Tensor]:
+        """Run layers; the input and every layer's output."""
         every = [states]
         for layer in layers:
             every.append(self.run([layer], every[-1]))
         return every
 
-    def run_first(self, layers: Sequence[nn.Module], states: Tensor) -> Tensor:
-        """Run layers; the states of the first tokens, (B, H)."""
-        return self.run(layers, states)[:, 0]
+    def through(self, states: Tensor, layers: Sequence[nn.Module], late: bool = True) -> States:
+        """Run layers; see `States.through`. Here none waits."""
+        return States(self, self.run(layers, states))
 
-    def run_labelled(self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str) -> Labelled:
-        """Run layers; the states for a loss at the labels, (B, L), which the layout may have under `name`."""
-        return self.labelled(self.run(layers, states), labels, name)
+    def labels(self, name: str | None, labels: Tensor) -> Labels:
+        """The tokens with a label, see `Grid.labels`."""
+        return (self.layout or Grid.of(labels)).labels(name, labels)
 
-    def run_whole(self, backbone: PreTrainedModel, input_ids: Tensor, labels: Tensor, name: str) -> Labelled:
-        """Run a whole backbone, ids (B, L) -> the states for a loss at the labels, (B, L)."""
-        return self.labelled(self.states(backbone, input_ids, UNCHANGED)[-1], labels, name)
+    def at(self, states: States, tokens: Tensor) -> Tensor:
+        """The states of some tokens, (number of tokens, H)."""
+        return states.values.flatten(0, 1)[tokens]
 
-    def run_both(
-        self, layers: Sequence[nn.Module], states: Tensor, labels: Tensor, name: str
-    ) -> tuple[Tensor, Labelled]:
-        """`run_first` and `run_labelled` in one pass."""
-        states = self.run(layers, states)
-        return states[:, 0], self.labelled(states, labels, name)
+    def first_of(self, states: States) -> Tensor:
+        """The states of the first tokens, (B, H)."""
+        return states.values[:, 0]
+
+    def both(self, states: States, labels: Tensor, name: str | None) -> tuple[Tensor, Labelled]:
+        """See `States.both`."""
+        return states.first, states.labelled(labels, name)
+
+    def unpack(self, states: Tensor) -> Tensor:
+        """States -> (B, L, H)."""
+        return states
 
     def with_first(self, states: Tensor, vectors: Tensor) -> Tensor:
         """[h ; M > 0]: the states with the first tokens replaced by vectors, (B, H)."""
@@ -157,11 +149,6 @@ class Runner:
         logits = decoder(transform(labelled.states))  # (M, vocabulary)
         total = F.cross_entropy(at_least_float32(logits), labelled.labels, ignore_index=IGNORED, reduction="sum")
         return total, (labelled.labels != IGNORED).sum()
-
-    def labelled(self, states: Tensor, labels: Tensor, name: str) -> Labelled:
-        """States of all tokens -> the states for a loss at the labels, (B, L)."""
-        marked = (self.layout or Grid.of(labels)).labels(name, labels)
-        return Labelled(states.flatten(0, 1)[marked.tokens], marked.targets)
 
     def _mask(self, config) -> Tensor:
         """The mask to pass to the library: prepared on a GPU, where the library would synchronise to look for padding.

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.kernels import on_cpu
+from models.fast.kernels import on_cpu
 
 GRAIN = 1 << 16  # rates are rounded to multiples of 1 / GRAIN, 0.1 to 0.100006, and scaled by the rounded rate
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes

@@ -1,6 +1,6 @@
 """Operations written for speed on a CPU; each has an equivalent in torch.
 
-These files import only `common` and each other.
+These files import nothing of ours but each other.
 """
 
 import torch

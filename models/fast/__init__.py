@@ -1,0 +1,94 @@
+"""The fast path: real tokens only, kernels for a CPU, half precision where it changes no number.
+
+The encoder and the networks of `models.auxiliary` enter here, methods never do: this file alone decides whether a model
+runs on all positions of a batch (`padded`) or without its padding (`packed`), and both give `states.States`.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from models.families import PACKED, packs
+from models.fast import packed, padded
+from models.fast.casting import cast_matrices, cast_together
+from models.fast.kernels.dropout import count_operations, exchange_dropout, lighten_dropout
+from models.fast.kernels.recompute import exchange_activations, recomputing
+from models.fast.packing import Grid, Layout, Mask, Packing
+from models.fast.states import States
+
+__all__ = [
+    "Grid", "Mask", "Packing", "States", "cast_matrices", "choose", "computing", "count_operations", "embedded",
+    "exchange_dropout", "is_packed", "lighten", "packing", "real", "recomputing", "sample_rates", "tokens_of",
+]  # fmt: skip
+logger = logging.getLogger(__name__)
+
+
+def choose(model: PreTrainedModel, pack: bool) -> None:
+    """Let a model run on real tokens only, if its family supports it, or with padding.
+
+    Its attention function says which, so parts and copies of the model follow. Its padded call does not change.
+    """
+    if pack and packs(model.config):
+        model.set_attn_implementation(packed.NAME)
+    elif pack:
+        logger.info("%s: runs padded; packing supports %s", model.config.model_type, PACKED)
+    elif is_packed(model.config):
+        model.set_attn_implementation("sdpa")
+
+
+def is_packed(config) -> bool:
+    """Whether `choose` packed the model with this configuration."""
+    return config._attn_implementation == packed.NAME
+
+
+def sample_rates(model: PreTrainedModel) -> None:
+    """Let the attention of a model with exchanged dropout take its rates from the batch, with padding too."""
+    if not is_packed(model.config):
+        model.set_attn_implementation(padded.SAMPLED)
+
+
+def tokens_of(config, mask: Mask | Tensor, rates: Tensor | None = None) -> padded.Padded:
+    """The tokens of a batch for a model with this configuration; None: with padding, whatever the model.
+
+    `mask` is 1 for a real token, (B, L); `rates` are the sentences' dropout rates, (B, O).
+    """
+    real, layout = mask if isinstance(mask, Mask) else (mask, None)
+    return (packed.Packed if config and is_packed(config) else padded.Padded).of(real, rates, layout)
+
+
+def real(mask: Mask | Tensor) -> Tensor:
+    """The tensor of a mask, (B, L)."""
+    return mask.real if isinstance(mask, Mask) else mask
+
+
+def packing(pack: bool, chunk: int = 0, static: bool = False) -> Packing:
+    """What the collator needs to know of a model: see `Packing`."""
+    return Packing(Layout if pack else Grid, chunk, static)
+
+
+def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: bool = False) -> States:
+    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with a `config`."""
+    tokens = tokens_of(model.config, mask)
+    tokens = tokens.causal() if causal else tokens
+    return States(tokens, tokens.embed(model, input_ids))
+
+
+def lighten(model: nn.Module) -> None:
+    """Exchange modules of a model for ones that are faster or keep less; its numbers and state dict do not change."""
+    lighten_dropout(model)
+    exchange_activations(model)
+
+
+@contextmanager
+def computing(model: nn.Module, device: torch.device, cast: bool) -> Iterator[None]:
+    """The context of a model's forward pass in training; `cast`: with all its weights cast at once."""
+    with recomputing(device):
+        if not cast:
+            yield
+            return
+        with cast_together(model, device):
+            yield
