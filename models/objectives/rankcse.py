@@ -29,7 +29,7 @@ from models.teacher import ITSELF, Teacher, load_teacher
 class Arguments(MethodArguments):
     """RankCSE's options; defaults are those of the community code's script, but for the teacher."""
 
-    temperature: Positive = flag(0.05, "tau 1, of contrast and consistency (script)")
+    temperature: Positive = flag(0.05, "tau 1, of contrast, consistency and the student's ranking (code)")
     teacher: list[str] = flag(
         ["self"],
         "one or two folders or hub ids with the encoder's vocabulary; self: the encoder itself (ours), which gains "
@@ -42,7 +42,6 @@ class Arguments(MethodArguments):
     )
     consistency_weight: Weight = flag(1.0, "beta (script)")
     rank_weight: Weight = flag(1.0, "gamma (script)")
-    rank_temperature: Positive = flag(0.05, "tau 2, of the student's ranking (script)")
     teacher_temperature: Positive = flag(0.025, "tau 3, of the teacher's distribution in listnet (README: tau 2 / 2)")
 
 
@@ -57,15 +56,17 @@ def jensen_shannon(logits: Tensor, others: Tensor) -> Tensor:
 
 
 def list_mle(scores: Tensor, ranked: Tensor) -> Tensor:
-    """Mean of -log P(order) / K over the rows: the items are picked in the teacher's order, each among the rest.
+    """Mean of -log P(order) over the rows: the items are picked in the teacher's order, each among the rest.
 
     -log P = sum_k ( log sum_{l >= k} exp(scores of the l-th) - score of the k-th ), after Xia et al. 2008.
 
-    The order is that of the teacher's scores, `ranked`, (N, K), descending and stable.
+    The order is that of the teacher's scores, `ranked`, (N, K), descending and stable. The community code
+    (rankcse/models.py since 3f04480) also adds 1e-7 to the inner sum, with the row's largest score as zero: items far
+    below it are then hardly pushed apart. Left out, as it is not in the likelihood.
     """
     order = ranked.argsort(dim=1, descending=True, stable=True)
     backwards = scores.gather(1, order).flip(1)
-    return (backwards.logcumsumexp(1) - backwards).mean()
+    return (backwards.logcumsumexp(1) - backwards).sum(1).mean()
 
 
 def list_net(scores: Tensor, targets: Tensor) -> Tensor:
@@ -103,7 +104,7 @@ class Distillation(Objective):
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         pairs = zip(self.shares, self.teachers, strict=True)
         ranked = sum(share * teacher.similarities(batch, encoded) for share, teacher in pairs)
-        scores = cosines(*encoded.projected) / self.args.rank_temperature
+        scores = cosines(*encoded.projected) / self.args.temperature
         if self.args.rank_loss == "listmle":
             loss = list_mle(scores, ranked)
         else:

@@ -27,7 +27,7 @@ CLEAN = View(dropout=Rates(np.zeros_like, per_sentence=False))  # dropout rate 0
 
 @dataclass
 class Arguments(MethodArguments):
-    """SimCSE++'s options; defaults are those of the official script for both parts together."""
+    """SimCSE++'s options; defaults are those of the official script for both parts together (899e49b)."""
 
     temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
     off_dropout: bool = flag(True, "compute negatives without dropout; false: as SimCSE")
@@ -46,7 +46,7 @@ def off_dropout_nce(first: Tensor, second: Tensor, clean: Tensor, temperature: f
     where a and b are the views with dropout, c is the view without, (N, D) each, m is `scale`, and
     s(x, y) = cos(x, y) / temperature.
 
-    Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code.
+    Source: SimCSE++ (arXiv 2305.13192); the formula is that of the official code's first version (899e49b).
     """
     with torch.autocast(first.device.type, enabled=False):
         positive = scale * F.cosine_similarity(at_least_float32(first), at_least_float32(second), dim=-1) / temperature

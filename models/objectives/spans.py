@@ -2,7 +2,7 @@
 
 For search in your own documents: views that share a topic but few words. Rows of two texts are a title and its body; a
 share of them can have the title as one view. Different from the paper: negatives come from the batch, not from a queue,
-as in arXiv 2508.03453 (crops against dropout).
+as in arXiv 2508.03453 (crops against dropout); scores are cosines, where Contriever's code has dot products.
 
     python run_unsup.py --config configs/spans-bert-base.yaml
 """
@@ -24,7 +24,7 @@ from models.objectives.base import Contrast, Method, MethodArguments, Objective
 class Arguments(MethodArguments):
     """Options of the spans; defaults are those of Contriever's example script."""
 
-    temperature: Positive = flag(0.05, "tau: cosines are divided by it (script)")
+    temperature: Positive = flag(0.05, "tau: cosines (ours; script: dot products) are divided by it (script)")
     span_least: Share = flag(0.05, "smallest share of a document's tokens (script)")
     span_most: Share = flag(0.5, "largest share; also truncated at max_length (script)")
     span_tokens: Count = flag(4, "minimum tokens of a span (ours)")

@@ -48,7 +48,7 @@ def list_mle(scores, ranked):
     total = 0.0
     for own, given in zip(scores.tolist(), ranked.tolist(), strict=True):
         order = sorted(range(len(given)), key=lambda item: -given[item])
-        total -= math.log(likelihood(own, order)) / len(own)
+        total -= math.log(likelihood(own, order))
     return total / len(scores)
 
 
@@ -62,9 +62,9 @@ def list_net(scores, targets):
 
 @pytest.mark.parametrize("name", ["jensen_shannon", "list_mle", "list_net"])
 def test_a_loss_equals_its_formula(name):
-    first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)) * 3
+    first, second = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0)).double() * 3
     for one, two in ((first, second), (first, first), (first, second.round())):
-        assert getattr(rankcse, name)(one, two).item() == pytest.approx(globals()[name](one, two), rel=1e-5, abs=1e-6)
+        assert getattr(rankcse, name)(one, two).item() == pytest.approx(globals()[name](one, two), rel=1e-12, abs=1e-12)
     assert getattr(rankcse, name)(50 * first, 50 * second).isfinite()
 
 
@@ -72,6 +72,7 @@ def test_the_order_s_likelihoods_add_up_and_the_teacher_s_scale_does_not_count()
     scores, ranked = torch.randn(2, 1, 4, generator=torch.Generator().manual_seed(0))
     assert sum(likelihood(scores[0].tolist(), order) for order in permutations(range(4))) == pytest.approx(1)
     assert torch.equal(rankcse.list_mle(scores, ranked), rankcse.list_mle(scores, (9 * ranked).tanh()))
+    assert rankcse.list_mle(0 * scores, ranked).item() == pytest.approx(math.log(math.factorial(4)))
     best = rankcse.list_mle(scores, scores)
     assert best < rankcse.list_mle(scores, -scores)
 
@@ -106,7 +107,7 @@ def test_the_terms_follow_from_vectors_taken_sentence_by_sentence(tiny_bert, oth
         vectors = [teacher.embed(ids[None, :n], torch.ones(1, n)).detach() for ids, n in rows]
         vectors = normalize(torch.cat(vectors), dim=-1)
         given = given + share * vectors @ vectors.T
-    rank = list_mle(cosines / 0.05, given) if rank_loss == "listmle" else list_net(cosines / 0.05, given / 0.025)
+    rank = list_mle(cosines / 0.1, given) if rank_loss == "listmle" else list_net(cosines / 0.1, given / 0.025)
     consistency = jensen_shannon(cosines / 0.1, cosines.T / 0.1)
     assert found.terms["rank"].item() == pytest.approx(rank, rel=1e-4)
     assert found.terms["consistency"].item() == pytest.approx(consistency, rel=1e-4)
