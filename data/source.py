@@ -66,6 +66,11 @@ class Source:
         """The content hash of the files."""
         return content_hash(self.files)
 
+    def check_unchanged(self) -> None:
+        """Raise BadInput if a file has changed since `sha256` was computed; called after the files were read."""
+        if content_hash(self.files) != self.sha256:
+            raise BadInput(f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the command again")
+
     def no_column(self, place: str | Path, name: str, found: Iterable[str]) -> str:
         """The message for a column that a table lacks."""
         flag = "--title_column" if self.titled and name == self.read[0] else "--text_column"

@@ -103,6 +103,7 @@ def _make(folder: Path, source: Source, parse: "_Parser") -> None:
             _search(source, parse)
             raise
         count = len(rows)
+    source.check_unchanged()  # the cache is found by the content
     if not count:
         raise BadInput(f"{describe(source)}: contains no sentences")
     facts = {"sha256": source.sha256, "columns": source.width + source.labelled, "rows": count}

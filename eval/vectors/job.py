@@ -19,6 +19,7 @@ Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, l
 _PACKED, _KINDS = (".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
 RECORDS = "*.done.json"
+_FIELDS = {"sha256": str, "rows": int, "width": int, "files": dict}
 _REMOVE = "remove it to compute the shard again"
 _REPLACED = "already exists and would be overwritten; choose another --output"
 
@@ -80,7 +81,7 @@ class Job:
             again, or None.
 
         Raises:
-            BadInput: as `pieces`; or the text has changed since it was encoded, or the record is damaged.
+            BadInput: as `pieces`; or the text has changed since or while it was encoded, or the record is damaged.
         """
         open_regular(path).close()  # BadInput for a missing file or a pipe
         source, damaged = sha256(path), None
@@ -93,7 +94,7 @@ class Job:
         reservation = self._reserve(path, source, outputs, done is not None)
         record.unlink(missing_ok=True)  # from here on the shard is not done
         try:
-            rows, width = self.store.write(stem_of(path), map(encode, pieces(path, self.column, self.lines)))
+            rows, width = self.store.write(stem_of(path), map(encode, self._pieces(path, source)))
         except BaseException:
             if not any(output.exists() for output in outputs):
                 reservation.unlink(missing_ok=True)
@@ -104,9 +105,16 @@ class Job:
         reservation.unlink(missing_ok=True)
         return {**facts, "new": True, "damaged": damaged}
 
+    def _pieces(self, path: Path, source: str) -> Iterator[list[str]]:
+        """`pieces` of a text with this sha256; BadInput at the end, before the vectors get their name, if it changed."""
+        yield from pieces(path, self.column, self.lines)
+        if sha256(path) != source:
+            raise BadInput(f"{path}: changed while it was encoded; run the command again")
+
     def _read_record(self, record: Path, path: Path, source: str) -> dict:
-        content = read_json(record, "the record of a shard", _REMOVE, fields={"rows": int, "width": int, "files": dict})
-        if content.get("sha256") != source:
+        content = read_json(record, "the record of a shard", _REMOVE, fields=_FIELDS)
+        self._reservation(path, content["sha256"]).unlink(missing_ok=True)  # of a command killed after the record
+        if content["sha256"] != source:
             raise BadInput(f"{path}: the text has changed since {record} was written; {_REMOVE}")
         return content
 
@@ -126,7 +134,7 @@ class Job:
         """
         stem = stem_of(path)
         pattern = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
-        reservation = self.folder / f"{stem}.{source[:16]}.begun"
+        reservation = self._reservation(path, source)
         if not reservation.exists() and not done and (existing := [output for output in outputs if output.exists()]):
             raise BadInput(f"{existing[0]}: {_REPLACED}")
         reservation.touch()
@@ -138,6 +146,9 @@ class Job:
                 f"command is running, remove {others[0]}"
             )
         return reservation
+
+    def _reservation(self, path: Path, source: str) -> Path:
+        return self.folder / f"{stem_of(path)}.{source[:16]}.begun"
 
     def _column(self, path: Path) -> dict[str, str]:
         return {"column": self.column} if is_parquet(path) else {}

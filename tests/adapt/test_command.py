@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+import adapt.run
 from adapt import command
 from common.errors import BadInput, CheckpointRefused
 from eval.dev import search_set
@@ -141,6 +142,21 @@ def test_documents_that_are_json_objects_are_texts(arguments, sentences, tmp_pat
     [prepared] = (tmp_path / "cache").glob("adapt-*")
     lines = (prepared / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert set() < {json.loads(line)["text"] for line in lines} < {*records}
+
+
+def test_documents_that_change_while_they_are_read_are_not_cached(sentences, tmp_path, monkeypatch):
+    text = tmp_path / "documents.txt"
+    text.write_text("".join(f"{line}\n" for line in sentences[:300]), encoding="utf-8")
+    read = adapt.run.read_documents
+
+    def edited(*args):
+        text.write_text("".join(f"{line}\n" for line in sentences[:200]), encoding="utf-8")
+        return read(*args)
+
+    monkeypatch.setattr(adapt.run, "read_documents", edited)
+    with pytest.raises(BadInput, match="changed while it was read"):
+        adapt.run.prepare([text], 0, str(tmp_path / "cache"), None, None)
+    assert not list((tmp_path / "cache").glob("adapt-*"))
 
 
 def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+import data.text
 from common.arguments import SentenceArguments
 from common.errors import BadInput
 from common.views import View
@@ -327,3 +328,18 @@ def test_the_cache_does_not_excuse_a_header(tmp_path):
     content = "text\na dog\n"
     assert rows(tmp_path, written(tmp_path, content, "x.txt")) == [("text",), ("a dog",)]
     assert "a header (text), not a row" in refused(read, tmp_path, written(tmp_path, content, "x.TSV"))
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.jsonl"])
+def test_a_text_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch, name):
+    line = '{"text": "a"}\n' if name == "x.jsonl" else "a\n"
+    path = written(tmp_path, line * 5, name)
+    load = data.text._loaded
+
+    def appended(*args):
+        with path.open("a") as file:
+            file.write(line)
+        return load(*args)
+
+    monkeypatch.setattr(data.text, "_loaded", appended)
+    assert refusal(tmp_path, path) == f"{path}: changed while it was read; run the command again"

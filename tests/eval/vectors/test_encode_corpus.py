@@ -137,6 +137,38 @@ def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, 
     assert not list(out.glob("11.*.part"))
 
 
+def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
+    shard, out = tmp_path / "a.txt", tmp_path / "out"
+    shard.write_text("a\nb\n")
+    encode = Letters()
+
+    def editing(texts):
+        shard.write_text("other\nlines\n")
+        return encode(texts)
+
+    work = job(out)
+    work.start("cpu")
+    said = refused(work.encode_shard, editing, shard)
+    assert said == f"{shard}: changed while it was encoded; run the command again"
+    assert names(out) == ["manifest.json"]
+    assert work.encode_shard(encode, shard)["rows"] == 2
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_kill_after_the_record_leaves_nothing_that_refuses_the_shard(tmp_path, edited):
+    shard, out = tmp_path / "a.txt", tmp_path / "out"
+    shard.write_text("a\n")
+    [record] = encode_corpus(job(out), [str(shard)], 1)
+    (out / f"a.{record['sha256'][:16]}.begun").touch()  # as the kill leaves it
+    if edited:
+        shard.write_text("b\n")
+        assert "the text has changed" in refused(encode_corpus, job(out), [str(shard)], 1)
+        (out / "a.done.json").unlink()  # as the message advises
+        (out / "a.parquet").unlink()
+    [again] = encode_corpus(job(out), [str(shard)], 1)
+    assert again["new"] == edited and not list(out.glob("*.begun"))
+
+
 def test_an_input_folder_is_not_the_output_too(tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     assert "is also an input" in refused(encode_corpus, job(tmp_path), [str(tmp_path)], 1)
