@@ -74,6 +74,14 @@ def check_weights(path: str) -> None:
         raise BadInput(f"'{path}': only safetensors are read, not pytorch_model.bin; {conversion(path)}")
 
 
+def is_inside(folder: Path, file: Path) -> bool:
+    """Whether a file, links followed, is below a folder or, for a folder of the hub's cache, one of its blobs."""
+    root, target = folder.resolve(), file.resolve()
+    return target.is_relative_to(root) or (
+        root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
+    )
+
+
 def conversion(folder: str) -> str:
     """Return the command that converts a pickle to safetensors without running code from it."""
     return f"convert it: {_CONVERT.replace('DIR', folder)}"
@@ -84,9 +92,7 @@ def _check_index(index: Path) -> None:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{index}: not a weight index ({type(error).__name__}); copy the whole folder again") from error
-    folder = index.parent.resolve()
-    cached = folder.parents[1] / "blobs" if folder.parent.name == "snapshots" else folder  # links in the hub's cache
     for name in names:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(".safetensors")
-        if not plain or (index.parent / name).resolve().parent not in (folder, cached):
+        if not plain or not is_inside(index.parent, index.parent / name):
             raise BadInput(f"{index}: '{str(name)[:80]}' is not a safetensors file of this folder; refused")

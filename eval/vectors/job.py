@@ -106,7 +106,7 @@ class Job:
         return {**facts, "new": True, "damaged": damaged}
 
     def _pieces(self, path: Path, source: str) -> Iterator[list[str]]:
-        """`pieces` of a text with this sha256; BadInput at the end, before the vectors get their name, if it changed."""
+        """`pieces` of a text with this sha256; BadInput at the end, before the vectors get their name."""
         yield from pieces(path, self.column, self.lines)
         if sha256(path) != source:
             raise BadInput(f"{path}: changed while it was encoded; run the command again")

@@ -196,18 +196,30 @@ def start(tiny_bert, tmp_path):
 
 
 def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, start, tmp_path):
-    (start / "assets" / "more").mkdir(parents=True)
-    for name in ("assets/more/words.txt", "optimizer.pt"):
+    (start / "best").mkdir()
+    (tmp_path / "token").write_text("secret")
+    (start / "vocab_extra.txt").symlink_to(tmp_path / "token")
+    for name in ("words.csv", "code.py", "optimizer.pt", "best/config.json"):
         (start / name).write_text("words")
     found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
     assert found["shipped"] == "start"
-    assert (tmp_path / "run" / "assets" / "more" / "words.txt").exists()
-    assert not (tmp_path / "run" / "optimizer.pt").exists()
+    foreign = {"vocab_extra.txt", "words.csv", "code.py", "optimizer.pt"}
+    assert not foreign & {path.name for path in (tmp_path / "run").iterdir()}
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {path.name for path in start.iterdir()} - foreign - {
+        "best"
+    }
     assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
     assert same_weights(tmp_path / "run", start)
     encoder, tokenizer = load_encoder(str(start))
     scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer))
     assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
+
+
+def test_a_start_with_a_link_that_leaves_it_is_saved_and_not_copied(arguments, start, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    (start / "vocab.txt").symlink_to(tmp_path / "token")  # a name that a tokenizer may have
+    command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
+    assert not (tmp_path / "run" / "vocab.txt").exists() and same_weights(tmp_path / "run", start)
 
 
 def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):
