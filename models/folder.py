@@ -7,6 +7,7 @@ compiled kernels on the hub, adapters to another model, a weight index to any fi
 import json
 import math
 import os
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from transformers import PreTrainedConfig
@@ -14,6 +15,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
+from common.files import RUN_FILE, read_json, sha256
 
 # Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
@@ -62,8 +64,13 @@ def _check_sizes(path: str, config: PreTrainedConfig) -> None:
 
 
 def check_weights(path: str) -> None:
-    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle."""
+    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle.
+
+    Also for the result of a run whose weights are not those that its run.json records.
+    """
     root = Path(path)
+    if (root / RUN_FILE).is_file():
+        _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False,
@@ -72,6 +79,20 @@ def check_weights(path: str) -> None:
         _check_index(Path(index))
     elif root.is_dir() and not (root / SAFE_WEIGHTS_NAME).is_file() and any(root.glob(_PICKLES)):
         raise BadInput(f"'{path}': only safetensors are read, not pytorch_model.bin; {conversion(path)}")
+
+
+def _check_recorded(root: Path) -> None:
+    recorded = read_json(root / RUN_FILE, "a run record").get("result")
+    for name, before in recorded.items() if isinstance(recorded, dict) else ():
+        file = root / name
+        if file.suffix == ".safetensors" and file.is_file() and _sha256(file, file.stat().st_mtime_ns) != before:
+            raise BadInput(f"{file}: has changed since the run wrote it; restore the file, or train again")
+
+
+@cache
+def _sha256(file: Path, written: int) -> str:
+    """The sha256 of a file, computed once per process unless it is `written` again."""
+    return sha256(file)
 
 
 def is_inside(folder: Path, file: Path) -> bool:

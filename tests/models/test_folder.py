@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
+from common.files import sha256
+from models.auxiliary import load_masked_lm
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 from tests.folders import Evil, change_json
@@ -172,6 +174,19 @@ def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_
     assert (place / SAFE_WEIGHTS_INDEX_NAME).exists()
     for name, value in load_backbone(str(place)).state_dict().items():
         assert torch.equal(value, whole[name])
+
+
+@pytest.mark.parametrize("load", [load_backbone, load_masked_lm, lambda path: load_encoder(path, "avg")])
+def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
+    weights = folder / "model.safetensors"
+    recorded = {"gone": "1", "config.json": "2", weights.name: sha256(weights)}
+    (folder / "run.json").write_text(json.dumps({"result": recorded}))
+    load(str(folder))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"):
+        load(str(folder))
 
 
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):
