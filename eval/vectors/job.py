@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 from common.errors import BadInput, first_line
 from common.files import open_regular, read_json, sha256, write_json
 from eval.encode import Encoder
-from eval.vectors.store import MANIFEST, VectorStore, claim
+from eval.vectors.store import VectorStore, claim, refuse_foreign
 
 ROWS = 20_000  # texts held at once
 Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.texts_by_line`
 _PACKED, _KINDS = (".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
-RECORDS = "*.done.json"
 _FIELDS = {"sha256": str, "rows": int, "width": int, "files": dict}
 _REMOVE = "remove it to compute the shard again"
 _REPLACED = "already exists and would be overwritten; choose another --output"
@@ -50,7 +49,7 @@ class Job:
         return [*self.store.files(stem), self.folder / f"{stem}.done.json"]
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raise BadInput if a shard cannot be opened, two share an output, or a foreign file would be overwritten."""
+        """Raise BadInput if a shard cannot be opened, two share an output, or the folder or a file there is foreign."""
         sources: dict[Path, Path] = {}
         for path in paths:
             for output in self.outputs(path):
@@ -58,9 +57,9 @@ class Job:
                     raise BadInput(f"{sources[output]} and {path} would both be written to {output}; rename one")
                 sources[output] = path
         inputs = {path.resolve() for path in paths}
-        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks the details
+        refuse_foreign(self.folder)
         for output in sources:
-            if output.resolve() in inputs or (not ours and output.exists()):
+            if output.resolve() in inputs:
                 raise BadInput(f"{output}: {_REPLACED}")
         for path in paths:
             check_readable(path, self.column, self.lines)
@@ -70,7 +69,7 @@ class Job:
         encode = self.make_encode(device)
         manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.store.format,
                     "dtype": self.store.dtype}  # fmt: skip
-        claim(self.folder, manifest, RECORDS)
+        claim(self.folder, manifest)
         return encode
 
     def encode_shard(self, encode: Encoder, path: Path) -> dict:

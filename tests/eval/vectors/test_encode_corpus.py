@@ -184,7 +184,7 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     assert "(dtype float32, now int8)" in refused(encode_corpus, job(out, dtype="int8"), given, 1)
     assert "(format parquet, now npy)" in refused(encode_corpus, job(out, format="npy"), given, 1)
     (out / "manifest.json").unlink()
-    assert "contains shards of unknown origin, manifest.json is missing" in refused(encode_corpus, job(out), given, 1)
+    assert "contains a.done.json, but no manifest.json of vectors" in refused(encode_corpus, job(out), given, 1)
     del before["manifest.json"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
@@ -196,7 +196,7 @@ def test_foreign_files_are_not_replaced(tmp_path, shard):
     (tmp_path / "c.txt").write_text("a\n")
     before = theirs.read_bytes()
     said = refused(encode_corpus, job(tmp_path), [str(tmp_path / shard)], 1)
-    assert said == f"{theirs}: already exists and would be overwritten; choose another --output"
+    assert said == f"{tmp_path}: contains c.parquet, but no manifest.json of vectors; choose a new or empty folder"
     assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
 
 
@@ -290,7 +290,7 @@ def test_a_pipe_and_missing_or_empty_inputs_are_refused_and_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     said = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "pipe.txt")], 1)
     assert said == f"{tmp_path / 'pipe.txt'}: not a regular file"
-    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
+    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path / "out"), ["gone.txt"], 1)
     (tmp_path / "empty").mkdir()
     assert "the folder contains no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
     assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
