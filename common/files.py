@@ -63,8 +63,14 @@ def digest(content: Any) -> str:
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return every file of a folder and its subfolders by relative path, sorted."""
-    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return every file of a folder and its subfolders by relative path, sorted, except hidden ones."""
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {str(name): path for name, path in paths.items() if not is_hidden(name)}
+
+
+def is_hidden(name: Path) -> bool:
+    """Whether a relative path names a hidden file, as systems leave them: `.DS_Store`, `.nfs0000001`."""
+    return any(part.startswith(".") for part in name.parts)
 
 
 def hashes(folder: Path) -> dict[str, str]:
