@@ -7,6 +7,8 @@ compiled kernels on the hub, adapters to another model, a weight index to any fi
 import json
 import math
 import os
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -27,6 +29,7 @@ _CONVERT = (
 _SIZES = """num_hidden_layers num_attention_heads hidden_size intermediate_size vocab_size
     max_position_embeddings""".split()
 MOST_LAYERS = 1000
+_LISTED, _LONGEST_LIST = re.compile(r"(num|n)_(\w+_)?(layers?|labels)"), 100_000  # names of labels, types of layers
 _NOT_FOLLOWED = {
     "quantization_config": "its weights are quantized; save it unquantized",
     "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
@@ -47,6 +50,21 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     config._attn_implementation = config._experts_implementation = None  # the library's default, for all parts
     config.output_attentions, config.chunk_size_feed_forward = False, 0
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
+
+
+def check_counts(path: str) -> None:
+    """Raise BadInput for a count in config.json of which the library would make a list that fills the memory."""
+    for name, count in _integers(PreTrainedConfig.get_config_dict(path)[0]):
+        if _LISTED.fullmatch(name) and count > _LONGEST_LIST:
+            raise BadInput(f"'{path}': {name} {count} in config.json; must be at most {_LONGEST_LIST}")
+
+
+def _integers(settings: dict) -> Iterator[tuple[str, int]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _integers(value)
+        elif isinstance(value, int):
+            yield name, value
 
 
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:

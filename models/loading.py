@@ -16,7 +16,7 @@ from common.errors import BadInput, brief
 from common.files import RUN_FILE
 from common.model_place import check_place
 from models.families import attends_backwards, family_of
-from models.folder import check_weights, conversion, settle
+from models.folder import check_counts, check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -112,7 +112,10 @@ def load_config(path: str):
     """Load the configuration of a folder or hub id; BadInput if there is none."""
     check_place(path)
     try:
+        check_counts(path)
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except BadInput:
+        raise
     except Exception as error:  # as above
         raise _unreadable("configuration (config.json)", path, error) from error
     settle(path, config)

@@ -81,16 +81,28 @@ def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
     code = {"auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]}, "chat_template": "{{ 1 / 0 }}"}
     change_json(folder / "tokenizer_config.json", **code)
     modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "evil.Pooling"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    change_json(folder / "config.json", sentence_embedding=None)
     monkeypatch.syspath_prepend(folder)
+    change_json(folder / "config.json", sentence_embedding=None)
     assert load_encoder(str(folder))[0].pooling == "avg"
+    for module in modules:
+        theirs, module["type"] = module["type"], "evil.Pooling"
+        (folder / "modules.json").write_text(json.dumps(modules))
+        with pytest.raises(BadInput, match=r"type evil\.Pooling is not supported"):
+            load_encoder(str(folder))
+        module["type"] = theirs
     assert not (folder / "ran").exists()
-    modules[1]["type"] = "evil.Other"
+
+
+@pytest.mark.parametrize("form", ["models.{0}", "models.{0}.{0}", "sentence_transformer.modules.{1}.{0}",
+                                  "base.modules.{1}.{0}"])  # fmt: skip
+def test_modules_are_read_in_the_spelling_of_every_version(folder, form):
+    load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
+    change_json(folder / "config.json", sentence_embedding=None)
+    modules = json.loads((folder / "modules.json").read_text())
+    for module, kind in zip(modules, ("Transformer", "Pooling"), strict=True):
+        module["type"] = f"sentence_transformers.{form.format(kind, kind.lower())}"
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(BadInput, match=r"type evil\.Other is not supported"):
-        load_encoder(str(folder))
+    assert load_encoder(str(folder))[0].pooling == "avg"
 
 
 def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
@@ -110,7 +122,10 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a weight file"),
         ({"fusion_config": {"a": True}}, "'fusion_config': it replaces"),
         ({"num_hidden_layers": -1}, "num_hidden_layers -1 in config.json; must be at least 1"),
-        ({"num_hidden_layers": 10**9}, ": 1000000000 layers in config.json"),
+        ({"num_hidden_layers": 10**4}, ": 10000 layers in config.json"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers 1000000000 in config.json; must be at most 100000"),
+        ({"text_config": {"n_layer": 10**9}}, "n_layer 1000000000 in config.json; must be at most"),
+        ({"num_labels": 3_000_000}, "num_labels 3000000 in config.json; must be at most"),
         ({"num_attention_heads": -4}, "num_attention_heads -4 in config.json; must be at least 1"),
         *(
             ({name: 10**12}, "cannot load|config.json")
