@@ -134,5 +134,5 @@ def _text(value: Any, name: str, place: str) -> str | None:
     except UnicodeEncodeError as error:
         raise BadInput(f"{place}: '{name}' has half a surrogate pair, which UTF-8 cannot encode") from error
     if size > LONGEST_LINE:
-        raise BadInput(f"{place}: '{name}' is longer than {LONGEST_LINE:,} bytes; is it one sentence per row?")
+        raise BadInput(f"{place}: '{name}' is longer than {LONGEST_LINE:,} bytes; split it")
     return value
