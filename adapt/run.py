@@ -78,9 +78,16 @@ def prepare(files: Sequence[Path], seed: int, cache_dir: str, *columns: str | No
     Raises:
         BadInput: see `read_documents` and `split` of `adapt.documents`.
     """
-    key = digest([_VERSION, seed, columns, [Source((path,)).key() for path in files]])
-    return cached(Path(cache_dir) / f"adapt-{key[:24]}",
-                  lambda part: _fill(part, read_documents(files, cache_dir, *columns), seed))  # fmt: skip
+    sources = [Source((path,)) for path in files]
+    key = digest([_VERSION, seed, columns, [source.key() for source in sources]])
+
+    def make(part: Path) -> None:
+        documents = read_documents(files, cache_dir, *columns)
+        for source in sources:
+            source.check_unchanged()
+        _fill(part, documents, seed)
+
+    return cached(Path(cache_dir) / f"adapt-{key[:24]}", make)
 
 
 def _fill(folder: Path, documents: Sequence[Document], seed: int) -> None:

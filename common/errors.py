@@ -20,9 +20,9 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from common.memory import keep_freed_memory
-from common.streams import lasting
+from common.streams import lasting, visible
 
-_TOKEN = re.compile(r"hf_[A-Za-z0-9]{30}")
+_TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{30}|(?:oauth|jwt)_[\w.-]{20})")
 
 
 class ProjectError(Exception):
@@ -132,10 +132,19 @@ def _leave() -> None:
         os._exit(_leaving[-1])
 
 
+class _Visible(logging.Formatter):
+    """Names in a message come from files."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), "\n\t")
+
+
 def _run(main: Callable[[], object]) -> None:
     keep_freed_memory()
     with lasting():
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_Visible("%(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
         try:
             _check_arguments(sys.argv[1:])
             refuse_tokens(sys.argv[1:])

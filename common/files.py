@@ -18,6 +18,10 @@ import yaml
 
 from common.errors import BadInput, brief, unwritable
 
+RUN_FILE = "run.json"  # the record of a run, beside its result
+PARTIAL = ".infocse-partial"  # in the name of a folder that is being written; nobody else's has it
+_PART = "[0-9a-f]" * 8 + ".part"
+
 
 def refuse_special(path: Path) -> None:
     """Raise BadInput for a pipe or a device: opening one could block."""
@@ -59,8 +63,14 @@ def digest(content: Any) -> str:
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return every file of a folder and its subfolders by relative path, sorted."""
-    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return every file of a folder and its subfolders by relative path, sorted, except hidden ones."""
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {str(name): path for name, path in paths.items() if not is_hidden(name)}
+
+
+def is_hidden(name: Path) -> bool:
+    """Whether a relative path names a hidden file, as systems leave them: `.DS_Store`, `.nfs0000001`."""
+    return any(part.startswith(".") for part in name.parts)
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -101,7 +111,7 @@ def _replace(part: Path, path: Path) -> None:
     except FileNotFoundError:
         if not path.is_file():  # otherwise a faster writer removed this part as a leftover, and its file is complete
             raise
-    for leftover in path.parent.glob(f"{escape(path.name)}.*.part"):
+    for leftover in path.parent.glob(f"{escape(path.name)}.{_PART}"):
         leftover.unlink(missing_ok=True)
 
 
@@ -111,19 +121,19 @@ def writing_folder(
 ) -> Iterator[Path]:
     """Yield an empty folder; at the end it is flushed and renamed to `target`, which must be absent or empty.
 
-    Disk errors pass as OSError. A killed process leaves `.NAME.partial`, which the next one removes.
+    Disk errors pass as OSError. A killed process leaves `.NAME` + PARTIAL, which the next one removes.
 
     Raises:
         BadInput: another process is writing `target`.
 
     Args:
         target: the folder to write.
-        partial: an empty folder to fill instead of `.NAME.partial`, for concurrent writers.
+        partial: an empty folder to fill instead, for concurrent writers.
         place: moves the filled folder to `target`; the default renames it.
     """
     with ExitStack() as stack:
         if partial is None:
-            partial = target.with_name(f".{target.name}.partial")
+            partial = target.with_name(f".{target.name}{PARTIAL}")
             stack.enter_context(_emptied(partial, target))
         stack.callback(shutil.rmtree, partial, ignore_errors=True)
         yield partial

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # a terminal obeys them; the last two end lines
 _GONE = (errno.EPIPE, errno.EBADF)  # the reader is gone
 
 
@@ -68,6 +70,11 @@ def lasting() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def visible(text: str, kept: str = "") -> str:
+    """Return text with its control characters as escapes, except the `kept` ones."""
+    return _CONTROL.sub(lambda found: found[0] if found[0] in kept else ascii(found[0])[1:-1], text)
+
+
 def show(text: str, kept: object = None) -> None:
     """Print a command's result.
 
@@ -78,7 +85,7 @@ def show(text: str, kept: object = None) -> None:
     Raises:
         OSError: standard output is a file that cannot be written, and no other file has the result.
     """
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(visible(f"{text}\n", "\n\t"))
     sys.stdout.flush()
     failed = getattr(sys.stdout, "failed", None)
     if failed and not kept and failed.errno not in _GONE:

@@ -11,17 +11,16 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from common.errors import unwritable
-from common.files import hashes, sha256, writing_folder
+from common.files import PARTIAL, hashes, sha256, writing_folder
 
 logger = logging.getLogger(__name__)
 _CHECKSUMS = "checksums.json"
-_PARTIAL = ".partial-"
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -45,7 +44,7 @@ def _in_use(cache: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # another process is at work, or the file system cannot lock folders: leftovers stay
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for leftover in cache.glob(f"{_PARTIAL}*"):
+            for leftover in cache.glob(f"{PARTIAL}-*"):
                 shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -55,10 +54,16 @@ def _in_use(cache: Path) -> Iterator[None]:
 
 
 def _problem(folder: Path) -> str | None:
-    """Return why a folder must not be used, or None if its files are unchanged."""
+    """Return why a folder must not be used, or None if its files are unchanged.
+
+    BadInput if this user may not read it: another user's folder, which stays as it is.
+    """
     try:
         listed = json.loads((folder / _CHECKSUMS).read_bytes())
         changed = [name for name, digest in listed.items() if sha256(folder / name) != digest]
+    except PermissionError as error:
+        problem = f"--cache_dir {folder.parent}: {folder.name} is another user's and cannot be read ({error.strerror})"
+        raise unwritable(error, f"{problem}; choose another") from error
     except OSError as error:
         return f"{Path(error.filename or folder).name} cannot be read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError):
@@ -69,8 +74,9 @@ def _problem(folder: Path) -> str | None:
 
 
 def _fill(folder: Path, make: Callable[[Path], None]) -> None:
+    partial = folder.with_name(f"{PARTIAL}-{uuid4().hex}")  # `tempfile` would let only this user read it
     try:
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
+        partial.mkdir()
     except OSError as error:
         raise _unusable(folder.parent, error) from error
     with writing_folder(folder, partial, _place):

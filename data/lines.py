@@ -39,15 +39,15 @@ _NUMBERED = re.compile(r"[a-z]+(?:_[a-z0-9]+|\d)+")
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers.
 
     Raises:
         BadInput: with file and line: the file cannot be opened or is damaged, or a line is not UTF-8, has a NUL or is
-            longer than `LONGEST_LINE`.
+            longer than `longest` bytes.
     """
     with open_regular(path) as packed, unpacked(packed, packing(path)) as stream:
-        for number, line in enumerate(_lines(stream, path), start=1):
+        for number, line in enumerate(_lines(stream, path, longest), start=1):
             yield number, _decoded(line, path, number)
 
 
@@ -123,19 +123,19 @@ _PACKINGS: dict[str, tuple[re.Pattern, Callable[[BinaryIO], BinaryIO]]] = {
 }  # fmt: skip
 
 
-def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+def _lines(stream: BinaryIO, path: Path, longest: int) -> Iterator[bytes]:
     number = 0
     while True:
         try:
-            line = stream.readline(LONGEST_LINE + 2)
+            line = stream.readline(longest + 2)
         except _DAMAGED as error:
             raise BadInput(f"{path}:{number + 1}: the compressed file is damaged or truncated ({error})") from error
         if not line:
             return
         number += 1
         line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if len(line) > LONGEST_LINE:
-            raise BadInput(f"{path}:{number}: line longer than {LONGEST_LINE:,} bytes; is it one sentence per line?")
+        if len(line) > longest:
+            raise BadInput(f"{path}:{number}: line longer than {longest:,} bytes; is it one sentence per line?")
         yield line
 
 

@@ -12,7 +12,7 @@ from common.errors import DISK, BadInput, ProjectError, brief
 from common.files import digest, find_files
 from data.lines import content_hash, kind_of
 
-VERSION = 3  # part of the cache keys: raise it if the same bytes would give other rows
+VERSION = 4  # part of the cache keys: raise it if the same bytes would give other rows
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Source:
     def sha256(self) -> str:
         """The content hash of the files."""
         return content_hash(self.files)
+
+    def check_unchanged(self) -> None:
+        """Raise BadInput if a file has changed since `sha256` was computed; called after the files were read."""
+        if content_hash(self.files) != self.sha256:
+            raise BadInput(f"{', '.join(map(str, self.files))[:200]}: changed while it was read; run the command again")
 
     def no_column(self, place: str | Path, name: str, found: Iterable[str]) -> str:
         """The message for a column that a table lacks."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import datasets
-import pandas
 import pyarrow.parquet
 from datasets import ClassLabel, Dataset, Features, Value
 from datasets.data_files import DataFilesList
@@ -22,7 +21,7 @@ from fsspec.compression import register_compression
 from common.arguments import LABEL
 from common.errors import DISK, BadInput, brief
 from common.files import read_json
-from data import json_rows
+from data import records
 from data.cache import cached
 from data.lines import INSPECTED, LONGEST_LINE, numbered_lines, packing, refuse_tables, unpacked
 from data.source import Source, root_cause
@@ -30,6 +29,7 @@ from data.source import Source, root_cause
 logger = logging.getLogger(__name__)
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 ROWS_AT_ONCE = 10_000  # in memory
+_BY_LINE = ("csv", "json")  # read by `data.records`
 _TEXT = ("string", "large_string", "string_view", "null")
 
 datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # its errors are reported here in one line
@@ -82,8 +82,8 @@ def column_names(source: Source) -> list[str]:
         return _header(source) or []
     with TemporaryDirectory() as raw:
         try:
-            if source.kind == "json":
-                return json_rows.columns(source.files[0])
+            if source.kind in _BY_LINE:
+                return records.columns(source)
             return _loaded(source, source.files[:1], Path(raw)).column_names
         except Exception as error:  # whatever the library raises, the file is at fault
             raise _explained(source, _Parser(source, None), error, Path(raw)) from error
@@ -102,7 +102,10 @@ def _make(folder: Path, source: Source, parse: "_Parser") -> None:
         except BadInput:
             _search(source, parse)
             raise
+        except UnicodeDecodeError as error:  # of Parquet, which does not guarantee UTF-8
+            raise _explained(source, parse, error, folder) from error
         count = len(rows)
+    source.check_unchanged()  # the cache is found by the content
     if not count:
         raise BadInput(f"{describe(source)}: contains no sentences")
     facts = {"sha256": source.sha256, "columns": source.width + source.labelled, "rows": count}
@@ -123,33 +126,15 @@ def map_options(path: Path, rows: Dataset, features: Features) -> dict:
 
 def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
     """Read the files through the library, by links whose names contain no patterns and show format and compression."""
-    if source.kind == "json":
-        return json_rows.load(source, files, _required(source), folder)
+    if source.kind in _BY_LINE:
+        return records.load(source, files, _required(source), folder)
     links = []
     for number, path in enumerate(files):
         suffix = "txt" if source.kind == "text" else source.kind
         links.append(folder / f"{number:05}.{suffix}{packing(path)}")
         links[-1].symlink_to(path.resolve())
-    options = _csv_options(links[0], _required(source)) if source.kind == "csv" else {}
     names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
-    return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder),
-                                 **options)  # fmt: skip
-
-
-def _csv_options(path: Path, required: Sequence[str]) -> dict:
-    """Read every cell as a string: pandas would turn 007 into a number and None into a missing value."""
-    _refuse_repeated(pandas.read_csv(path, nrows=1, header=None, dtype=str).iloc[0].tolist(), required)
-    head = pandas.read_csv(path, nrows=1, dtype=str)
-    if not isinstance(head.index, pandas.RangeIndex):
-        raise BadInput("the first row has more cells than the header")
-    features = Features({name: Value("string") for name in head.columns})
-    return {"features": features, "keep_default_na": False, "na_filter": False}
-
-
-def _refuse_repeated(header: Sequence[str], required: Sequence[str], place: str = "") -> None:
-    """Raise BadInput if a column that is read stands twice in a header."""
-    if repeated := next((name for name in required if header.count(name) > 1), None):
-        raise BadInput(f"{place}column '{repeated}' occurs twice in the header")
+    return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder))
 
 
 def _header(source: Source) -> list[str] | None:
@@ -162,7 +147,8 @@ def _header(source: Source) -> list[str] | None:
             raise BadInput(f"{path}: contains no sentences (empty, or only empty lines)")
         if source.read:
             number, cells = first[0][0], [cell.strip() for cell in first[0][1].split("\t")]
-            _refuse_repeated(cells, _required(source), f"{path}:{number}: ")
+            if repeated := [name for name in _required(source) if cells.count(name) > 1]:
+                raise BadInput(f"{path}:{number}: column '{repeated[0]}' occurs twice in the header")
             missing = [name for name in _required(source) if name not in cells]
             if missing or cells != (header or cells):
                 problem = f"has no column '{missing[0]}'" if missing else "differs from that of the first file"
@@ -270,10 +256,8 @@ def _visible(cell: str) -> str:
 
 def _search(source: Source, parse: _Parser) -> None:
     """Read files of lines again; raise BadInput with file and line for the first wrong one."""
-    for path in source.files if source.kind in ("text", "csv") else ():
+    for path in source.files if source.kind == "text" else ():
         for number, line in numbered_lines(path):
-            if source.kind == "csv":
-                continue  # only the encoding: a row may have several lines
             try:
                 parse.row([line])
             except BadInput as error:
@@ -285,7 +269,7 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
     cause = root_cause(error)
     if (
         isinstance(cause, MemoryError)
-        or (source.kind == "json" and isinstance(cause, BadInput))
+        or (source.kind in _BY_LINE and isinstance(cause, BadInput))
         or (isinstance(cause, OSError) and cause.errno in DISK)
     ):
         return cause
@@ -305,11 +289,11 @@ def _explained(source: Source, parse: _Parser, error: Exception, folder: Path) -
 
 
 def _is_empty(kind: str, path: Path) -> bool:
-    """Whether a table has no rows, or only a header."""
+    """Whether a Parquet file has no rows."""
     if kind == "parquet":
         with suppress(pyarrow.ArrowException, OSError):
             return pyarrow.parquet.ParquetFile(path).metadata.num_rows == 0
-    return kind == "csv" and sum(bool(line.strip()) for _, line in islice(numbered_lines(path), INSPECTED)) < 2
+    return False
 
 
 def describe(source: Source) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from common.errors import BadInput, brief
 from common.files import read_json, writing
+from common.streams import visible
 
 AVERAGE = "Avg."
 _SCORES = "a scores file", "`python -m eval --output` writes one"
@@ -137,7 +138,7 @@ def details(rows: list[dict]) -> str:
 
 def markdown(body: list[list[str]]) -> str:
     """An aligned Markdown table; the first line of cells is the header."""
-    body = [[cell.replace("|", "\\|") for cell in line] for line in body]
+    body = [[visible(cell).replace("|", "\\|") for cell in line] for line in body]
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
     lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in body]
     rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"

@@ -7,6 +7,9 @@ compiled kernels on the hub, adapters to another model, a weight index to any fi
 import json
 import math
 import os
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from transformers import PreTrainedConfig
@@ -14,6 +17,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from common.errors import BadInput
+from common.files import RUN_FILE, read_json, sha256
 
 # Without this the library asks a hub service to convert a repository that has no safetensors.
 os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "1"
@@ -25,6 +29,7 @@ _CONVERT = (
 _SIZES = """num_hidden_layers num_attention_heads hidden_size intermediate_size vocab_size
     max_position_embeddings""".split()
 MOST_LAYERS = 1000
+_LISTED, _LONGEST_LIST = re.compile(r"(num|n)_(\w+_)?(layers?|labels)"), 100_000  # names of labels, types of layers
 _NOT_FOLLOWED = {
     "quantization_config": "its weights are quantized; save it unquantized",
     "transformers_weights": "it names a weight file; rename that to model.safetensors and remove the key",
@@ -47,6 +52,21 @@ def settle(path: str, config: PreTrainedConfig) -> None:
     vars(config).pop("auto_map", None)  # names a code file, which a saved copy would not have
 
 
+def check_counts(path: str) -> None:
+    """Raise BadInput for a count in config.json of which the library would make a list that fills the memory."""
+    for name, count in _integers(PreTrainedConfig.get_config_dict(path)[0]):
+        if _LISTED.fullmatch(name) and count > _LONGEST_LIST:
+            raise BadInput(f"'{path}': {name} {count} in config.json; must be at most {_LONGEST_LIST}")
+
+
+def _integers(settings: dict) -> Iterator[tuple[str, int]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _integers(value)
+        elif isinstance(value, int):
+            yield name, value
+
+
 def _check_sizes(path: str, config: PreTrainedConfig) -> None:
     for name in _SIZES:
         size = getattr(config, name, 1)
@@ -62,8 +82,13 @@ def _check_sizes(path: str, config: PreTrainedConfig) -> None:
 
 
 def check_weights(path: str) -> None:
-    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle."""
+    """Raise BadInput for a folder or hub id with weights elsewhere, an adapter, or only a pickle.
+
+    Also for the result of a run whose weights are not those that its run.json records.
+    """
     root = Path(path)
+    if (root / RUN_FILE).is_file():
+        _check_recorded(root)
     if (root.is_dir() or is_peft_available()) and find_adapter_config_file(path) is not None:
         raise BadInput(f"'{path}': an adapter (adapter_config.json); merge it into its model and save that")
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False,
@@ -72,6 +97,28 @@ def check_weights(path: str) -> None:
         _check_index(Path(index))
     elif root.is_dir() and not (root / SAFE_WEIGHTS_NAME).is_file() and any(root.glob(_PICKLES)):
         raise BadInput(f"'{path}': only safetensors are read, not pytorch_model.bin; {conversion(path)}")
+
+
+def _check_recorded(root: Path) -> None:
+    recorded = read_json(root / RUN_FILE, "a run record").get("result")
+    for name, before in recorded.items() if isinstance(recorded, dict) else ():
+        file = root / name
+        if file.suffix == ".safetensors" and file.is_file() and _sha256(file, file.stat().st_mtime_ns) != before:
+            raise BadInput(f"{file}: has changed since the run wrote it; restore the file, or train again")
+
+
+@cache
+def _sha256(file: Path, written: int) -> str:
+    """The sha256 of a file, computed once per process unless it is `written` again."""
+    return sha256(file)
+
+
+def is_inside(folder: Path, file: Path) -> bool:
+    """Whether a file, links followed, is below a folder or, for a folder of the hub's cache, one of its blobs."""
+    root, target = folder.resolve(), file.resolve()
+    return target.is_relative_to(root) or (
+        root.parent.name == "snapshots" and target.parent == root.parents[1] / "blobs"
+    )
 
 
 def conversion(folder: str) -> str:
@@ -84,9 +131,7 @@ def _check_index(index: Path) -> None:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{index}: not a weight index ({type(error).__name__}); copy the whole folder again") from error
-    folder = index.parent.resolve()
-    cached = folder.parents[1] / "blobs" if folder.parent.name == "snapshots" else folder  # links in the hub's cache
     for name in names:
         plain = isinstance(name, str) and PurePosixPath(name).name == name and name.endswith(".safetensors")
-        if not plain or (index.parent / name).resolve().parent not in (folder, cached):
+        if not plain or not is_inside(index.parent, index.parent / name):
             raise BadInput(f"{index}: '{str(name)[:80]}' is not a safetensors file of this folder; refused")

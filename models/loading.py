@@ -13,9 +13,10 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, Pr
 from transformers.utils import logging as transformers_logging
 
 from common.errors import BadInput, brief
+from common.files import RUN_FILE
 from common.model_place import check_place
 from models.families import attends_backwards, family_of
-from models.folder import check_weights, conversion, settle
+from models.folder import check_counts, check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
 logger = logging.getLogger(__name__)
@@ -111,7 +112,10 @@ def load_config(path: str):
     """Load the configuration of a folder or hub id; BadInput if there is none."""
     check_place(path)
     try:
+        check_counts(path)
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except BadInput:
+        raise
     except Exception as error:  # as above
         raise _unreadable("configuration (config.json)", path, error) from error
     settle(path, config)
@@ -156,7 +160,7 @@ def _check_fit(path: str, tokenizer, config) -> None:
 
 
 def _unreadable(what: str, path: str, error: Exception) -> BadInput:
-    if (Path(path) / "run.json").is_file() and not (Path(path) / "config.json").is_file():
+    if (Path(path) / RUN_FILE).is_file() and not (Path(path) / "config.json").is_file():
         best = f", or use {Path(path) / 'best'}" if (Path(path) / "best").is_dir() else ""
         return BadInput(f"'{path}': an unfinished run; run its command again to finish it{best}")
     return BadInput(f"'{path}': cannot read its {what}: {brief(error)}")

@@ -8,6 +8,7 @@ sentence-transformers the new name; type strings are in the old form, which ever
 """
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import UnionType
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
+# `models.Pooling`, `models.Pooling.Pooling`, `sentence_transformer.modules.pooling.Pooling`, by version.
+_TYPE = re.compile(r"sentence_transformers\.((base|sentence_transformer)\.)?(models|modules)\.(\w+\.)?(?P<kind>\w+)")
 
 
 class _Unreachable(BadInput):
@@ -93,7 +96,7 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     """Refuse a folder whose modules another program has changed: it copies our entry of config.json as it was."""
     try:
         modules = _read_json(path, "modules.json", list) or []
-        kinds = [_entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1] for module in modules]
+        kinds = _kinds(path, modules) if modules else []
         places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
         files = [_read_json(path, f"{place}/config.json") for place in places]
     except _Unreachable:
@@ -109,8 +112,7 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     pooling, head = None, []
-    for module in modules[1:]:
-        kind = _entry(path, "modules.json", module, "type", str).rsplit(".", 1)[-1]
+    for module, kind in zip(modules[1:], _kinds(path, modules)[1:], strict=True):
         place = _entry(path, "modules.json", module, "path", str) if kind != "Normalize" else ""
         if kind == "Pooling":
             pooling = _pooling_name(path, _read_json(path, str(PurePosixPath(place, "config.json"))))
@@ -127,6 +129,20 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
         raise BadInput(f"'{path}': lower-casing of texts (do_lower_case) is not supported here")
     prompts, length = _prompts(path), _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
     return Described(pooling, head, length, prompts)
+
+
+def _kinds(path: str, modules: list) -> list[str]:
+    """The classes of the modules; BadInput for one of another package, or without a transformer in front."""
+    types = [_entry(path, "modules.json", module, "type", str) for module in modules]
+    matches = [_TYPE.fullmatch(name) for name in types]
+    if foreign := [name for name, match in zip(types, matches, strict=True) if match is None]:
+        raise BadInput(f"'{path}': module type {foreign[0]} is not supported here")
+    kinds = [match["kind"] for match in matches]
+    if kinds[:1] != ["Transformer"]:
+        raise BadInput(
+            f"'{path}': modules.json begins with {', '.join(types[:1]) or 'nothing'}, not with a Transformer"
+        )
+    return kinds
 
 
 def _prompts(path: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from common.errors import BadInput, run_command
 from common.files import writing
 from common.flags import Parser, check_output
 from eval.labels import labelled
-from report import LIMIT
+from report import LIMIT, MARK
 from report.runs import read_run_folder
 
 SCORES = "scores.json"  # as `python -m eval RUN --output RUN/scores.json` writes it
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> Path:
     output = Path(args.output)
     if not output.parent.is_dir():
         raise BadInput(f"--output {output}: its folder does not exist; create it first")
-    check_output(args.output, [args.sentences, args.dev_file], b"<!doctype html>")
+    check_output(args.output, [args.sentences, args.dev_file], MARK)
     from eval.sts import own_pairs  # these import torch; flags are checked first
     from eval.tasks import Options, tasks_named
     from report.measures import measure, read_texts

@@ -95,4 +95,4 @@ def best_step(root: Path) -> int:
 
 def copy_best(root: Path, place: str) -> None:
     """Copy the best model, without its manifest, into the result's folder."""
-    shutil.copytree(root / BEST, place, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+    shutil.copytree(root / BEST, place, ignore=shutil.ignore_patterns(MANIFEST, ".*"), dirs_exist_ok=True)

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from common.errors import CheckpointRefused, newer_format
-from common.files import files_in, hashes, read_json, remove, sha256, sync, sync_folder
+from common.files import files_in, hashes, is_hidden, read_json, remove, sha256, sync, sync_folder
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -124,7 +124,7 @@ def owner(folder: Path) -> str | None:
 
 
 def problem(folder: Path, run_id: str, needed: tuple[str, ...] = ()) -> str | None:
-    """Why a folder must not be used; None if its files match its manifest.
+    """Why a folder must not be used; None if its files, hidden ones aside, match its manifest.
 
     Args:
         folder: a committed folder.
@@ -138,9 +138,8 @@ def problem(folder: Path, run_id: str, needed: tuple[str, ...] = ()) -> str | No
     if content["run"] != run_id:
         return "it belongs to another run"
     listed = content["files"]
-    found = {
-        str(path.relative_to(folder)): path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()
-    }
+    paths = {path.relative_to(folder): path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+    found = {str(name): path for name, path in paths.items() if not is_hidden(name)}
     found.pop(MANIFEST, None)
     names = sorted(listed.keys() | found.keys() | set(needed))
     return next(filter(None, (_file_problem(name, found.get(name), listed.get(name)) for name in names)), None)

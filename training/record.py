@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, newer_format
-from common.files import read_json, sha256, write_json
+from common.files import RUN_FILE, read_json, sha256, write_json
 from training.refused import NO_EFFECT
 
-RUN_FILE = "run.json"
 FORMAT = 1
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
 _MESSAGE_CHARS = 80  # per value: a dictionary of hashes is long
@@ -40,8 +39,10 @@ def read_run(folder: Path) -> dict[str, Any]:
     run = read_json(path, "a run record", error=CheckpointRefused)
     if type(found := run.get("format")) is int and found > FORMAT:
         raise CheckpointRefused(newer_format(str(path), found, FORMAT))
-    if not isinstance(run.get("trajectory"), dict) or not isinstance(run.get("status"), str):
-        raise CheckpointRefused(f"{path}: not a run record ('trajectory' and 'status' are required)")
+    if not isinstance(run.get("trajectory"), dict) or run.get("status") not in ("running", "finished"):
+        raise CheckpointRefused(
+            f"{path}: not a run record ('trajectory' and a 'status' of running or finished are required)"
+        )
     return run
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 
 from common.arguments import ScoredArguments
 from common.errors import BadInput
+from common.files import read_json
 from common.streams import show
 from eval.dev import DevSet, clears, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
@@ -23,10 +23,12 @@ from eval.tasks import Options, count_seen, describe_seen, score_all, tasks_name
 from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, load_encoder
 from models.families import attend_both_ways
+from models.folder import is_inside
 from models.loading import load_backbone
 from models.pooling import pooling_named
 from models.saved_format import read_modules
 from training.best import BEST, copy_best, read_best
+from training.provenance import MODEL_FILES
 from training.run import Run
 from training.trainer import EmbeddingTrainer
 
@@ -34,11 +36,7 @@ logger = logging.getLogger(__name__)
 _HALVES = 128  # held-out texts that replace the dev task of a run without one
 _SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
 _LONGEST = 512  # tokens per held-out text
-_NOT_PART_OF_A_MODEL = shutil.ignore_patterns(
-    ".*", "*.md", "*.bin", "*.pt", "*.pth", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.onnx", "onnx", "openvino", "runs",
-    "run.json", "scores*", "log.jsonl", "*.png", "best", "best.json", "checkpoint-*", "trainer_state.json",
-    "adapt.json", "adapter", "nonfinite.json",
-)  # fmt: skip
+_PARTS = (*MODEL_FILES, "config_sentence_transformers.json", "LICENSE*")
 
 
 def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
@@ -216,18 +214,31 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
 
 
 def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
-    """Write the start: a sentence-transformers folder is copied, with everything in it.
+    """Write the start: the files of a sentence-transformers folder are copied.
 
-    If the run uses it differently (pooling, head, template, attention), it is saved as it was judged.
+    If the run uses it differently (pooling, head, template, attention), or a file is a link that leaves the folder, it
+    is saved as it was judged.
     """
     settings = run.record["settings"]
-    source = settings["model_name_or_path"]
-    if encoder.place is None and not settings["bidirectional"] and _pooled_by(source) == encoder.pooling:
-        shutil.copytree(source, place, ignore=_NOT_PART_OF_A_MODEL, dirs_exist_ok=True)
-        for folder in (Path(place), *filter(Path.is_dir, Path(place).rglob("*"))):
-            folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # the source may be read-only
-    else:
+    source = Path(settings["model_name_or_path"])
+    as_it_is = encoder.place is None and not settings["bidirectional"] and _pooled_by(str(source)) == encoder.pooling
+    files = _parts(source) if as_it_is else []
+    if not files or not all(is_inside(source, file) for file in files):
         encoder.save(place, tokenizer)
+        return
+    for file in files:
+        copy = Path(place) / file.relative_to(source)
+        copy.parent.mkdir(exist_ok=True, parents=True)
+        shutil.copyfile(file, copy)
+
+
+def _parts(source: Path) -> list[Path]:
+    """The files of a sentence-transformers folder that describe its backbone, tokenizer and modules."""
+    modules = read_json(source / "modules.json", "a description of the model", kind=list)
+    places = {source / (module.get("path") or "") for module in modules} - {source}
+    files = [file for pattern in _PARTS for file in source.glob(pattern)]
+    files += [file for place in places for pattern in ("config.json", "*.safetensors") for file in place.glob(pattern)]
+    return sorted(files)
 
 
 def _pooled_by(source: str) -> str | None:

@@ -24,7 +24,7 @@ from training.checkpoint import checkpoint_problem, checkpoints, owner, recover,
 from training.record import RUN_FILE, STEPS, differing, is_longer, read_run, run_id_of
 
 logger = logging.getLogger(__name__)
-LOCK_FILE = ".lock"
+LOCK_FILE = ".infocse.lock"
 
 
 class Start(NamedTuple):

@@ -183,7 +183,7 @@ def embedded(
     """
     if folder is not None:
         claim(folder, {"corpus": corpus.sha256, "documents": len(corpus), "model": encode.identity,
-                       "max_length": encode.max_length, "shard_size": size}, "shard-*.npy")  # fmt: skip
+                       "max_length": encode.max_length, "shard_size": size})  # fmt: skip
     with nullcontext(folder) if folder else TemporaryDirectory(prefix="embeddings-") as place:
         vectors = DocumentVectors(VectorStore(Path(place), "npy"), len(corpus), width, size)
         vectors.fill(encode, corpus)

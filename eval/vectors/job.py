@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from common.errors import BadInput, first_line
 from common.files import open_regular, read_json, sha256, write_json
 from eval.encode import Encoder
-from eval.vectors.store import MANIFEST, VectorStore, claim
+from eval.vectors.store import VectorStore, claim, refuse_foreign
 
 ROWS = 20_000  # texts held at once
 Lines = Callable[[Path], Iterator[tuple[int, str]]]  # a text file -> (number, line), as `data.lines.texts_by_line`
 _PACKED, _KINDS = (".gz", ".xz", ".bz2", ".zst"), (".txt", ".parquet")
 _PARQUET = b"PAR1"
-RECORDS = "*.done.json"
+_FIELDS = {"sha256": str, "rows": int, "width": int, "files": dict}
 _REMOVE = "remove it to compute the shard again"
 _REPLACED = "already exists and would be overwritten; choose another --output"
 
@@ -49,7 +49,7 @@ class Job:
         return [*self.store.files(stem), self.folder / f"{stem}.done.json"]
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raise BadInput if a shard cannot be opened, two share an output, or a foreign file would be overwritten."""
+        """Raise BadInput if a shard cannot be opened, two share an output, or the folder or a file there is foreign."""
         sources: dict[Path, Path] = {}
         for path in paths:
             for output in self.outputs(path):
@@ -57,9 +57,9 @@ class Job:
                     raise BadInput(f"{sources[output]} and {path} would both be written to {output}; rename one")
                 sources[output] = path
         inputs = {path.resolve() for path in paths}
-        ours = (self.folder / MANIFEST).is_file() or any(self.folder.glob(RECORDS))  # `claim` checks the details
+        refuse_foreign(self.folder)
         for output in sources:
-            if output.resolve() in inputs or (not ours and output.exists()):
+            if output.resolve() in inputs:
                 raise BadInput(f"{output}: {_REPLACED}")
         for path in paths:
             check_readable(path, self.column, self.lines)
@@ -69,7 +69,7 @@ class Job:
         encode = self.make_encode(device)
         manifest = {"model": encode.identity, "max_length": encode.max_length, "format": self.store.format,
                     "dtype": self.store.dtype}  # fmt: skip
-        claim(self.folder, manifest, RECORDS)
+        claim(self.folder, manifest)
         return encode
 
     def encode_shard(self, encode: Encoder, path: Path) -> dict:
@@ -80,7 +80,7 @@ class Job:
             again, or None.
 
         Raises:
-            BadInput: as `pieces`; or the text has changed since it was encoded, or the record is damaged.
+            BadInput: as `pieces`; or the text has changed since or while it was encoded, or the record is damaged.
         """
         open_regular(path).close()  # BadInput for a missing file or a pipe
         source, damaged = sha256(path), None
@@ -93,7 +93,7 @@ class Job:
         reservation = self._reserve(path, source, outputs, done is not None)
         record.unlink(missing_ok=True)  # from here on the shard is not done
         try:
-            rows, width = self.store.write(stem_of(path), map(encode, pieces(path, self.column, self.lines)))
+            rows, width = self.store.write(stem_of(path), map(encode, self._pieces(path, source)))
         except BaseException:
             if not any(output.exists() for output in outputs):
                 reservation.unlink(missing_ok=True)
@@ -104,9 +104,16 @@ class Job:
         reservation.unlink(missing_ok=True)
         return {**facts, "new": True, "damaged": damaged}
 
+    def _pieces(self, path: Path, source: str) -> Iterator[list[str]]:
+        """`pieces` of a text with this sha256; BadInput at the end, before the vectors get their name."""
+        yield from pieces(path, self.column, self.lines)
+        if sha256(path) != source:
+            raise BadInput(f"{path}: changed while it was encoded; run the command again")
+
     def _read_record(self, record: Path, path: Path, source: str) -> dict:
-        content = read_json(record, "the record of a shard", _REMOVE, fields={"rows": int, "width": int, "files": dict})
-        if content.get("sha256") != source:
+        content = read_json(record, "the record of a shard", _REMOVE, fields=_FIELDS)
+        self._reservation(path, content["sha256"]).unlink(missing_ok=True)  # of a command killed after the record
+        if content["sha256"] != source:
             raise BadInput(f"{path}: the text has changed since {record} was written; {_REMOVE}")
         return content
 
@@ -126,7 +133,7 @@ class Job:
         """
         stem = stem_of(path)
         pattern = re.compile(re.escape(stem) + r"\.[0-9a-f]{16}\.begun")
-        reservation = self.folder / f"{stem}.{source[:16]}.begun"
+        reservation = self._reservation(path, source)
         if not reservation.exists() and not done and (existing := [output for output in outputs if output.exists()]):
             raise BadInput(f"{existing[0]}: {_REPLACED}")
         reservation.touch()
@@ -138,6 +145,9 @@ class Job:
                 f"command is running, remove {others[0]}"
             )
         return reservation
+
+    def _reservation(self, path: Path, source: str) -> Path:
+        return self.folder / f"{stem_of(path)}.{source[:16]}.begun"
 
     def _column(self, path: Path) -> dict[str, str]:
         return {"column": self.column} if is_parquet(path) else {}

@@ -71,18 +71,23 @@ class VectorStore:
         return None
 
 
-def claim(folder: Path, manifest: dict, shards: str) -> None:
+def refuse_foreign(folder: Path) -> None:
+    """Raise BadInput for a folder that has files but no manifest, which is written before any shard."""
+    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    others = [name for name in names if not name.startswith((".", MANIFEST))]
+    if others and not (folder / MANIFEST).is_file():
+        raise BadInput(f"{folder}: contains {min(others)}, but no {MANIFEST} of vectors; choose a new or empty folder")
+
+
+def claim(folder: Path, manifest: dict) -> None:
     """Write the manifest of a folder of vectors, or check the existing one.
 
-    `shards` is a glob pattern for files that are only written next to a manifest.
-
     Raises:
-        BadInput: the folder has shards but no manifest, or another manifest.
+        BadInput: the folder has files but no manifest, or another manifest.
     """
+    refuse_foreign(folder)
     path = folder / MANIFEST
     if not path.is_file():
-        if next(folder.glob(shards), None):
-            raise BadInput(f"{folder}: contains shards of unknown origin, {MANIFEST} is missing; choose another folder")
         write_json(path, manifest)
     old = read_json(path, "a manifest", "choose another folder")
     differing = [name for name in manifest if old.get(name) != manifest[name]]

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+import adapt.run
 from adapt import command
 from common.errors import BadInput, CheckpointRefused
 from eval.dev import search_set
@@ -143,6 +144,21 @@ def test_documents_that_are_json_objects_are_texts(arguments, sentences, tmp_pat
     assert set() < {json.loads(line)["text"] for line in lines} < {*records}
 
 
+def test_documents_that_change_while_they_are_read_are_not_cached(sentences, tmp_path, monkeypatch):
+    text = tmp_path / "documents.txt"
+    text.write_text("".join(f"{line}\n" for line in sentences[:300]), encoding="utf-8")
+    read = adapt.run.read_documents
+
+    def edited(*args):
+        text.write_text("".join(f"{line}\n" for line in sentences[:200]), encoding="utf-8")
+        return read(*args)
+
+    monkeypatch.setattr(adapt.run, "read_documents", edited)
+    with pytest.raises(BadInput, match="changed while it was read"):
+        adapt.run.prepare([text], 0, str(tmp_path / "cache"), None, None)
+    assert not list((tmp_path / "cache").glob("adapt-*"))
+
+
 def test_titles_of_a_dataset_are_titles(arguments, tiny_bert, tmp_path, monkeypatch):
     flags = dict(word[2:].split("=", 1) for word in arguments(text=None, output=None)[1:])
     rows = [
@@ -180,18 +196,30 @@ def start(tiny_bert, tmp_path):
 
 
 def test_a_start_with_modules_of_its_own_is_shipped_file_by_file(arguments, start, tmp_path):
-    (start / "assets" / "more").mkdir(parents=True)
-    for name in ("assets/more/words.txt", "optimizer.pt"):
+    (start / "best").mkdir()
+    (tmp_path / "token").write_text("secret")
+    (start / "vocab_extra.txt").symlink_to(tmp_path / "token")
+    for name in ("words.csv", "code.py", "optimizer.pt", "best/config.json"):
         (start / name).write_text("words")
     found = command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
     assert found["shipped"] == "start"
-    assert (tmp_path / "run" / "assets" / "more" / "words.txt").exists()
-    assert not (tmp_path / "run" / "optimizer.pt").exists()
+    foreign = {"vocab_extra.txt", "words.csv", "code.py", "optimizer.pt"}
+    assert not foreign & {path.name for path in (tmp_path / "run").iterdir()}
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {path.name for path in start.iterdir()} - foreign - {
+        "best"
+    }
     assert (tmp_path / "run" / "modules.json").read_text() == (start / "modules.json").read_text()
     assert same_weights(tmp_path / "run", start)
     encoder, tokenizer = load_encoder(str(start))
     scored = search_set(found["pseudo_queries"], ["test"]).score(Encode(encoder, tokenizer))
     assert isinstance(encoder.head[0], Normalize) and found["start"] == pytest.approx(scored)
+
+
+def test_a_start_with_a_link_that_leaves_it_is_saved_and_not_copied(arguments, start, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    (start / "vocab.txt").symlink_to(tmp_path / "token")  # a name that a tokenizer may have
+    command.main([str(start), *arguments("run", "--learning_rate", "1e-9")[1:]])
+    assert not (tmp_path / "run" / "vocab.txt").exists() and same_weights(tmp_path / "run", start)
 
 
 def test_a_result_normalises_like_its_start(arguments, start, tmp_path, caplog):

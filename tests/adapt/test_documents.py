@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from adapt.documents import DISTRACTORS, Document, pseudo_query, read_documents, split, with_unique_titles, write_task
 from common.errors import BadInput
@@ -47,14 +48,14 @@ def test_titles_and_bodies_of_every_kind(tmp_path):
     assert read_documents([tmp_path / "lines.jsonl"], tmp_path / "cache") == [Document("", "one paragraph more")]
     (tmp_path / "odd.jsonl").write_text(json.dumps({"text": "one\0two"}) + "\n")
     assert read_documents([tmp_path / "odd.jsonl"], tmp_path / "cache") == [Document("", "one two")]
-    (tmp_path / "book.jsonl").write_text(json.dumps({"text": "word " * 201_000}) + "\n")
-    with pytest.raises(BadInput, match=r"book\.jsonl: a document is longer than 1,000,000 bytes"):
-        read_documents([tmp_path / "book.jsonl"], tmp_path / "cache")
+    Dataset.from_dict({"text": ["word " * 201_000]}).to_parquet(tmp_path / "book.parquet")
+    with pytest.raises(BadInput, match=r"book\.parquet: a document is longer than 1,000,000 bytes"):
+        read_documents([tmp_path / "book.parquet"], tmp_path / "cache")
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": "b')
     with pytest.raises(BadInput, match=r"cut\.jsonl:2: not JSON"):
         read_documents([tmp_path / "cut.jsonl"], tmp_path / "cache")
     (tmp_path / "half.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a dog"}\n')[:-3])
-    with pytest.raises(BadInput, match=r"half\.jsonl\.gz: cannot be read as json"):
+    with pytest.raises(BadInput, match=r"half\.jsonl\.gz:2: the compressed file is damaged"):
         read_documents([tmp_path / "half.jsonl.gz"], tmp_path / "cache")
     assert found["no_titles.csv"] == [Document("", "a dog")]
     titles = read_documents([tmp_path / "a.csv"], tmp_path / "cache", "title")

@@ -41,6 +41,25 @@ def run(code, redirected, folder):
     return int((folder / "code").read_text()), done.stderr.decode()
 
 
+NAMED = """
+import logging
+from common.errors import run_command
+from common.streams import show
+
+def main():
+    logging.info("model \\x1b]0;x\\x07 in\\n\\trun\\x9b2J, Zwölf\\u3000🙂")
+    show("model \\x1b[31mred\\r\\n\\tline")
+
+run_command(main)
+"""
+
+
+def test_a_terminal_obeys_no_name_that_is_printed():
+    done = subprocess.run([sys.executable, "-c", NAMED], cwd=ROOT, capture_output=True, encoding="utf-8")
+    assert done.stderr == "model \\x1b]0;x\\x07 in\n\trun\\x9b2J, Zwölf\u3000🙂\n"
+    assert done.stdout == "model \\x1b[31mred\\r\n\tline\n"
+
+
 LOST = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full", "| head -1",
         "2>&1 | head -1"]  # fmt: skip
 

@@ -9,6 +9,8 @@ import pytest
 
 import common.files
 import data.cache
+from common.errors import BadInput
+from common.files import PARTIAL
 from data.cache import cached
 from tests.sources import ROOT
 
@@ -65,7 +67,7 @@ def test_everything_is_flushed_before_the_rename(tmp_path, monkeypatch):
     cached(tmp_path / "key", make)
     checksums, facts, ids, partial, *end = done
     assert [checksums, facts, ids] == ["checksums.json", "facts.json", "ids.bin"]
-    assert [partial[:9], *end] == [".partial-", "rename", tmp_path.name]
+    assert [partial[:16], *end] == [PARTIAL, "rename", tmp_path.name]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -89,6 +91,8 @@ def test_of_two_builders_the_faster_ones_folder_is_kept(tmp_path, damaged):
 BUILDER = """
 import sys, time
 from pathlib import Path
+from common.errors import BadInput
+from common.files import PARTIAL
 from data.cache import cached
 def make(partial):
     (partial / "ids.bin").write_bytes(b"half")
@@ -99,8 +103,9 @@ cached(Path(sys.argv[1]) / "slow", make)
 
 
 def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path):
-    dead = tmp_path / ".partial-older"
+    dead, foreign = tmp_path / f"{PARTIAL}-older", tmp_path / ".partial-mine"
     dead.mkdir()
+    foreign.mkdir()
     (dead / "ids.npy").write_bytes(b"half")
     command = [sys.executable, "-c", BUILDER, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
@@ -111,7 +116,7 @@ def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp
         process.kill()
     assert live.exists()
     cached(tmp_path / "key", never)
-    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+    assert {path.name for path in tmp_path.iterdir()} == {"key", foreign.name}
 
 
 def test_a_cache_whose_file_system_locks_no_folder_works(tmp_path, monkeypatch):
@@ -119,6 +124,22 @@ def test_a_cache_whose_file_system_locks_no_folder_works(tmp_path, monkeypatch):
         raise OSError(9, "Bad file descriptor")
 
     monkeypatch.setattr(data.cache.fcntl, "flock", refused)
-    (tmp_path / ".partial-somebody").mkdir()
+    (tmp_path / f"{PARTIAL}-somebody").mkdir()
     cached(tmp_path / "key", make)
-    assert cached(tmp_path / "key", never).is_dir() and (tmp_path / ".partial-somebody").is_dir()
+    assert cached(tmp_path / "key", never).is_dir() and (tmp_path / f"{PARTIAL}-somebody").is_dir()
+
+
+def test_two_users_share_a_cache(made, monkeypatch):
+    """By the modes that their umask gives; what one cannot read stays as it is."""
+    folder, content = made
+    before = os.umask(0o022)
+    os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o777 & ~before
+
+    def unreadable(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(data.cache, "sha256", unreadable)
+    with pytest.raises(BadInput, match=f"--cache_dir {folder.parent}: key is another user's and cannot be read"):
+        cached(folder, never)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content

@@ -14,6 +14,8 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+import data.records
+import data.text
 from common.arguments import SentenceArguments
 from common.errors import BadInput
 from data.collator import Collator
@@ -196,6 +198,10 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
     assert str(path) in refusal(tmp_path, good, path, **how)
 
 
+NOT_UTF_8 = pa.Array.from_buffers(pa.string(), 1, [*pa.array(["ab"]).buffers()[:2], pa.py_buffer(b"\xff\xfe")])
+UNDECODED = "cannot be read as parquet ('utf-8' codec can't decode"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "names", "said"),
     {
@@ -207,8 +213,8 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
         "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', ("text",), ":2: not JSON (Expecting value"),
         "no object": ("x.jsonl", '{"text": "a"}\n"b"\n', ("text",), ":2: not a JSON object"),
         "a list": ("x.jsonl", '{"text": ["a"]}\n', ("text",), ":1: 'text' is of type list, not text"),
-        "a long row": ("x.csv", "a,text\n1,b\n2,c,d\n", ("text",), "Expected 2 fields in line 3, saw 3"),
-        "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "the first row has more cells than the header"),
+        "a long row": ("x.csv", "a,text\n1,b\n2,c,d\n", ("text",), "x.csv:3: 3 cells, but the header has 2"),
+        "a long first row": ("x.csv", "a,text\n1,b,c\n", ("text",), "x.csv:2: 3 cells, but the header has 2"),
         "a repeated column": ("x.csv", "text,text\nb,c\n", ("text",), "column 'text' occurs twice in the header"),
         "no Parquet": ("x.parquet", "a\n", ("text",), "cannot be read as parquet"),
         "no Arrow": ("x.arrow", "a\n", ("text",), "cannot be read as arrow"),
@@ -224,6 +230,14 @@ def test_a_bad_line_is_one_error_with_its_file_and_number(tmp_path, content, how
             ": contains no sentences",
         ),
         "latin-1": ("x.csv", "a,text\n1,Zwölf\n".encode("latin-1"), ("text",), "x.csv:2: byte 5 is not UTF-8"),
+        "an open quote": ("x.csv", 'a,text\n1,"b\n2,c\n', ("text",), "x.csv:3: the file ends within a quoted cell"),
+        "no text in Parquet": ("x.parquet", parquet_of({"text": NOT_UTF_8}), ("text",), UNDECODED),
+        "a long cell": (
+            "x.jsonl",
+            f'{{"text": "{"a" * 10**6}b"}}',
+            ("text",),
+            ":1: 'text' is longer than 1,000,000 bytes",
+        ),
         "empty texts": ("x.csv", "a,text\n1,\n2, \n", ("text",), "contains no sentences"),
         "a deep document": ("x.json", '{"a":' * 500 + "1" + "}" * 500, ("text",), "x.json"),
     }.values(),
@@ -311,6 +325,23 @@ def test_columns_of_json_that_nobody_reads_may_be_anything(tmp_path):
         read(tmp_path, lines, other, names=("text",))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.csv.gz", 'id,text\n1,"a\nb"\n' + "2" * 1000 + ",c", ":4: line longer than 900 bytes"),
+        ("x.csv.gz", 'id,text\n1,"' + "a\n" * 500 + '"\n', ": not CSV (field larger than field limit (900))"),
+        ("x.jsonl.gz", '{"text": "a"}\n{"id": "' + "b" * 1000 + '"}', ":2: line longer than 900 bytes"),
+        ("x.json.gz", '[{"text": "a"},\n' + '"b",\n' * 500 + '"c"]', ": an array longer than 900 bytes"),
+    ],
+)
+def test_a_small_packed_table_does_not_fill_the_memory(tmp_path, monkeypatch, name, content, said):
+    path = written(tmp_path, gzip.compress(content.encode()), name)
+    assert len(rows(tmp_path, path)) > 0
+    monkeypatch.setattr(data.records, "LONGEST_ROW", 900)
+    message = refusal(tmp_path / "other", path)
+    assert message.startswith(str(path)) and said in message
+
+
 def test_lines_that_show_nothing_are_empty(tmp_path):
     text = read(tmp_path, written(tmp_path, "a dog\n\u200b\n\x1a\n\ufeff \na\u200bb\n"))
     assert text.rows["0"][:] == ["a dog", "a\u200bb"] and text.facts["empty_lines_dropped"] == 3
@@ -327,3 +358,18 @@ def test_the_cache_does_not_excuse_a_header(tmp_path):
     content = "text\na dog\n"
     assert rows(tmp_path, written(tmp_path, content, "x.txt")) == [("text",), ("a dog",)]
     assert "a header (text), not a row" in refused(read, tmp_path, written(tmp_path, content, "x.TSV"))
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.jsonl"])
+def test_a_text_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatch, name):
+    line = '{"text": "a"}\n' if name == "x.jsonl" else "a\n"
+    path = written(tmp_path, line * 5, name)
+    load = data.text._loaded
+
+    def appended(*args):
+        with path.open("a") as file:
+            file.write(line)
+        return load(*args)
+
+    monkeypatch.setattr(data.text, "_loaded", appended)
+    assert refusal(tmp_path, path) == f"{path}: changed while it was read; run the command again"

@@ -13,7 +13,7 @@ import pytest
 import data.source
 import data.tokenised
 from common.errors import BadInput, StorageError
-from common.files import write_json
+from common.files import PARTIAL, write_json
 from data import draws
 from data.source import Source
 from data.text import NLI_LABELS
@@ -159,7 +159,7 @@ def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, n
         patch.setattr("common.files.shutil", SimpleNamespace(rmtree=lambda *args, **kwargs: None))
         with pytest.raises(KeyboardInterrupt):
             load(text)
-    left = [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(".partial-")]
+    left = [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith(PARTIAL)]
     assert left, "what was half written is still there"
     assert len(load(text)) == 20
 

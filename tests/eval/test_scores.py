@@ -28,6 +28,11 @@ def test_a_table_has_a_line_a_model_and_a_column_a_task():
     ]
 
 
+def test_a_name_does_not_break_its_line():
+    lines = tables({"a\nb\x1b[2J|c": [row("A", 70)]}).splitlines()
+    assert len(lines) == 3 and lines[2].startswith("| a\\nb\\x1b[2J\\|c |")
+
+
 def test_a_task_with_two_splits_has_two_columns():
     found = table({"m": [row("STS-B", 80.0), row("STS-B", 12.0, "file"), row("Avg.", 1.0)]})
     assert found.splitlines()[0] == "| model | STS-B test | STS-B file | Avg. |"

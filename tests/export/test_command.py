@@ -7,7 +7,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from common.errors import BadInput, CheckpointRefused
-from common.files import writing_folder
+from common.files import PARTIAL, writing_folder
 from export.__main__ import main
 from export.onnx_file import write_onnx
 from models.encoder import load_encoder
@@ -16,7 +16,7 @@ from .conftest import SCORES, record
 
 
 def partials(folder):
-    return [path for path in folder.iterdir() if "partial" in path.name]
+    return [path for path in folder.iterdir() if PARTIAL in path.name]
 
 
 def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
@@ -38,8 +38,9 @@ def test_an_empty_folder_is_filled_and_a_full_one_refused(make_run, tmp_path):
 
 def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_run, tmp_path, monkeypatch):
     run, target = make_run(), tmp_path / "out"
-    (tmp_path / ".out.partial").mkdir()
-    (tmp_path / ".out.partial" / "old").write_text("of a command that was killed")
+    for name, text in ((f".out{PARTIAL}", "of a command that was killed"), (".out.partial", "mine")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").write_text(text)
     with monkeypatch.context() as patched:
         patched.setattr("export.card.card", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -47,7 +48,7 @@ def test_a_command_that_fails_midway_leaves_nothing_and_the_next_one_works(make_
     assert not target.exists()
     assert partials(tmp_path) == []
     main([str(run), "--output", str(target)])
-    assert not (target / "old").exists()
+    assert not (target / "old").exists() and (tmp_path / ".out.partial" / "old").read_text() == "mine"
 
 
 def test_a_folder_that_another_command_writes_is_refused_and_left_alone(make_run, tmp_path):

@@ -12,6 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from baselines.__main__ import main as baseline
+from common.files import sha256
 from eval.encode import Encode
 from export.__main__ import main
 from export.card import Model
@@ -117,12 +118,13 @@ def test_the_mteb_snippet_states_every_field_that_has_to_be(make_run, tmp_path, 
     monkeypatch.setitem(sys.modules, "mteb.models", stand_in)
     monkeypatch.chdir(tmp_path)
     seen = {"STS12": {"seen": 3, "sentences": 9}, "STS-B": {"seen": 1, "sentences": 2}, "MR": {"seen": 0}}
-    run = make_run(run=record() | {"seen_test_texts": seen, "result": {"model.safetensors": "12" * 32}})
+    weights = sha256(make_run() / "model.safetensors")
+    run = make_run(run=record() | {"seen_test_texts": seen, "result": {"model.safetensors": weights}})
     main([str(run), "--output", "deep/a-model"])
     [snippet] = [one for one in SNIPPET.findall(Path("deep/a-model/README.md").read_text()) if "mteb" in one]
     meta = run_snippet(snippet)["meta"]
     assert meta.keys() == {*needed, "adapted_from"}
-    assert meta["training_datasets"] == {"STS12", "STSBenchmark"} and meta["revision"] == "12" * 8
+    assert meta["training_datasets"] == {"STS12", "STSBenchmark"} and meta["revision"] == weights[:16]
     assert meta["public_training_data"] is None and meta["use_instructions"] is False
     assert load_encoder(meta["name"])[0].max_length == meta["max_tokens"] == 64
     assert meta["n_parameters"] == sum(p.numel() for p in load_encoder(str(run))[0].parameters())

@@ -97,11 +97,12 @@ def test_the_saved_folder_itself_is_read(saved):
     assert len(read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS)).head) == 2
 
 
+_TYPES = "sentence_transformers.models."
 _DENSE, _LENGTH = "2_Dense/config.json", "sentence_bert_config.json"
 
 
 def _modules(*others):
-    return [{"type": "m.Transformer", "path": ""}, *others]
+    return [{"type": f"{_TYPES}Transformer", "path": ""}, *others]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +112,16 @@ def _modules(*others):
         (_DENSE, {"out_features": 10**30}, "does not match its config.json"),
         (_DENSE, {"bias": None}, "invalid 'bias' None"),
         (_LENGTH, {"max_seq_length": -1}, "invalid 'max_seq_length' -1"),
-        *(("modules.json", _modules({"type": "m.Pooling", "path": "1_Pooling"}, {"type": "m.Dense", "path": place}),
+        *(("modules.json", _modules({"type": f"{_TYPES}Pooling", "path": "1_Pooling"},
+                                      {"type": f"{_TYPES}Dense", "path": place}),
            "outside the model's folder") for place in ("../other", "/etc", "a/../../b")),
-        ("modules.json", _modules({"type": "m.Other", "path": ""}), r"type m\.Other is not supported"),
-        ("modules.json", _modules({"type": "m.Normalize"}), "names no pooling module"),
-        ("modules.json", _modules({"type": "m.Pooling"}), r"modules\.json has no 'path'"),
-        ("modules.json", _modules({"type": "m.Dense", "path": "3_Dense"}), r"lacks 3_Dense/config\.json"),
+        ("modules.json", _modules({"type": f"{_TYPES}Other", "path": ""}), r"type \S+Other is not supported"),
+        ("modules.json", _modules({"type": f"{_TYPES}Normalize"}), "names no pooling module"),
+        ("modules.json", _modules({"type": f"{_TYPES}Pooling"}), r"modules\.json has no 'path'"),
+        ("modules.json", _modules({"type": f"{_TYPES}Dense", "path": "3_Dense"}), r"lacks 3_Dense/config\.json"),
+        ("modules.json", [{"type": f"{_TYPES}StaticEmbedding", "path": ""}], r"begins with \S+StaticEmbedding, not"),
+        ("modules.json", _modules({"type": f"{_TYPES}Transformer", "path": ""}), "Transformer is not supported"),
+        ("modules.json", [], "begins with nothing"),
         ("modules.json", {}, "expected a list"),
         ("modules.json", _modules(7), r"modules\.json has no 'type'"),
     ],

@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from common.errors import BadInput
+from common.files import sha256
+from models.auxiliary import load_masked_lm
 from models.encoder import load_encoder
 from models.loading import load_backbone, load_config, load_tokenizer
 from tests.folders import Evil, change_json
@@ -79,16 +81,28 @@ def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
     code = {"auto_map": {"AutoTokenizer": ["tokenization.Evil", "tokenization.Evil"]}, "chat_template": "{{ 1 / 0 }}"}
     change_json(folder / "tokenizer_config.json", **code)
     modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "evil.Pooling"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    change_json(folder / "config.json", sentence_embedding=None)
     monkeypatch.syspath_prepend(folder)
+    change_json(folder / "config.json", sentence_embedding=None)
     assert load_encoder(str(folder))[0].pooling == "avg"
+    for module in modules:
+        theirs, module["type"] = module["type"], "evil.Pooling"
+        (folder / "modules.json").write_text(json.dumps(modules))
+        with pytest.raises(BadInput, match=r"type evil\.Pooling is not supported"):
+            load_encoder(str(folder))
+        module["type"] = theirs
     assert not (folder / "ran").exists()
-    modules[1]["type"] = "evil.Other"
+
+
+@pytest.mark.parametrize("form", ["models.{0}", "models.{0}.{0}", "sentence_transformer.modules.{1}.{0}",
+                                  "base.modules.{1}.{0}"])  # fmt: skip
+def test_modules_are_read_in_the_spelling_of_every_version(folder, form):
+    load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
+    change_json(folder / "config.json", sentence_embedding=None)
+    modules = json.loads((folder / "modules.json").read_text())
+    for module, kind in zip(modules, ("Transformer", "Pooling"), strict=True):
+        module["type"] = f"sentence_transformers.{form.format(kind, kind.lower())}"
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(BadInput, match=r"type evil\.Other is not supported"):
-        load_encoder(str(folder))
+    assert load_encoder(str(folder))[0].pooling == "avg"
 
 
 def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
@@ -108,7 +122,10 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a weight file"),
         ({"fusion_config": {"a": True}}, "'fusion_config': it replaces"),
         ({"num_hidden_layers": -1}, "num_hidden_layers -1 in config.json; must be at least 1"),
-        ({"num_hidden_layers": 10**9}, ": 1000000000 layers in config.json"),
+        ({"num_hidden_layers": 10**4}, ": 10000 layers in config.json"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers 1000000000 in config.json; must be at most 100000"),
+        ({"text_config": {"n_layer": 10**9}}, "n_layer 1000000000 in config.json; must be at most"),
+        ({"num_labels": 3_000_000}, "num_labels 3000000 in config.json; must be at most"),
         ({"num_attention_heads": -4}, "num_attention_heads -4 in config.json; must be at least 1"),
         *(
             ({name: 10**12}, "cannot load|config.json")
@@ -172,6 +189,19 @@ def test_weights_in_several_files_are_read_also_from_the_hubs_cache(folder, tmp_
     assert (place / SAFE_WEIGHTS_INDEX_NAME).exists()
     for name, value in load_backbone(str(place)).state_dict().items():
         assert torch.equal(value, whole[name])
+
+
+@pytest.mark.parametrize("load", [load_backbone, load_masked_lm, lambda path: load_encoder(path, "avg")])
+def test_the_weights_of_a_run_are_those_in_its_record(folder, load):
+    weights = folder / "model.safetensors"
+    recorded = {"gone": "1", "config.json": "2", weights.name: sha256(weights)}
+    (folder / "run.json").write_text(json.dumps({"result": recorded}))
+    load(str(folder))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(BadInput, match=f"^{weights}: has changed since the run wrote it; restore the file"):
+        load(str(folder))
 
 
 def test_an_adapter_is_refused_with_or_without_a_model_beside_it(folder):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput, StorageError
+from common.files import writing
+from report import MARK
 from report.__main__ import main
 from tests.report.conftest import RECORD
 
@@ -184,12 +186,24 @@ def test_a_full_disk_is_storage_and_leaves_the_older_page_whole(tmp_path, write_
         raise OSError(errno.ENOSPC, "No space left on device")
 
     output = tmp_path / "r.html"
-    output.write_text("<!doctype html>the older page")
+    output.write_bytes(MARK + b"the older page")
     monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(StorageError, match=r"r\.html: cannot be written \(No space left on device\)"):
         main([str(write_run(tmp_path / "one")), "--output", str(output)])
-    assert output.read_text() == "<!doctype html>the older page"
+    assert output.read_bytes() == MARK + b"the older page"
     assert [path.name for path in tmp_path.glob("r.html*")] == ["r.html"]
+
+
+def test_a_page_replaces_pages_of_this_command_only(both, tmp_path, write_run):
+    assert both[1].read_bytes().startswith(MARK)
+    theirs, draft = tmp_path / "theirs.html", tmp_path / "r.html.draft.part"
+    theirs.write_text("<!doctype html><title>mine</title>")
+    draft.write_text("mine")
+    with pytest.raises(BadInput, match="has content this command did not write"):
+        main([str(write_run(tmp_path / "one")), "--output", str(theirs)])
+    with writing(tmp_path / "r.html") as part:
+        part.write_bytes(MARK)
+    assert draft.read_text() == "mine"
 
 
 def test_a_page_does_not_replace_what_it_is_made_of(tmp_path, write_run):

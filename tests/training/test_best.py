@@ -52,6 +52,7 @@ def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_mani
     assert problem(tmp_path / BEST, "one") is None
     assert [path.name for path in tmp_path.iterdir()] == [BEST]
     (tmp_path / "result").mkdir()
+    (tmp_path / BEST / ".DS_Store").touch()
     copy_best(tmp_path, str(tmp_path / "result"))
     assert {path.name for path in (tmp_path / "result").iterdir()} == {"best.json", "config.json"}
     assert (tmp_path / BEST / MANIFEST).exists() and (tmp_path / "result" / "config.json").read_text() == "4"

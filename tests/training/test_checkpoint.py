@@ -66,6 +66,14 @@ def test_an_added_file_is_found(tmp_path):
     assert problem(folder, "one") == "pytorch_model.bin is not in its manifest"
 
 
+@pytest.mark.parametrize("name", [".DS_Store", ".nfs000000000001", "1_Pooling/.DS_Store", ".AppleDouble/x"])
+def test_a_hidden_file_that_a_system_leaves_does_not_matter(tmp_path, name):
+    folder = folder_of(tmp_path, files=FILES | {name: b"before"})
+    assert problem(folder, "one") is None
+    (folder / name).unlink()
+    assert problem(folder, "one") is None
+
+
 class Killed(BaseException):
     pass
 

@@ -16,7 +16,7 @@ from tests.refusals import refused
 from training.checkpoint import checkpoint_problem
 from training.provenance import contents, provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
-from training.run_folder import Start, last_valid, locked, open_run
+from training.run_folder import LOCK_FILE, Start, last_valid, locked, open_run
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}
@@ -48,10 +48,10 @@ def test_a_new_or_empty_folder_starts_at_step_0_and_nothing_is_written(tmp_path)
 
 def test_half_a_record_of_a_killed_command_is_not_a_run_and_is_removed_by_the_next(tmp_path):
     (tmp_path / f"{RUN_FILE}.1a2b3c4d.part").write_text("{")
-    (tmp_path / ".lock").touch()
+    (tmp_path / LOCK_FILE).touch()
     assert open_run(str(tmp_path), SETTINGS) == Start(False, None)
     write_run(tmp_path, RECORD)
-    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, ".lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {RUN_FILE, LOCK_FILE}
 
 
 def test_of_two_writers_of_a_file_the_slower_does_not_fail(tmp_path):
@@ -175,7 +175,8 @@ def test_folders_that_only_resemble_checkpoints_are_ignored(run):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null", b"{}", b"[" * 200_000,
-                                     b'{"status": "finished", "trajectory": null}', b'{"trajectory": {}, "state": 1}',
+                                     b'{"status": "finished", "trajectory": null}',
+                                     b'{"status": "done", "trajectory": {}}', b'{"trajectory": {}, "state": 1}',
                                      b'{"trajectory": [], "status": "running", "run_id": "one"}'])  # fmt: skip
 def test_a_damaged_record_is_refused(run, content):
     (run / RUN_FILE).write_bytes(content)
@@ -251,9 +252,9 @@ def test_a_folder_is_locked_until_its_process_ends_or_is_killed(tmp_path):
         pass
     os.kill(other, signal.SIGKILL)
     os.waitpid(other, 0)
-    assert json.loads((folder / ".lock").read_text())["pid"] == other
+    assert json.loads((folder / LOCK_FILE).read_text())["pid"] == other
     with locked(folder):
-        assert json.loads((folder / ".lock").read_text())["pid"] == os.getpid()
+        assert json.loads((folder / LOCK_FILE).read_text())["pid"] == os.getpid()
     assert list(folder.iterdir()) == []
 
 

@@ -137,6 +137,38 @@ def test_a_killed_run_goes_on_and_leaves_done_shards_alone(tmp_path, sentences, 
     assert not list(out.glob("11.*.part"))
 
 
+def test_a_shard_that_changes_while_it_is_encoded_is_not_done(tmp_path):
+    shard, out = tmp_path / "a.txt", tmp_path / "out"
+    shard.write_text("a\nb\n")
+    encode = Letters()
+
+    def editing(texts):
+        shard.write_text("other\nlines\n")
+        return encode(texts)
+
+    work = job(out)
+    work.start("cpu")
+    said = refused(work.encode_shard, editing, shard)
+    assert said == f"{shard}: changed while it was encoded; run the command again"
+    assert names(out) == ["manifest.json"]
+    assert work.encode_shard(encode, shard)["rows"] == 2
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_kill_after_the_record_leaves_nothing_that_refuses_the_shard(tmp_path, edited):
+    shard, out = tmp_path / "a.txt", tmp_path / "out"
+    shard.write_text("a\n")
+    [record] = encode_corpus(job(out), [str(shard)], 1)
+    (out / f"a.{record['sha256'][:16]}.begun").touch()  # as the kill leaves it
+    if edited:
+        shard.write_text("b\n")
+        assert "the text has changed" in refused(encode_corpus, job(out), [str(shard)], 1)
+        (out / "a.done.json").unlink()  # as the message advises
+        (out / "a.parquet").unlink()
+    [again] = encode_corpus(job(out), [str(shard)], 1)
+    assert again["new"] == edited and not list(out.glob("*.begun"))
+
+
 def test_an_input_folder_is_not_the_output_too(tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     assert "is also an input" in refused(encode_corpus, job(tmp_path), [str(tmp_path)], 1)
@@ -152,7 +184,7 @@ def test_a_folder_of_another_model_or_kind_is_refused(shards, tmp_path):
     assert "(dtype float32, now int8)" in refused(encode_corpus, job(out, dtype="int8"), given, 1)
     assert "(format parquet, now npy)" in refused(encode_corpus, job(out, format="npy"), given, 1)
     (out / "manifest.json").unlink()
-    assert "contains shards of unknown origin, manifest.json is missing" in refused(encode_corpus, job(out), given, 1)
+    assert "contains a.done.json, but no manifest.json of vectors" in refused(encode_corpus, job(out), given, 1)
     del before["manifest.json"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
@@ -164,7 +196,7 @@ def test_foreign_files_are_not_replaced(tmp_path, shard):
     (tmp_path / "c.txt").write_text("a\n")
     before = theirs.read_bytes()
     said = refused(encode_corpus, job(tmp_path), [str(tmp_path / shard)], 1)
-    assert said == f"{theirs}: already exists and would be overwritten; choose another --output"
+    assert said == f"{tmp_path}: contains c.parquet, but no manifest.json of vectors; choose a new or empty folder"
     assert names(tmp_path) == ["c.parquet", "c.txt"] and theirs.read_bytes() == before
 
 
@@ -258,7 +290,7 @@ def test_a_pipe_and_missing_or_empty_inputs_are_refused_and_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     said = refused(encode_corpus, job(tmp_path / "out"), [str(tmp_path / "pipe.txt")], 1)
     assert said == f"{tmp_path / 'pipe.txt'}: not a regular file"
-    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 1)
+    assert "gone.txt: no such file" in refused(encode_corpus, job(tmp_path / "out"), ["gone.txt"], 1)
     (tmp_path / "empty").mkdir()
     assert "the folder contains no files" in refused(encode_corpus, job(tmp_path), [str(tmp_path / "empty")], 1)
     assert "--processes 0" in refused(encode_corpus, job(tmp_path), ["gone.txt"], 0)
