@@ -12,7 +12,7 @@ from common.errors import DISK, BadInput, ProjectError, brief
 from common.files import digest, find_files
 from data.lines import content_hash, kind_of
 
-VERSION = 3  # part of the cache keys: raise it if the same bytes would give other rows
+VERSION = 4  # part of the cache keys: raise it if the same bytes would give other rows
 
 
 @dataclass(frozen=True)
