@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
+_LOADING = "sentence_bert_config.json"
+_OURS = {("add_pooling_layer", False), ("output_hidden_states", True)}  # options of loading that change no vector
 
 
 class _Unreachable(BadInput):
@@ -84,6 +86,7 @@ def _read(path: str, config) -> Described | None:
         if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
             head.append(Normalize())
         _check_modules(path, pooling, count or 0, any(isinstance(part, Normalize) for part in head))
+        _loading_settings(path)
         return Described(pooling, head, length, _prompts(path))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
@@ -122,11 +125,21 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
             raise BadInput(f"'{path}': module type {module['type']} is not supported here")
     if pooling is None:
         raise BadInput(f"'{path}': modules.json names no pooling module")
-    lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
-    if lengths.get("do_lower_case"):
+    length = _entry(path, _LOADING, _loading_settings(path), "max_seq_length", int | None)
+    return Described(pooling, head, length, _prompts(path))
+
+
+def _loading_settings(path: str) -> dict[str, Any]:
+    """Read how sentence-transformers loads the backbone; BadInput for an option that would change its vectors."""
+    settings = {"max_seq_length": None} | (_read_json(path, _LOADING) or {})
+    if settings.get("do_lower_case"):
         raise BadInput(f"'{path}': lower-casing of texts (do_lower_case) is not supported here")
-    prompts, length = _prompts(path), _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
-    return Described(pooling, head, length, prompts)
+    for name in (name for name in settings if name.endswith(("_args", "_kwargs"))):
+        options = settings[name] or {}
+        if not isinstance(options, dict) or options.items() - _OURS:
+            raise BadInput(f"'{path}': {name} {str(options)[:80]} in {_LOADING} is not supported here; write the "
+                           "setting into config.json or tokenizer_config.json and remove it")  # fmt: skip
+    return settings
 
 
 def _prompts(path: str) -> dict[str, str]:
@@ -265,7 +278,7 @@ def write_modules(
     )
     settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
     settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
-    write_json(root / "sentence_bert_config.json", settings)
+    write_json(root / _LOADING, settings)
     write_json(
         root / "config_sentence_transformers.json",
         {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
