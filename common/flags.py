@@ -127,7 +127,8 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
     names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
+    parser.add_argument("--pooling", choices=[*names, "pooler"], help="pooling; needed for plain encoders only; "
+                        "pooler: [CLS] behind the checkpoint's own pooler (supervised SimCSE)")  # fmt: skip
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:

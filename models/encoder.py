@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from common.errors import BadInput
 from common.files import share_weights
@@ -20,12 +20,13 @@ from common.template import mask_place
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.flow import Flow
-from models.heads import Head
+from models.heads import Dense, Head
 from models.kernels.dropout import exchange_dropout
 from models.loading import (
     NO_LIMIT,
     load_backbone,
     load_config,
+    load_strictly,
     load_tokenizer,
     quiet,
     usable_length,
@@ -40,6 +41,7 @@ from models.saved_format import FORMAT, Described, read_modules, write_head, wri
 from models.word_vectors import WordVectors
 
 logger = logging.getLogger(__name__)
+POOLER = "pooler"  # a value of --pooling for commands that read a model; it is saved as `cls` with a head
 
 
 class EncoderOutput(NamedTuple):
@@ -69,6 +71,7 @@ class SentenceEncoder(PreTrainedModel):
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(
         self,
@@ -237,21 +240,35 @@ class SentenceEncoder(PreTrainedModel):
 def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
     """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
 
-    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head. BadInput if the model
-    does not exist or lacks tensors, or for a plain encoder without `pooling`.
+    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head; `pooler` is [CLS]
+    behind the checkpoint's own pooler. BadInput if the model does not exist or lacks tensors, or for a plain encoder
+    without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
     description = described(path, config, pooling)
     least = tokenizer.num_special_tokens_to_add() + 1
     if max_length is not None and max_length < least:
         raise BadInput(f"--max_length {max_length}: must be at least {least}, to fit a token besides the special ones")
-    limit = usable_length(config, tokenizer)
+    backbone = load_backbone(path, config)
+    limit = usable_length(backbone, tokenizer)
     if max_length is not None and max_length > limit:
         logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
-    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": description.prompts}
+    own = {"place": mask_place(tokenizer), "prompts": description.prompts}
     return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer
+
+
+def _own_pooler(path: str, config) -> Dense:
+    """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models keep their head.
+
+    BadInput if it has none.
+    """
+    pooler = getattr(load_strictly(AutoModel, path, config), "pooler", None)
+    if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
+        raise BadInput(f"'{path}': a '{config.model_type}' has no pooler of the form tanh(W [CLS] + b); use another "
+                       "--pooling")  # fmt: skip
+    return Dense(pooler.dense, "Tanh")
 
 
 def described(path: str, config, pooling: str | None = None) -> Described:
@@ -263,10 +280,12 @@ def described(path: str, config, pooling: str | None = None) -> Described:
             "most others)"
         )
     if pooling is not None:
-        if pooling_named(pooling).keeps_head:
+        head = [_own_pooler(path, config)] if pooling == POOLER else []
+        name = "cls" if head else pooling
+        if pooling_named(name).keeps_head and not head:
             raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
-        own = description or Described(pooling, [], None)
-        description = own._replace(pooling=pooling, head=[])
+        own = description or Described(name, head, None)
+        description = own._replace(pooling=name, head=head)
         if description != own:
             logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, own.pooling,
                            ", and drops its head" * bool(own.head))  # fmt: skip

@@ -53,6 +53,7 @@ class EncoderForTraining(PreTrainedModel):
     accepts_loss_kwargs = False
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
         super().__init__(encoder.config)
@@ -149,7 +150,7 @@ def build_model(
     if model_args.bidirectional:
         attend_both_ways(backbone)
     described = _describe(source, config, model_args.pooling)
-    length = min(usable_length(config, tokenizer), described.max_length or NO_LIMIT)
+    length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     kept = pooling_named(model_args.pooling).keeps_head
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
@@ -158,7 +159,8 @@ def build_model(
         mask_place(tokenizer), described.prompts,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
-    projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
+    init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
+    projection = projection_named(model_args.projection, config.hidden_size, init_std)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
     if projection is not None and not method.takes_projection:
