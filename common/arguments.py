@@ -21,6 +21,8 @@ class ModelArguments:
         "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, avg_first_last, "
         "avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
+    query_prompt: str | None = flag(None, "text before every query, such as 'query: '; default: the model's own prompt")
+    document_prompt: str | None = flag(None, "text before every document; default: the model's own prompt")
     train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
     projection: str = flag(
         "linear_tanh",

@@ -136,3 +136,9 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     add_pooling(parser)
     parser.add_argument("--max_length", type=int, help="tokens per text (default: what the model allows)")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+
+
+def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
+    """Add `--query_prompt` or `--document_prompt`."""
+    for role in roles:
+        parser.add_argument(f"--{role}_prompt", help=f"text before every {role} (default: the model's own prompt)")

@@ -16,8 +16,8 @@ from data.source import Source
 from data.text import Text, read_text
 
 _SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # decoder -> how a token marks a leading space
-# UTF-8 of scripts without spaces between words: Thai, Lao and Tibetan; Burmese and Khmer; Chinese and Japanese. Also the
-# first byte of such a letter if the vocabulary has only single bytes of it.
+# UTF-8 of scripts without spaces between words: Thai, Lao, Tibetan; Burmese, Khmer; Chinese, Japanese. Also the first
+# byte of such a letter if the vocabulary has only single bytes of it.
 _UNSPACED = re.compile(
     rb"\xe0[\xb8-\xbf]|\xe1[\x80-\x82\x9e\x9f]|[\xe3-\xe9]|\xef[\xbc-\xbe]|\xf0[\xa0-\xaf]|[\xe0\xe1\xef\xf0]$"
 )

@@ -37,7 +37,7 @@ from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
 from models.runner import Runner
-from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
+from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules, write_settings
 from models.word_vectors import WordVectors
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,8 @@ class SentenceEncoder(PreTrainedModel):
         train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
             (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
         place: for pooling `mask`, the place of the mask, see `common.template.mask_place`.
-        prompts: prefixes for texts by name; only copied to the saved folder.
+        prompts: prefixes for texts by name, see `prompt_of`.
+        default_prompt: the name of the one for texts that are neither queries nor documents.
 
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
@@ -83,9 +84,11 @@ class SentenceEncoder(PreTrainedModel):
         train_pooling: str | None = None,
         place: int | None = None,
         prompts: Mapping[str, str] = MappingProxyType({}),
+        default_prompt: str | None = None,
     ) -> None:
         super().__init__(backbone.config)
-        self.backbone, self.head, self.max_length, self.prompts = backbone, head, max_length, dict(prompts)
+        self.backbone, self.head, self.max_length = backbone, head, max_length
+        self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
         self.keeps_adapters = False
         self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
@@ -102,6 +105,13 @@ class SentenceEncoder(PreTrainedModel):
             )
         self.runner = (Packed if packed else Runner).prepare(backbone)
         self.post_init()
+
+    def prompt_of(self, role: str | None = None) -> str:
+        """The prefix of a `query`, of a `document`, or of another text, as in sentence-transformers' `encode`.
+
+        Without a prompt of that name, a query or document gets none, not the default one.
+        """
+        return self.prompts.get(role or self.default_prompt, "")
 
     @property
     def packed(self) -> bool:
@@ -217,8 +227,10 @@ class SentenceEncoder(PreTrainedModel):
         if self.has_modules:
             write_modules(
                 folder, self._pooling, len(dense), self.max_length, self.config,
-                without_pooler(type(self.backbone)), self.prompts, tokenizer, self.normalizes,
+                without_pooler(type(self.backbone)), tokenizer, self.normalizes,
             )  # fmt: skip
+        if self.has_modules or self.prompts:
+            write_settings(folder, self.prompts, self.default_prompt)
         share_weights(Path(folder))
 
     @property
@@ -237,12 +249,17 @@ class SentenceEncoder(PreTrainedModel):
         return self.flow is None and not isinstance(self.backbone, WordVectors)
 
 
-def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
+def load_encoder(
+    path: str,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    prompts: Mapping[str, str | None] = MappingProxyType({}),
+):
     """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
 
     A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head; `pooler` is [CLS]
-    behind the checkpoint's own pooler. BadInput if the model does not exist or lacks tensors, or for a plain encoder
-    without `pooling`.
+    behind the checkpoint's own pooler. `prompts`, for `query` and `document`, replace the model's unless None. BadInput
+    if the model does not exist or lacks tensors, or for a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
     description = described(path, config, pooling)
@@ -255,8 +272,14 @@ def load_encoder(path: str, pooling: str | None = None, max_length: int | None =
         logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
-    own = {"place": mask_place(tokenizer), "prompts": description.prompts}
+    own = {"place": mask_place(tokenizer), "prompts": {**description.prompts, **given(prompts)}}
+    own["default_prompt"] = description.default_prompt
     return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer
+
+
+def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
+    """The prompts that are not None."""
+    return {name: text for name, text in prompts.items() if text is not None}
 
 
 def _own_pooler(path: str, config) -> Dense:

@@ -51,6 +51,8 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     if path == ITSELF:
         return Teacher(None)
     encoder, tokenizer = load_encoder(path, pooling)
+    if encoder.prompt_of():
+        raise BadInput(f"'{path}': a teacher reads the student's texts, without its own default prompt; choose another")
     own = load_tokenizer(source)
     if tokenizer.get_vocab() != own.get_vocab():
         raise BadInput(f"'{path}': a teacher needs the vocabulary of '{source}'; choose another")

@@ -17,7 +17,7 @@ from common.template import mask_place
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
-from models.encoder import SentenceEncoder
+from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
 from models.kernels.dropout import lighten_dropout
@@ -154,9 +154,10 @@ def build_model(
     kept = pooling_named(model_args.pooling).keeps_head
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
+    prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
     encoder = SentenceEncoder(
         backbone, model_args.pooling, None, length, model_args.packed is not False, model_args.train_pooling,
-        mask_place(tokenizer), described.prompts,
+        mask_place(tokenizer), {**described.prompts, **given(prompts)}, described.default_prompt,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library

@@ -209,7 +209,7 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
     backbone = load_backbone(source)
     if settings["bidirectional"]:
         attend_both_ways(backbone)
-    own = {"place": trained.place, "prompts": trained.prompts}
+    own = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
     start = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **own)
     start.normalized = trained.normalizes
     return start
@@ -218,11 +218,12 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
 def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
     """Write the start: a sentence-transformers folder is copied, with everything in it.
 
-    If the run uses it differently (pooling, head, template, attention), it is saved as it was judged.
+    If the run uses it differently (pooling, head, template, attention, prompts), it is saved as it was judged.
     """
     settings = run.record["settings"]
     source = settings["model_name_or_path"]
-    if encoder.place is None and not settings["bidirectional"] and _pooled_by(source) == encoder.pooling:
+    changed = settings["bidirectional"] or encoder.place is not None
+    if not changed and _pooled_by(source, encoder.prompts) == encoder.pooling:
         shutil.copytree(source, place, ignore=_NOT_PART_OF_A_MODEL, dirs_exist_ok=True)
         for folder in (Path(place), *filter(Path.is_dir, Path(place).rglob("*"))):
             folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # the source may be read-only
@@ -230,13 +231,13 @@ def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> No
         encoder.save(place, tokenizer)
 
 
-def _pooled_by(source: str) -> str | None:
-    """The pooling of a sentence-transformers folder; None for other models, unknown modules or one with a head."""
+def _pooled_by(source: str, prompts: Mapping[str, str]) -> str | None:
+    """The pooling of a sentence-transformers folder with these prompts; None for other models, or one with a head."""
     try:
         found = read_modules(source) if (Path(source) / "modules.json").is_file() else None
     except BadInput:
         return None
-    return found.pooling if found and len(found.head) == found.normalizes else None
+    return found.pooling if found and len(found.head) == found.normalizes and found.prompts == prompts else None
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:

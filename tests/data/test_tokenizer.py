@@ -57,7 +57,7 @@ def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, 
 
 @pytest.mark.parametrize("text", ["猫は庭で寝ています。", "แมวนอนในสวน"])
 def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tokenizer, text):
-    """Else a whole sentence would be a word, which is neither masked nor deleted; of single bytes a letter is a word."""
+    """Else a whole sentence would be a word, which is neither masked nor deleted. Of single bytes, a letter is one."""
     ids = np.array(roberta_tokenizer(text, add_special_tokens=False)["input_ids"])
     starts = word_starts(roberta_tokenizer)[ids]
     assert starts.sum() == len(text) and len(ids) > len(text)

@@ -265,9 +265,10 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
         ),
         (
             "config_sentence_transformers.json",
-            {"default_prompt_name": "query"},
-            r"prompt \('query'\) is not supported",
+            {"default_prompt_name": "find"},
+            "default_prompt_name 'find' in config_sentence_transformers.json names none of its prompts",
         ),
+        ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's tokens"),
         (
             "config_sentence_transformers.json",
             {"truncate_dim": 8},
