@@ -90,14 +90,16 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
 
 @torch.no_grad()
 def _try_out(path: str, model: PreTrainedModel) -> None:
-    """Run a model of another family on five tokens, alone and padded.
+    """Run a model of another family on a few tokens, alone and padded.
 
     Raises:
         BadInput: ids and a mask are not enough for it, or it does not read the mask, so that a vector would depend on
             the other texts of its batch.
     """
-    pad, count = getattr(model.config, "pad_token_id", None) or 0, 5
-    ids = torch.tensor([[number for number in range(count + 1) if number != pad][:count]])
+    pad = getattr(model.config, "pad_token_id", None) or 0
+    known = range(min(6, getattr(model.config, "vocab_size", None) or 6))
+    ids = torch.tensor([[number for number in known if number != pad]])
+    count = ids.shape[1]
     padded = F.pad(ids, (0, 3), value=pad)
     mask = (torch.arange(padded.shape[1]) < count).long()[None]
     try:
