@@ -125,8 +125,8 @@ class DataArguments:
     dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
-        "column with the text (default: text; labelled pairs: premise hypothesis); several are the sentences of a "
-        "row; lines of text need a tab-separated header",
+        "column with the text (default: text; labelled pairs: premise hypothesis label); several are the sentences of "
+        "a row; lines of text need a tab-separated header",
     )
     title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
     max_length: int = flag(32, "tokens per sentence or block, special tokens included")

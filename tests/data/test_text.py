@@ -14,13 +14,14 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from common.arguments import SentenceArguments
+from common.arguments import ScoredArguments, SentenceArguments
 from common.errors import BadInput
+from common.files import files_of
 from common.views import View
 from data.collator import Collator
 from data.lines import LONGEST_LINE
 from data.source import Source, source_of
-from data.text import column_names, read_text
+from data.text import NLI_LABELS, _loaded, column_names, read_text
 from data.tokenised import load_tokenised
 from tests.refusals import refused
 
@@ -327,3 +328,29 @@ def test_the_cache_does_not_excuse_a_header(tmp_path):
     content = "text\na dog\n"
     assert rows(tmp_path, written(tmp_path, content, "x.txt")) == [("text",), ("a dog",)]
     assert "a header (text), not a row" in refused(read, tmp_path, written(tmp_path, content, "x.TSV"))
+
+
+def test_what_libraries_write_beside_their_data_is_not_text(tmp_path):
+    datasets.Dataset.from_dict({"text": ["one", "two"]}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "spark").mkdir()
+    datasets.Dataset.from_dict({"text": ["three"]}).to_parquet(tmp_path / "spark" / "part-0.parquet")
+    (tmp_path / "spark" / "_SUCCESS").touch()
+    for name, expected in (("saved", ["one", "two"]), ("spark", ["three"])):
+        assert list(read(tmp_path / "cache", *files_of(tmp_path / name)).rows["0"]) == expected
+
+
+def test_of_parquet_only_the_columns_that_are_read_reach_the_cache(tmp_path):
+    datasets.Dataset.from_dict({"text": ["one"], "vector": [[0.5] * 8]}).to_parquet(tmp_path / "a.parquet")
+    source = Source((tmp_path / "a.parquet",))
+    assert _loaded(source, source.files, tmp_path).column_names == ["text"]
+    assert column_names(source) == ["text", "vector"]
+
+
+def test_the_column_of_the_label_can_be_named(tmp_path):
+    """SNLI's own files call it gold_label."""
+    row = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "an animal"}
+    (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
+    names = ["sentence1", "sentence2", "gold_label"]
+    source = source_of(ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True)
+    [found] = read_text(source, tmp_path / "cache").rows
+    assert found == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}
