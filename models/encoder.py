@@ -264,8 +264,9 @@ def load_encoder(
     config, tokenizer = load_config(path), load_tokenizer(path)
     description = described(path, config, pooling)
     least = tokenizer.num_special_tokens_to_add() + 1
-    if max_length is not None and max_length < least:
-        raise BadInput(f"--max_length {max_length}: must be at least {least}, to fit a token besides the special ones")
+    if max_length is not None and (not isinstance(max_length, int) or max_length < least):
+        fit = "to fit a token besides the special ones"
+        raise BadInput(f"--max_length {max_length}: must be an integer of at least {least}, {fit}")
     backbone = load_backbone(path, config)
     limit = usable_length(backbone, tokenizer)
     if max_length is not None and max_length > limit:

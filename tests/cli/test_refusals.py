@@ -84,6 +84,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"lora_r": 2, "lora_dropout": 0.1, "method": "s_simcse"}, "--lora_dropout: this method draws"),
         ({"lora_r": 2, "lora_target": "quarry"}, "--lora_target: name linear layers of this 'bert'"),
         ({"save_strategy": "best"}, "--save_strategy best: "),
+        ({"eval_strategy": "epoch"}, "--eval_strategy: the dev score is computed every --eval_steps steps"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
         ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),

@@ -249,9 +249,9 @@ def test_weights_that_are_not_finite_are_refused_when_read(tiny_bert, tmp_path):
         load_encoder(str(tmp_path), pooling="avg")
 
 
-@pytest.mark.parametrize("length", [-5, 0, 2])
+@pytest.mark.parametrize("length", [-5, 0, 2, 32.0])
 def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
-    with pytest.raises(BadInput, match=f"--max_length {length}: must be at least 3"):
+    with pytest.raises(BadInput, match=f"--max_length {length}: must be an integer of at least 3"):
         load_encoder(str(tiny_bert), pooling="avg", max_length=length)
 
 

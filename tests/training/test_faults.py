@@ -18,6 +18,7 @@ from torch import nn
 from common.errors import BadInput, StorageError
 from data.draws import KeyedSampler
 from training import faults, signals
+from training.faults import storage_errors
 from training.run_arguments import saved_at_once
 from training.signals import SIGNALS, Stopping, run_to_its_end
 from training.trainer import EmbeddingTrainer
@@ -231,3 +232,9 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
         time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGINT)
         assert (asked.name, ended) == ("SIGTERM", [128 + signal.SIGINT])
+
+
+def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
+    with pytest.raises(StorageError, match="no permission; .* Make the folder writable and repeat"), \
+            storage_errors(tmp_path):  # fmt: skip
+        raise PermissionError(errno.EACCES, "denied", str(tmp_path))
