@@ -153,7 +153,7 @@ def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("names", [("premise",), ("premise", "hypothesis", "label")])
+@pytest.mark.parametrize("names", [("premise",), ("premise", "hypothesis", "label", "id")])
 def test_labelled_pairs_have_two_texts(unsup, names):
     argv = [word for word in unsup(method="nli") if not word.startswith("--text_column")]
     with pytest.raises(BadInput, match="labelled pairs have two texts, such as premise hypothesis"):

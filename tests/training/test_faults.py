@@ -235,6 +235,6 @@ def test_only_a_signal_that_comes_later_ends_the_process_at_once(answered, monke
 
 
 def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
-    with pytest.raises(StorageError, match="no permission; .* Make the folder writable and repeat"), \
-            storage_errors(tmp_path):  # fmt: skip
+    said = r"no permission; .* Make the folder writable and repeat"
+    with pytest.raises(StorageError, match=said), storage_errors(tmp_path):
         raise PermissionError(errno.EACCES, "denied", str(tmp_path))
