@@ -98,8 +98,10 @@ def _difference(name: str, old: Any, new: Any) -> str:
     """A setting's values, or whose files have changed: their hashes would fill the screen."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return f"{name}: {old} there, {new} now"
-    flags = [f"--{flag}" for flag in sorted(old.keys() | new.keys()) if old.get(flag) != new.get(flag)]
-    return f"the content of {', '.join(flags) if name == 'contents' else name} has changed"
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    if name != "contents":
+        return f"{name}: {', '.join(changed)} changed"
+    return "; ".join(_difference(f"files of --{flag}", old.get(flag) or {}, new.get(flag) or {}) for flag in changed)
 
 
 def last_valid(root: Path, run_id: str) -> str | None:
