@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
+from typing import Literal
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Embedder:
         max_length: maximum tokens per text; default: the model's limit.
         device: default: a GPU if available.
         bf16: compute in bfloat16.
+        query_prompt, document_prompt: put before every query and document; default: the model's own prompts.
 
     Attributes:
         texts: the indexed texts, set by `build_index`.
@@ -52,8 +54,11 @@ class Embedder:
         max_length: int | None = None,
         device: str | None = None,
         bf16: bool = False,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
     ) -> None:
-        encoder, tokenizer = load_encoder(fspath(model), pooling, max_length)
+        prompts = {"query": query_prompt, "document": document_prompt}
+        encoder, tokenizer = load_encoder(fspath(model), pooling, max_length, prompts)
         self.device = device or device_here()
         try:
             encoder.to(self.device)
@@ -63,14 +68,14 @@ class Embedder:
         self.texts: list[str] = []
         self.vectors = np.empty((0, 0), dtype=np.float32)
 
-    def encode(self, texts: str | Iterable[str]) -> np.ndarray:
-        """The vectors, (N, D) float32; (D,) for a single text."""
+    def encode(self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None) -> np.ndarray:
+        """The vectors, (N, D) float32; (D,) for a single text. With a role, the model's prompt for it is put before."""
         batch = [texts] if isinstance(texts, str) else _list(texts)
         if not batch or not all(isinstance(text, str) for text in batch):
             raise BadInput("texts to encode: give one or more strings")
         if any(map(_SURROGATE.search, batch)):
             raise BadInput("texts to encode: one has half a surrogate pair, which is not valid Unicode")
-        vectors = self._encode(batch)
+        vectors = (self._encode.of(role) if role else self._encode)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def similarity(self, one: str | Sequence[str], other: str | Sequence[str]) -> np.ndarray:
@@ -84,7 +89,7 @@ class Embedder:
         if isinstance(texts, str):
             raise BadInput("build_index: give a list of texts, not a single one")
         texts = _list(texts)
-        vectors = unit(self.encode(texts)).astype(np.float32)
+        vectors = unit(self.encode(texts, "document")).astype(np.float32)
         self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole
         return self
 
@@ -100,9 +105,9 @@ class Embedder:
         """
         if not self.texts:
             raise BadInput("search: there is no index yet; call build_index with the texts")
-        if not isinstance(top_k, int) or top_k < 1:
+        if not isinstance(top_k, (int, np.integer)) or top_k < 1:
             raise BadInput(f"search: top_k {top_k} must be an integer of at least 1")
-        query_vectors = unit(np.atleast_2d(self.encode(queries))).astype(np.float32)
+        query_vectors = unit(np.atleast_2d(self.encode(queries, "query"))).astype(np.float32)
         nearest = best(query_vectors, in_blocks(self.vectors), min(top_k, len(self.texts)), self.device)
         hits = [
             [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)

@@ -154,14 +154,13 @@ def _pooling(model: str) -> str:
     """The model's own pooling; the mean of the tokens if it defines none.
 
     Raises:
-        BadInput: the model has other modules or prompts, so the verdict would not apply to it as published.
+        BadInput: the model has other modules, so the verdict would not apply to it as published.
     """
     described = read_modules(model)
     if described is None:
         return "avg"
     head = [type(module).__name__ for module in described.head]
     unsupported = [f"a module {name}" for name in head if name != "Normalize"]  # a cosine ignores the length
-    unsupported += [f"the prompt '{prompt}' for a {name}" for name, prompt in described.prompts.items() if prompt]
     if unsupported:
         raise BadInput(f"'{model}' has {unsupported[0]}, which adapt does not support; give another model, or "
                        "--pooling to start from its backbone alone")  # fmt: skip
@@ -199,7 +198,18 @@ def _of_start(
     if not files:
         return items(start)
     settings = [run["settings"][name] for name in ("pooling", "bidirectional", "packed", "bf16", "use_cpu")]
-    key = digest([files, labels.content, settings, start.max_length, start.place, run["hardware"], run["versions"]])
+    key = digest(
+        [
+            files,
+            labels.content,
+            settings,
+            start.max_length,
+            start.place,
+            start.prompts,
+            run["hardware"],
+            run["versions"],
+        ]
+    )
     folder = cached(Path(args.cache_dir) / f"judged-{key[:24]}",
                     lambda part: np.savez(part / "items.npz", **items(start)))  # fmt: skip
     with np.load(folder / "items.npz", allow_pickle=False) as found:

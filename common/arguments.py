@@ -21,6 +21,8 @@ class ModelArguments:
         "cls_before_pooler, cls (keeps the projection head), avg, last_token, avg_top2, avg_first_last, "
         "avg_embedding_last, mask (of promptbert's template); saved in the model",
     )
+    query_prompt: str | None = flag(None, "text before every query, such as 'query: '; default: the model's own prompt")
+    document_prompt: str | None = flag(None, "text before every document; default: the model's own prompt")
     train_pooling: str | None = flag(None, "pooling of the loss, if it differs from the saved one (ConSERT)")
     projection: str = flag(
         "linear_tanh",
@@ -128,8 +130,8 @@ class DataArguments:
     dataset_split: str = flag("train", "its split")
     text_column: list[str] = flag(
         [],
-        "column with the text (default: text; labelled pairs: premise hypothesis); several are the sentences of a "
-        "row; lines of text need a tab-separated header",
+        "column with the text (default: text; labelled pairs: premise hypothesis label); several are the sentences of "
+        "a row; lines of text need a tab-separated header",
     )
     title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
     max_length: int = flag(32, "tokens per sentence or block, special tokens included")

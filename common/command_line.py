@@ -164,7 +164,8 @@ def read_config(path: str) -> dict[str, str | list[str]]:
     for key, value in content.items():
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
-            raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
+            advice = "quote a JSON object" if isinstance(value, dict) else "omit the key for the default"
+            raise BadInput(f"{path}: '{key}' needs a value or a list of values; {advice}")
     return {
         key: [*map(_at_home, value)] if isinstance(value, list) else _at_home(value) for key, value in content.items()
     }

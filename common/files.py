@@ -310,7 +310,9 @@ def matching(place: Path) -> list[Path]:
 
 
 def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
-    """Return a file itself, or all files of a folder and its subfolders except hidden ones, sorted by path.
+    """Return a file itself, or all files of a folder and its subfolders, sorted by path.
+
+    Hidden ones, and what Spark and `datasets` write beside their data, are skipped.
 
     Args:
         place: the file or folder.
@@ -324,12 +326,17 @@ def files_of(place: Path, own: Sequence[str | Path] = ()) -> list[Path]:
     return files
 
 
+_SAVED = {"state.json", "dataset_info.json"}
+
+
 def _below(folder: Path, above: set[Path], own: set[Path]) -> Iterator[Path]:
     try:
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise BadInput(f"{folder}: the folder cannot be read ({error.strerror})") from error
-    for path in paths:
+    names = {path.name for path in paths}
+    beside = {"_SUCCESS"} | (_SAVED if names >= _SAVED else set())  # written by Spark, and by `Dataset.save_to_disk`
+    for path in (path for path in paths if path.name not in beside):
         if not path.is_dir():  # a broken link or a pipe too: opening it raises, so no text is skipped silently
             yield path
         elif (real := path.resolve()) in above:

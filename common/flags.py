@@ -127,7 +127,8 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
     names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
+    parser.add_argument("--pooling", choices=[*names, "pooler"], help="pooling; needed for plain encoders only; "
+                        "pooler: [CLS] behind the checkpoint's own pooler (supervised SimCSE)")  # fmt: skip
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
@@ -135,3 +136,9 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     add_pooling(parser)
     parser.add_argument("--max_length", type=int, help="tokens per text (default: what the model allows)")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster, differs by about 0.01")
+
+
+def add_prompts(parser: argparse.ArgumentParser, *roles: str) -> None:
+    """Add `--query_prompt` or `--document_prompt`."""
+    for role in roles:
+        parser.add_argument(f"--{role}_prompt", help=f"text before every {role} (default: the model's own prompt)")

@@ -22,6 +22,9 @@ def check_place(name: str) -> None:
     """
     place = Path(name)
     if place.exists():
+        if (place / "trainer_state.json").is_file() and (place.absolute().parent / "run.json").is_file():
+            run = place.absolute().parent
+            raise BadInput(f"'{name}': a checkpoint, only to resume from; name its run, {run}, or {run / 'best'}")
         return
     here = "/" in name.strip("/") and place.parent.is_dir()  # `runs/x` is a local path if runs/ exists
     folder = here or name.startswith(("/", ".", "~")) or name.count("/") > 1 or name.endswith("/")

@@ -25,7 +25,8 @@ class Source:
         columns: tab-separated sentences per line, without column names.
         names: the columns to read from a table, or from lines with a header.
         titled: whether the first column is a title, which may be empty.
-        labelled: whether the rows have a column `label` for natural language inference.
+        labelled: whether the rows have a column with a label for natural language inference.
+        label: its name.
         dataset: the hub dataset that the files come from, if any.
     """
 
@@ -35,6 +36,7 @@ class Source:
     titled: bool = False
     labelled: bool = False
     dataset: str | None = None
+    label: str = LABEL
 
     @cached_property
     def kind(self) -> str:
@@ -74,12 +76,12 @@ class Source:
     def no_column(self, place: str | Path, name: str, found: Iterable[str]) -> str:
         """The message for a column that a table lacks."""
         flag = "--title_column" if self.titled and name == self.read[0] else "--text_column"
-        flag = "labelled pairs" if name == LABEL else flag
+        flag = "labelled pairs" if name == self.label else flag
         return f"{place}: no column '{name}' ({flag}) among {', '.join(found)}"
 
     def key(self, *more) -> str:
         """The key of a cache folder: changes with the content and with how it is read."""
-        how = [self.kind, self.columns, self.read, self.titled, self.labelled]
+        how = [self.kind, self.columns, self.read, self.titled, self.labelled and self.label]
         return digest([VERSION, self.sha256, how, *more])[:32]
 
 
@@ -100,9 +102,11 @@ def source_of(args, labelled: bool = False, own: Sequence[str | Path] = ()) -> S
     names = (*titles, *(args.text_column or (["text"] if titles else [])))
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(f"--text_column and --title_column: name column '{twice}' twice")
-    if labelled and len(names) not in (0, 2):
-        raise BadInput(f"--text_column {' '.join(names)}: labelled pairs have two texts, such as premise hypothesis")
-    source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None)
+    if labelled and len(names) not in (0, 2, 3):
+        raise BadInput(f"--text_column {' '.join(names)}: labelled pairs have two texts, such as premise hypothesis, "
+                       "and, if its name is not label, the column of the label")  # fmt: skip
+    names, label = (names[:2], *names[2:]) if labelled and names[2:] else (names, LABEL)
+    source = Source(tuple(files), columns, names, bool(args.title_column), labelled, args.dataset_name or None, label)
     if source.read and columns not in (1, source.width):
         raise BadInput(f"--columns {columns}: only for lines without a header; name columns by --text_column")
     return source

@@ -84,7 +84,7 @@ def column_names(source: Source) -> list[str]:
         try:
             if source.kind in _BY_LINE:
                 return records.columns(source)
-            return _loaded(source, source.files[:1], Path(raw)).column_names
+            return _loaded(source, source.files[:1], Path(raw), whole=True).column_names
         except Exception as error:  # whatever the library raises, the file is at fault
             raise _explained(source, _Parser(source, None), error, Path(raw)) from error
 
@@ -124,8 +124,11 @@ def map_options(path: Path, rows: Dataset, features: Features) -> dict:
             **names}  # fmt: skip
 
 
-def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
-    """Read the files through the library, by links whose names contain no patterns and show format and compression."""
+def _loaded(source: Source, files: Sequence[Path], folder: Path, whole: bool = False) -> Dataset:
+    """Read the files through the library, by links whose names contain no patterns and show format and compression.
+
+    Of Parquet only the columns that are read, or the `whole` table: others, such as vectors, may be large.
+    """
     if source.kind in _BY_LINE:
         return records.load(source, files, _required(source), folder)
     links = []
@@ -133,8 +136,13 @@ def _loaded(source: Source, files: Sequence[Path], folder: Path) -> Dataset:
         suffix = "txt" if source.kind == "text" else source.kind
         links.append(folder / f"{number:05}.{suffix}{packing(path)}")
         links[-1].symlink_to(path.resolve())
+    options = {}
+    if source.kind == "parquet" and not whole:
+        present = pyarrow.parquet.read_schema(links[0]).names
+        options = {"columns": _required(source)} if {*_required(source)} <= {*present} else {}
     names = DataFilesList([str(link) for link in links], [()] * len(links))  # names, not patterns
-    return datasets.load_dataset(source.kind, data_files={"train": names}, split="train", cache_dir=str(folder))
+    files = {"train": names}
+    return datasets.load_dataset(source.kind, data_files=files, split="train", cache_dir=str(folder), **options)
 
 
 def _header(source: Source) -> list[str] | None:
@@ -161,7 +169,7 @@ def _header(source: Source) -> list[str] | None:
 
 def _required(source: Source) -> list[str]:
     """Return the columns that a table must have."""
-    return [*source.read, *([LABEL] if source.labelled else [])]
+    return [*source.read, *([source.label] if source.labelled else [])]
 
 
 class _Parser:
@@ -189,7 +197,7 @@ class _Parser:
         for name in self.read:
             if name not in columns:
                 raise BadInput(self.source.no_column(describe(self.source), name, columns))
-            if name == LABEL and isinstance(columns[name], ClassLabel):
+            if name == self.source.label and isinstance(columns[name], ClassLabel):
                 self.classes = columns[name]
             elif getattr(columns[name], "dtype", None) not in _TEXT:
                 _search(self.source, self)

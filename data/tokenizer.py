@@ -1,12 +1,14 @@
 """The word starts of a tokenizer's vocabulary, and a tokenizer trained on a text."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, BertTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from common.errors import BadInput
 from data.cache import cached
@@ -14,18 +16,30 @@ from data.source import Source
 from data.text import Text, read_text
 
 _SPACES = {"ByteLevel": "Ġ", "Metaspace": "▁"}  # decoder -> how a token marks a leading space
+# UTF-8 of scripts without spaces between words: Thai, Lao, Tibetan; Burmese, Khmer; Chinese, Japanese. Also the first
+# byte of such a letter if the vocabulary has only single bytes of it.
+_UNSPACED = re.compile(
+    rb"\xe0[\xb8-\xbf]|\xe1[\x80-\x82\x9e\x9f]|[\xe3-\xe9]|\xef[\xbc-\xbe]|\xf0[\xa0-\xaf]|[\xe0\xe1\xef\xf0]$"
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # special tokens of a trained vocabulary
 
 
 def word_starts(tokenizer) -> np.ndarray:
-    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported tokenizer."""
+    """Return whether each token begins a word, (vocabulary,) bool; BadInput for an unsupported tokenizer.
+
+    In a script without spaces every token is a word; without this rule, a sentence would be a single one.
+    """
     kind = (json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {}).get("type")
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if kind == "WordPiece":
-        return np.array([not token.startswith("##") for token in tokens])
-    if kind in _SPACES:
-        return np.array([token.startswith(_SPACES[kind]) for token in tokens])
-    raise BadInput(f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
+        begins = [not token.startswith("##") for token in tokens]
+    elif kind in _SPACES:
+        begins = [token.startswith(_SPACES[kind]) for token in tokens]
+    else:
+        raise BadInput(f"whole words are supported for WordPiece, byte-level BPE and sentencepiece, not for '{kind}'")
+    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()} if kind == "ByteLevel" else {}
+    texts = (bytes(map(byte_of.get, token)) if byte_of.keys() >= {*token} else token.encode() for token in tokens)
+    return np.array(begins) | [_UNSPACED.search(text) is not None for text in texts]
 
 
 def train_tokenizer(source: Source, size: int, cache_dir: str | Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
-from common.flags import Parser, add_encoder, check_output
+from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.model_place import check_place
 from common.streams import show
 from eval.labels import labelled
@@ -27,6 +28,8 @@ _READERS = {  # flags that only some tasks read
     "embeddings": "a search task: beir, nanobeir or one of its sets",
     "directions": "the task retrieval",
     "duplicates": "the task retrieval",
+    "query_prompt": "a search task: beir, nanobeir or one of its sets",
+    "document_prompt": "a search task: beir, nanobeir or one of its sets",
     "mode": "a transfer task",
 }
 
@@ -53,6 +56,7 @@ def parser() -> Parser:
                    help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
                    "rmsprop)")  # fmt: skip
     add_encoder(p)
+    add_prompts(p, "query", "document")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
     p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
@@ -110,11 +114,14 @@ def score_model(args: argparse.Namespace, name: str, model: str) -> tuple[dict[A
     from models.encoder import load_encoder
 
     options = options_of(args, name)
-    encoder, tokenizer = load_encoder(model, args.pooling, args.max_length)
+    prompts = {"query": args.query_prompt, "document": args.document_prompt}
+    encoder, tokenizer = load_encoder(model, args.pooling, args.max_length, prompts)
     encoder.to(options.device)
     logger.info("%s: pooling %s, at most %d tokens", model, encoder.pooling, encoder.max_length)
     start = time.perf_counter()
     encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=options.progress)
+    if prompts := encode.settings.get("prompts"):
+        logger.info("%s: prompts in search: %s", model, json.dumps(prompts, ensure_ascii=False))
     results = score_all(encode, tasks_of(args, options), args.data_dir)
     rows = rows_of(results, name, None, **encode.settings)
     if encode.unknown:
@@ -160,9 +167,11 @@ def check_tasks(args: argparse.Namespace) -> None:
     if args.dev_file and not args.tasks and (args.split or args.mode != "test"):
         raise BadInput("--split and --mode: your own pairs have neither; leave them out")
     used = {"embeddings": args.embeddings, "directions": args.directions == "both", "mode": args.mode == "fasttest",
-            "duplicates": args.duplicates == "identical"}  # fmt: skip
+            "duplicates": args.duplicates == "identical", "query_prompt": args.query_prompt is not None,
+            "document_prompt": args.document_prompt is not None}  # fmt: skip
     for name in (name for name, given in used.items() if given):
-        if not any(hasattr(task, name) for task in tasks):
+        attribute = "embeddings" if name.endswith("_prompt") else name  # of search tasks
+        if not any(hasattr(task, attribute) for task in tasks):
             raise BadInput(f"--{name} needs {_READERS[name]}; add it to --tasks")
     for task in tasks[1:]:
         task.load(args.data_dir)  # fail on a missing file now, not after the first task is scored

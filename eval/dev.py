@@ -1,8 +1,7 @@
 """Dev sets that select a run's best model and compare it with its start: STS pairs, a search set, held-out texts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from common.errors import BadInput
 from common.words import word_places
 from eval.compare.intervals import Items, percentile, resampled_figures
-from eval.encode import Encoder, unit
+from eval.encode import Encoder, as_role, unit
 from eval.metrics.retrieval import METRICS
 from eval.retrieval.beir import WHOLE, BeirSet, BeirTask, drops_own_id, name_of, read_set
 from eval.sts import Pairs, correlation, similarities
@@ -48,8 +47,8 @@ class DevSet:
         """METRIC -> score and, for vectors cut to `widths`, METRIC_WIDTH -> score; each text is encoded once."""
         if not widths:
             return {self.metric: self.score(encode)}
-        cached = cache(lambda texts: encode(list(texts)))
-        cuts = {width: lambda texts, width=width: cached(tuple(texts))[:, :width] for width in (None, *widths)}
+        known: dict = {}
+        cuts = {width: _Cut(encode, width, known) for width in (None, *widths)}
         return {f"{self.metric}_{width}" if width else self.metric: self.score(cut) for width, cut in cuts.items()}
 
     def score_of(self, items: Items) -> float:
@@ -64,6 +63,24 @@ class DevSet:
     def apart(self) -> bool:
         """Whether the judging examples are disjoint from those that selected the best model."""
         return None not in (self.judging, self.choosing) and not {*self.judging} & {*self.choosing}
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """An encoder that cuts vectors to a width; several share what they know: {(role, texts): vectors}."""
+
+    encode: Encoder
+    width: int | None
+    known: dict
+    role: str | None = None
+
+    def of(self, role: str) -> "_Cut":
+        return replace(self, role=role)
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        if (key := (self.role, *texts)) not in self.known:
+            self.known[key] = (as_role(self.encode, self.role) if self.role else self.encode)(texts)
+        return self.known[key][:, : self.width]
 
 
 def _part(items: Items, chosen: Sequence[int] | None) -> Items:
@@ -122,8 +139,9 @@ def halves_set(rows: Sequence[Sequence[str]]) -> DevSet:
         raise BadInput("fewer than two held-out texts have two words; search needs at least two")
 
     def items(encode: Encoder) -> Items:
-        vectors = unit(encode([text for side in zip(*pairs, strict=True) for text in side]))
-        cosines = vectors[: len(pairs)] @ vectors[len(pairs) :].T
+        roles = zip(("query", "document"), zip(*pairs, strict=True), strict=True)
+        queries, documents = (unit(as_role(encode, role)(list(texts))) for role, texts in roles)
+        cosines = queries @ documents.T
         ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)  # from 1; ties get the worst rank
         return {"value": np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0.0)}
 

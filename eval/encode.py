@@ -1,5 +1,6 @@
 """The only encode loop: sentences to vectors."""
 
+import copy
 import functools
 import hashlib
 import json
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from common.errors import NonFinite
+from common.files import digest
 from common.progress import progress
 
 logger = logging.getLogger(__name__)
@@ -35,32 +37,54 @@ class Encode:
         progress: show a progress bar, or lines in a file.
 
     Attributes:
-        tokens: number of tokens encoded so far, special tokens included.
-        unknown: how many of them were the unknown token.
+        prompt: put before every text: the model's default prompt or, in `of(role)`, the role's.
     """
 
     def __init__(self, module, tokenizer, *, bf16: bool = False, progress: bool = False) -> None:
+        self.prompt = _prompt(module, None)
+        self.counts = {"tokens": 0, "unknown": 0}
         self.module = module
         self.tokenizer = tokenizer
         self.max_length: int = module.max_length
         self.bf16 = bf16
         self.progress = progress
-        self.tokens = self.unknown = 0
+
+    def of(self, role: str) -> "Encode":
+        """The same encoder for queries or documents (`query`, `document`), with the model's prompt for them."""
+        other = copy.copy(self)
+        other.prompt = _prompt(self.module, role)
+        return other
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens encoded so far, special tokens included."""
+        return self.counts["tokens"]
+
+    @property
+    def unknown(self) -> int:
+        """How many of them were the unknown token."""
+        return self.counts["unknown"]
 
     @property
     def settings(self) -> dict[str, Any]:
         """How text becomes vectors; recorded with every score."""
-        return {"pooling": getattr(self.module, "pooling", None), "max_length": self.max_length, "bf16": self.bf16}
+        prompts = {name: text for name, text in getattr(self.module, "prompts", {}).items() if text}
+        settings = {"pooling": getattr(self.module, "pooling", None), "max_length": self.max_length, "bf16": self.bf16}
+        return settings | ({"prompts": prompts} if prompts else {})
 
-    @functools.cached_property
+    @property
     def identity(self) -> str:
         """A hash of everything that determines a vector except text and max_length."""
+        return digest([self._identity, self.prompt]) if self.prompt else self._identity
+
+    @functools.cached_property
+    def _identity(self) -> str:
         settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
-        digest = hashlib.sha256(json.dumps(settings).encode())
+        found = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return found.hexdigest()
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:
@@ -68,9 +92,10 @@ class Encode:
             warn_of_slow_bf16(self._device.type)
         distinct = list(dict.fromkeys(sentences))
         row = {sentence: i for i, sentence in enumerate(distinct)}
-        ids = self.tokenizer(distinct, truncation=True, max_length=self.max_length)["input_ids"]
-        self.tokens += sum(len(tokens) for tokens in ids)
-        self.unknown += sum(tokens.count(self.tokenizer.unk_token_id) for tokens in ids)
+        texts = [self.prompt + sentence for sentence in distinct]
+        ids = self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
+        self.counts["tokens"] += sum(len(tokens) for tokens in ids)
+        self.counts["unknown"] += sum(tokens.count(self.tokenizer.unk_token_id) for tokens in ids)
         order = np.argsort([-len(tokens) for tokens in ids], kind="stable")
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
@@ -107,6 +132,15 @@ class Encode:
     @property
     def _device(self) -> torch.device:
         return next(self.module.parameters()).device
+
+
+def as_role(encode: Encoder, role: str) -> Encoder:
+    """The encoder for texts of a role (`query`, `document`); a plain function encodes all alike."""
+    return encode.of(role) if hasattr(encode, "of") else encode
+
+
+def _prompt(module, role: str | None) -> str:
+    return module.prompt_of(role) if hasattr(module, "prompt_of") else ""
 
 
 def _rules(tokenizer) -> dict:

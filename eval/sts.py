@@ -91,6 +91,8 @@ def read_sts_year(folder: Path, subset: str) -> Pairs:
 def read_columns(path: Path, score: int | str, left: int | str, right: int | str) -> Pairs:
     """Tab-separated columns without quoting, chosen by number, or by name from a header line."""
     lines, wanted, first = read_lines(path), [score, left, right], 1
+    while lines and not lines[-1].strip():  # an editor's empty last line
+        lines.pop()
     if isinstance(score, str):
         wanted, lines, first = _named(path, lines[0].split("\t") if lines else [], wanted), lines[1:], 2
     pairs = Pairs([], [], [])

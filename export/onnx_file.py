@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from common.errors import BadInput
+from common.errors import BadInput, first_line
 from models.encoder import SentenceEncoder, load_encoder
 from models.loading import load_backbone
 
@@ -54,8 +54,11 @@ def write_onnx(folder: Path) -> None:
     )
     module, target = _Embed(encoder).eval(), folder / PLACE
     target.parent.mkdir()
-    with _quiet():
-        program = _converted(module, encoder.config.vocab_size, shortest + 4)
+    try:
+        with _quiet():
+            program = _converted(module, encoder.config.vocab_size, shortest + 4)
+    except (torch.onnx.OnnxExporterError, torch.onnx.errors.OnnxExporterError) as error:
+        raise BadInput(f"--onnx: torch cannot convert a '{encoder.config.model_type}': {first_line(error)}") from error
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # source lines, with paths of this machine
     program.save(target, external_data=False)  # a single file; its limit is 2 GB (500 M parameters)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from common.errors import BadInput
 from common.files import share_weights
@@ -20,11 +20,12 @@ from models import fast
 from models.adapters import FOLDER, adapter_dropout, add_adapters, without_adapters
 from models.families import attends_backwards, check_apart, embeddings_of, layers_of
 from models.flow import Flow
-from models.heads import Head
+from models.heads import Dense, Head
 from models.loading import (
     NO_LIMIT,
     load_backbone,
     load_config,
+    load_strictly,
     load_tokenizer,
     quiet,
     usable_length,
@@ -33,10 +34,11 @@ from models.loading import (
 from models.perturb import UNCHANGED, Perturbation
 from models.pooling import masked_mean, pooling_named
 from models.precision import at_least_float32
-from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules
+from models.saved_format import FORMAT, Described, read_modules, write_head, write_modules, write_settings
 from models.word_vectors import WordVectors
 
 logger = logging.getLogger(__name__)
+POOLER = "pooler"  # a value of --pooling for commands that read a model; it is saved as `cls` with a head
 
 
 class EncoderOutput(NamedTuple):
@@ -59,13 +61,15 @@ class SentenceEncoder(PreTrainedModel):
         train_pooling: pooling of `forward`, for methods whose loss sees another vector than is used after training
             (ConSERT section 4.1); `embed` and the saved model use `pooling`. None: the same.
         place: for pooling `mask`, the place of the mask, see `data.template.mask_place`.
-        prompts: prefixes for texts by name; only copied to the saved folder.
+        prompts: prefixes for texts by name, see `prompt_of`.
+        default_prompt: the name of the one for texts that are neither queries nor documents.
 
     Raises:
         BadInput: an unknown pooling, or `mask` without a place.
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(
         self,
@@ -77,9 +81,11 @@ class SentenceEncoder(PreTrainedModel):
         train_pooling: str | None = None,
         place: int | None = None,
         prompts: Mapping[str, str] = MappingProxyType({}),
+        default_prompt: str | None = None,
     ) -> None:
         super().__init__(backbone.config)
-        self.backbone, self.head, self.max_length, self.prompts = backbone, head, max_length, dict(prompts)
+        self.backbone, self.head, self.max_length = backbone, head, max_length
+        self.prompts, self.default_prompt = dict(prompts), default_prompt
         self.pooling, self.place = pooling, place
         self.keeps_adapters = False
         self._pooling, self._train_pooling = pooling_named(pooling), pooling_named(train_pooling or pooling)
@@ -96,6 +102,13 @@ class SentenceEncoder(PreTrainedModel):
             )
         fast.choose(backbone, packed)
         self.post_init()
+
+    def prompt_of(self, role: str | None = None) -> str:
+        """The prefix of a `query`, of a `document`, or of another text, as in sentence-transformers' `encode`.
+
+        Without a prompt of that name, a query or document gets none, not the default one.
+        """
+        return self.prompts.get(role or self.default_prompt, "")
 
     @property
     def packed(self) -> bool:
@@ -217,8 +230,10 @@ class SentenceEncoder(PreTrainedModel):
         if self.has_modules:
             write_modules(
                 folder, self._pooling, len(dense), self.max_length, self.config,
-                without_pooler(type(self.backbone)), self.prompts, tokenizer, self.normalizes,
+                without_pooler(type(self.backbone)), tokenizer, self.normalizes,
             )  # fmt: skip
+        if self.has_modules or self.prompts:
+            write_settings(folder, self.prompts, self.default_prompt)
         share_weights(Path(folder))
 
     @property
@@ -237,24 +252,50 @@ class SentenceEncoder(PreTrainedModel):
         return self.flow is None and not isinstance(self.backbone, WordVectors)
 
 
-def load_encoder(path: str, pooling: str | None = None, max_length: int | None = None):
+def load_encoder(
+    path: str,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    prompts: Mapping[str, str | None] = MappingProxyType({}),
+):
     """Load the SentenceEncoder and the tokenizer of a run, an export, a sentence-transformers folder or any encoder.
 
-    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head. BadInput if the model
-    does not exist or lacks tensors, or for a plain encoder without `pooling`.
+    A model is pooled as its folder says; `pooling`, if given, replaces this and drops the head; `pooler` is [CLS]
+    behind the checkpoint's own pooler. `prompts`, for `query` and `document`, replace the model's unless None. BadInput
+    if the model does not exist or lacks tensors, or for a plain encoder without `pooling`.
     """
     config, tokenizer = load_config(path), load_tokenizer(path)
     description = described(path, config, pooling)
     least = tokenizer.num_special_tokens_to_add() + 1
-    if max_length is not None and max_length < least:
-        raise BadInput(f"--max_length {max_length}: must be at least {least}, to fit a token besides the special ones")
-    limit = usable_length(config, tokenizer)
+    if max_length is not None and (not isinstance(max_length, int) or max_length < least):
+        fit = "to fit a token besides the special ones"
+        raise BadInput(f"--max_length {max_length}: must be an integer of at least {least}, {fit}")
+    backbone = load_backbone(path, config)
+    limit = usable_length(backbone, tokenizer)
     if max_length is not None and max_length > limit:
         logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
-    backbone, own = load_backbone(path, config), {"place": mask_place(tokenizer), "prompts": description.prompts}
+    own = {"place": mask_place(tokenizer), "prompts": {**description.prompts, **given(prompts)}}
+    own["default_prompt"] = description.default_prompt
     return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer
+
+
+def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
+    """The prompts that are not None."""
+    return {name: text for name, text in prompts.items() if text is not None}
+
+
+def _own_pooler(path: str, config) -> Dense:
+    """Load a checkpoint's pooler, tanh(W [CLS] + b), in which SimCSE's published supervised models keep their head.
+
+    BadInput if it has none.
+    """
+    pooler = getattr(load_strictly(AutoModel, path, config), "pooler", None)
+    if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
+        raise BadInput(f"'{path}': a '{config.model_type}' has no pooler of the form tanh(W [CLS] + b); use another "
+                       "--pooling")  # fmt: skip
+    return Dense(pooler.dense, "Tanh")
 
 
 def described(path: str, config, pooling: str | None = None) -> Described:
@@ -266,10 +307,12 @@ def described(path: str, config, pooling: str | None = None) -> Described:
             "most others)"
         )
     if pooling is not None:
-        if pooling_named(pooling).keeps_head:
+        head = [_own_pooler(path, config)] if pooling == POOLER else []
+        name = "cls" if head else pooling
+        if pooling_named(name).keeps_head and not head:
             raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
-        own = description or Described(pooling, [], None)
-        description = own._replace(pooling=pooling, head=[])
+        own = description or Described(name, head, None)
+        description = own._replace(pooling=name, head=head)
         if description != own:
             logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, own.pooling,
                            ", and drops its head" * bool(own.head))  # fmt: skip

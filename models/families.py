@@ -65,8 +65,6 @@ FAMILIES = {
     ),
     "deberta-v2": Family("its layers read relative positions, which the encoder owns"),
 }
-_COUNT_BEHIND_PADDING = "data2vec-text ibert longformer luke roberta-prelayernorm xlm-roberta-xl xmod".split()
-FAMILIES |= dict.fromkeys(_COUNT_BEHIND_PADDING, replace(_UNKNOWN, offset_positions=True))
 APART, PACKED, WITH_HEAD = (
     ", ".join(name for name, family in FAMILIES.items() if holds(family))
     for holds in (lambda f: not f.whole, lambda f: not f.whole or f.masks, lambda f: f.transform)

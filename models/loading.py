@@ -6,16 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from common.errors import BadInput, brief
+from common.errors import BadInput, brief, first_line
 from common.files import RUN_FILE
 from common.model_place import check_place
-from models.families import attends_backwards, family_of
+from models.families import FAMILIES, attends_backwards
 from models.folder import check_counts, check_weights, conversion, settle
 
 NO_LIMIT = 10**9  # tokens per sentence
@@ -81,9 +82,40 @@ def load_backbone(path: str, config=None) -> PreTrainedModel:
     if known.main_input_name != "input_ids":
         raise BadInput(f"'{path}': a model of type '{config.model_type}' does not read text")
     model = load_strictly(AutoModel, path, config, **without_pooler(known))
+    if config.model_type not in FAMILIES:
+        _try_out(path, model)
     if attends_backwards(model):
         model.config.use_cache = False  # the key-value cache is only for generation
     return model
+
+
+@torch.no_grad()
+def _try_out(path: str, model: PreTrainedModel) -> None:
+    """Run a model of another family on a few tokens, alone and padded.
+
+    Raises:
+        BadInput: ids and a mask are not enough for it, or it does not read the mask, so that a vector would depend on
+            the other texts of its batch.
+    """
+    pad = getattr(model.config, "pad_token_id", None) or 0
+    known = range(min(6, getattr(model.config, "vocab_size", None) or 6))
+    ids = torch.tensor([[number for number in known if number != pad]])
+    count = ids.shape[1]
+    padded = F.pad(ids, (0, 3), value=pad)
+    mask = (torch.arange(padded.shape[1]) < count).long()[None]
+    try:
+        alone, beside = (
+            model(input_ids=each, attention_mask=mask[:, : each.shape[1]]).last_hidden_state[:, :count]
+            for each in (ids, padded)
+        )
+    except Exception as error:  # as above
+        reason = first_line(error)
+        raise BadInput(f"'{path}': a '{model.config.model_type}' does not run on ids and a mask: {reason}") from error
+    if not torch.allclose(alone, beside, rtol=0, atol=1e-3 * float(alone.abs().max())):
+        raise BadInput(
+            f"'{path}': a '{model.config.model_type}' does not mask padding, so a text's vector would depend on the "
+            "others of its batch; choose another model"
+        )
 
 
 def without_pooler(kind: type) -> dict[str, bool]:
@@ -166,13 +198,16 @@ def _unreadable(what: str, path: str, error: Exception) -> BadInput:
     return BadInput(f"'{path}': cannot read its {what}: {brief(error)}")
 
 
-def usable_length(config, tokenizer) -> int:
-    """Return how many tokens a sentence may have, by the position table and the tokenizer."""
-    positions = getattr(config, "max_position_embeddings", None) or -1
+def usable_length(backbone: nn.Module, tokenizer) -> int:
+    """Return how many tokens a sentence may have, by the position table and the tokenizer.
+
+    A table with a padding index begins with unused rows: positions are counted from that index + 1.
+    """
+    positions = getattr(backbone.config, "max_position_embeddings", None) or -1
     positions = tokenizer.model_max_length if positions == -1 else positions
-    if family_of(config).offset_positions:
-        positions -= config.pad_token_id + 1
-    return int(min(positions, tokenizer.model_max_length, NO_LIMIT))
+    tables = [part for name, part in backbone.named_modules() if name.endswith("position_embeddings")]
+    unused = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
+    return int(min(positions - max(unused, default=0), tokenizer.model_max_length, NO_LIMIT))
 
 
 def dropout_rates(config) -> dict[str, float]:

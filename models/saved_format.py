@@ -33,6 +33,9 @@ FLOW = "flow.safetensors"
 _TYPES = "sentence_transformers.models."
 # `models.Pooling`, `models.Pooling.Pooling`, `sentence_transformer.modules.pooling.Pooling`, by version.
 _TYPE = re.compile(r"sentence_transformers\.((base|sentence_transformer)\.)?(models|modules)\.(\w+\.)?(?P<kind>\w+)")
+_SETTINGS = "config_sentence_transformers.json"
+_LOADING = "sentence_bert_config.json"
+_OURS = ("add_pooling_layer", False), ("output_hidden_states", True)  # options of loading that change no vector
 
 
 class _Unreachable(BadInput):
@@ -45,7 +48,8 @@ class Described(NamedTuple):
     pooling: str
     head: list[nn.Module]
     max_length: int | None
-    prompts: Mapping[str, str] = {}  # by name; nothing here prepends them to a text
+    prompts: Mapping[str, str] = {}  # texts before a text, by name
+    default_prompt: str | None = None  # the name of the one for texts that are neither queries nor documents
 
     @property
     def normalizes(self) -> bool:
@@ -87,7 +91,8 @@ def _read(path: str, config) -> Described | None:
         if "normalize" in ours and _entry(path, "sentence_embedding", ours, "normalize", bool):
             head.append(Normalize())
         _check_modules(path, pooling, count or 0, any(isinstance(part, Normalize) for part in head))
-        return Described(pooling, head, length, _prompts(path))
+        _loading_settings(path)
+        return Described(pooling, head, length, *_prompts(path))
     modules = _read_json(path, "modules.json", list)
     return None if modules is None else _read_sentence_transformers(path, modules)
 
@@ -124,11 +129,20 @@ def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
             raise BadInput(f"'{path}': module type {module['type']} is not supported here")
     if pooling is None:
         raise BadInput(f"'{path}': modules.json names no pooling module")
-    lengths = {"max_seq_length": None} | (_read_json(path, "sentence_bert_config.json") or {})
-    if lengths.get("do_lower_case"):
+    length = _entry(path, _LOADING, _loading_settings(path), "max_seq_length", int | None)
+    return Described(pooling, head, length, *_prompts(path))
+
+
+def _loading_settings(path: str) -> dict[str, Any]:
+    """Read how sentence-transformers loads the backbone; BadInput for an option that would change its vectors."""
+    settings = {"max_seq_length": None} | (_read_json(path, _LOADING) or {})
+    if settings.get("do_lower_case"):
         raise BadInput(f"'{path}': lower-casing of texts (do_lower_case) is not supported here")
-    prompts, length = _prompts(path), _entry(path, "sentence_bert_config.json", lengths, "max_seq_length", int | None)
-    return Described(pooling, head, length, prompts)
+    for name, options in settings.items():
+        if name.endswith(("_args", "_kwargs")) and any(item not in _OURS for item in dict(options or {}).items()):
+            raise BadInput(f"'{path}': {name} {str(options)[:80]} in {_LOADING} is not supported here; write the "
+                           "setting into config.json or tokenizer_config.json and remove it")  # fmt: skip
+    return settings
 
 
 def _kinds(path: str, modules: list) -> list[str]:
@@ -145,20 +159,29 @@ def _kinds(path: str, modules: list) -> list[str]:
     return kinds
 
 
-def _prompts(path: str) -> dict[str, str]:
-    """Read the prompts of a folder by name; BadInput for a default prompt or shortened vectors."""
-    settings = {"prompts": {}} | (_read_json(path, "config_sentence_transformers.json") or {})
-    prompt = settings.get("default_prompt_name")
-    if prompt is not None:
-        raise BadInput(f"'{path}': a default prompt ('{prompt}') is not supported here")
+def _prompts(path: str) -> tuple[dict[str, str], str | None]:
+    """Read the prompts of a folder by name, and the name of the default one; BadInput for shortened vectors."""
+    settings = {"prompts": {}, "default_prompt_name": None} | (_read_json(path, _SETTINGS) or {})
     if (width := settings.get("truncate_dim")) is not None:
-        raise BadInput(f"'{path}': truncate_dim {width} in config_sentence_transformers.json is not supported here; "
-                       "remove it to use all dimensions")  # fmt: skip
-    return _entry(path, "config_sentence_transformers.json", settings, "prompts", dict | None) or {}
+        raise BadInput(f"'{path}': truncate_dim {width} in {_SETTINGS} is not supported here; remove it to use all "
+                       "dimensions")  # fmt: skip
+    prompts = _entry(path, _SETTINGS, settings, "prompts", dict | None) or {}
+    prompts = {name: text or "" for name, text in prompts.items()}
+    default = _entry(path, _SETTINGS, settings, "default_prompt_name", str | None)
+    if not all(isinstance(text, str) for text in prompts.values()):
+        raise BadInput(f"'{path}': a prompt in {_SETTINGS} is not text; copy the whole folder again")
+    if default is not None and default not in {"query", "document", *prompts}:
+        raise BadInput(f"'{path}': default_prompt_name '{default}' in {_SETTINGS} names none of its prompts")
+    if (unused := prompts.get("passage")) and not prompts.get("document"):
+        logger.warning("'%s': no text gets its prompt 'passage', as in sentence-transformers; for documents give "
+                       "--document_prompt '%s'", path, unused)  # fmt: skip
+    return prompts, default
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
     named = _module_of(settings)
+    if (settings or {}).get("include_prompt") is False:
+        raise BadInput(f"'{path}': a pooling without the prompt's tokens (include_prompt false) is not supported here")
     for name, pooling in POOLINGS.items():
         if pooling.module == named and not (pooling.keeps_head or _token_module(pooling)):
             return name
@@ -256,7 +279,7 @@ def write_head(folder: str | Path, dense: list[Dense], flow: Flow | None) -> Non
 
 def write_modules(
     folder: str | Path, pooling: Pooling, dense: int, max_length: int, config: Any, options: Mapping[str, bool],
-    prompts: Mapping[str, str], tokenizer: Any, normalizes: bool = False,
+    tokenizer: Any, normalizes: bool = False,
 ) -> None:  # fmt: skip
     """Write modules.json and the files it names, except the head, which has `dense` layers.
 
@@ -281,12 +304,14 @@ def write_modules(
     )
     settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
     settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
-    write_json(root / "sentence_bert_config.json", settings)
-    write_json(
-        root / "config_sentence_transformers.json",
-        {"model_type": "SentenceTransformer", "prompts": dict(prompts), "similarity_fn_name": "cosine"},
-    )
+    write_json(root / _LOADING, settings)
     write_json(root / place / "config.json", _pooling_settings(pooling.module, config.hidden_size))
+
+
+def write_settings(folder: str | Path, prompts: Mapping[str, str], default_prompt: str | None) -> None:
+    """Write the prompts and the similarity of a model."""
+    settings = {"prompts": dict(prompts), "default_prompt_name": default_prompt, "similarity_fn_name": "cosine"}
+    write_json(Path(folder) / _SETTINGS, {"model_type": "SentenceTransformer", **settings})
 
 
 def _pooling_settings(mode: str, width: int) -> dict[str, Any]:

@@ -52,12 +52,14 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     if path == ITSELF:
         return Teacher(None)
     encoder, tokenizer = load_encoder(path, pooling)
+    if encoder.prompt_of():
+        raise BadInput(f"'{path}': a teacher reads the student's texts, without its own default prompt; choose another")
     own = load_tokenizer(source)
     if tokenizer.get_vocab() != own.get_vocab():
         raise BadInput(f"'{path}': a teacher needs the vocabulary of '{source}'; choose another")
     if frame_of(tokenizer) != frame_of(own):
         raise BadInput(f"'{path}': a teacher needs the template of '{source}'; choose another")
-    length = usable_length(encoder.config, tokenizer)
+    length = usable_length(encoder.backbone, tokenizer)
     if length < student.max_length:
         raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}; choose a teacher "
                        "that reads as many")  # fmt: skip

@@ -17,7 +17,7 @@ from models.auxiliary import LowerLayers
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
-from models.encoder import SentenceEncoder
+from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
 from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
@@ -52,6 +52,7 @@ class EncoderForTraining(PreTrainedModel):
     accepts_loss_kwargs = False
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)
 
     def __init__(self, encoder: SentenceEncoder, projection: nn.Module | None, objectives: Sequence[Objective]) -> None:
         super().__init__(encoder.config)
@@ -145,16 +146,18 @@ def build_model(
     if model_args.bidirectional:
         attend_both_ways(backbone)
     described = _describe(source, config, model_args.pooling)
-    length = min(usable_length(config, tokenizer), described.max_length or NO_LIMIT)
+    length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
     kept = pooling_named(model_args.pooling).keeps_head
     if kept and model_args.train_pooling:
         raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
+    prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
     encoder = SentenceEncoder(
         backbone, model_args.pooling, None, length, _packed(backbone, model_args), model_args.train_pooling,
-        mask_place(tokenizer), described.prompts,
+        mask_place(tokenizer), {**described.prompts, **given(prompts)}, described.default_prompt,
     )  # fmt: skip
     _choose_trained(encoder, method, model_args)
-    projection = projection_named(model_args.projection, config.hidden_size, config.initializer_range)
+    init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
+    projection = projection_named(model_args.projection, config.hidden_size, init_std)
     if kept and projection is None:
         raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
     if projection is not None and not method.takes_projection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -86,6 +87,7 @@ class ResumedProgress(ProgressCallback):
             shown = {name: value for name, value in logs.items() if name != "total_flos"}
             values = (f"{name} {value:{',' if isinstance(value, int) else '.4g'}}" for name, value in shown.items())
             self.training_bar.write(f"step {state.global_step}: {', '.join(values)}")
+            sys.stdout.flush()  # a redirected log shows the line now, not when its buffer is full
 
 
 class RunLog(TrainerCallback):

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from common.errors import DISK, BadInput, ProjectError, StorageError, first_line
 
 # Losing write permission during a run leaves its state intact, so the same command can resume.
-_MESSAGES = DISK | {errno.EACCES: "no permission", errno.EPERM: "no permission"}
+_DENIED = "no permission"
+_MESSAGES = DISK | {errno.EACCES: _DENIED, errno.EPERM: _DENIED}
 _TORCH_WRITER = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _CODE = re.compile(r"(?:os error |\[Errno )([0-9]+)")  # of safetensors; of `shutil.copytree`
 _MEMORY = re.compile(r"out of memory|DefaultCPUAllocator", re.IGNORECASE)
@@ -42,8 +43,9 @@ def storage_errors(folder: str | Path) -> Iterator[None]:
         if message is None:
             raise
         place = getattr(error, "filename", None) or folder
+        remedy = "Make the folder writable" if message == _DENIED else "Free some space"
         raise StorageError(
-            f"{place}: {message}; everything saved before is intact. Free some space and repeat the command"
+            f"{place}: {message}; everything saved before is intact. {remedy} and repeat the command"
         ) from error
 
 

@@ -128,7 +128,7 @@ def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     set_seed(args.seed)
     masking, aux_masking = maskings(model_args)
     model = build_model(model_args, tokenizer)
-    longest = usable_length(model.config, tokenizer)
+    longest = usable_length(model.lm.base_model, tokenizer)
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
     clean, words = model_args.aux_cls == "clean", model_args.bow_weight > 0

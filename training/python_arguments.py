@@ -77,17 +77,19 @@ def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
     columns = columns or (["text"] if "text" in names else names if len(names) == 1 else [])
     if not columns or {*columns} - {*names}:
         raise BadInput(f"text_column: name the text column; choose from {', '.join(names)}")
-    return dataset[columns[0]] if len(columns) == 1 else zip(*(dataset[name] for name in columns), strict=True)
+    rows = (row for row in zip(*(dataset[name] for name in columns), strict=True) if None not in row)  # as in a file
+    return rows if len(columns) > 1 else (text for (text,) in rows)
 
 
 def _pairs(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:
     """The labelled pairs of a Dataset; labels are classes or names, and -1 means unlabelled, as on the hub."""
     columns = [columns] if isinstance(columns, str) else columns
-    names = [*(columns or NLI_COLUMNS), LABEL]
+    names = [*(columns or NLI_COLUMNS)]
+    names += [LABEL] * (len(names) == 2)
     if missing := {*names} - {*dataset.column_names}:
         raise BadInput(f"labelled pairs: no column {min(missing)} among {', '.join(dataset.column_names)}")
-    label_name = getattr(dataset.features[LABEL], "int2str", str)
-    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[LABEL])
+    label_name = getattr(dataset.features[names[-1]], "int2str", str)
+    labels = ("-" if label in (-1, None) else label_name(label) for label in dataset[names[-1]])
     return zip(*(dataset[name] for name in names[:-1]), labels, strict=True)
 
 

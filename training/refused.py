@@ -7,7 +7,7 @@ NO_EFFECT = frozenset(
     hub_revision hub_always_push""".split()
 )
 REFUSED = {
-    "eval_strategy": "--dev none keeps the last model",
+    "eval_strategy": "the dev score is computed every --eval_steps steps, and with --dev none never",
     "train_sampling_strategy": "the sentences of a batch are each other's negatives",
     "average_tokens_across_devices": "a loss is a mean over the targets of all processes",
     "dataloader_in_order": "another order of batches would be a different run",

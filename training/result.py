@@ -207,7 +207,7 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
     backbone = load_backbone(source)
     if settings["bidirectional"]:
         attend_both_ways(backbone)
-    own = {"place": trained.place, "prompts": trained.prompts}
+    own = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
     start = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **own)
     start.normalized = trained.normalizes
     return start
@@ -216,12 +216,13 @@ def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceE
 def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
     """Write the start: the files of a sentence-transformers folder are copied.
 
-    If the run uses it differently (pooling, head, template, attention), or a file is a link that leaves the folder, it
-    is saved as it was judged.
+    If the run uses it differently (pooling, head, template, attention, prompts), or a file is a link that leaves the
+    folder, it is saved as it was judged.
     """
     settings = run.record["settings"]
     source = Path(settings["model_name_or_path"])
-    as_it_is = encoder.place is None and not settings["bidirectional"] and _pooled_by(str(source)) == encoder.pooling
+    changed = settings["bidirectional"] or encoder.place is not None
+    as_it_is = not changed and _pooled_by(str(source), encoder.prompts) == encoder.pooling
     files = _parts(source) if as_it_is else []
     if not files or not all(is_inside(source, file) for file in files):
         encoder.save(place, tokenizer)
@@ -241,13 +242,13 @@ def _parts(source: Path) -> list[Path]:
     return sorted(files)
 
 
-def _pooled_by(source: str) -> str | None:
-    """The pooling of a sentence-transformers folder; None for other models, unknown modules or one with a head."""
+def _pooled_by(source: str, prompts: Mapping[str, str]) -> str | None:
+    """The pooling of a sentence-transformers folder with these prompts; None for other models, or one with a head."""
     try:
         found = read_modules(source) if (Path(source) / "modules.json").is_file() else None
     except BadInput:
         return None
-    return found.pooling if found and len(found.head) == found.normalizes else None
+    return found.pooling if found and len(found.head) == found.normalizes and found.prompts == prompts else None
 
 
 def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:

@@ -233,9 +233,11 @@ class Run:
             trainer.train(resume_from_checkpoint=checkpoint)
             stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
             stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
-        if stopped or (trainer.state.global_step < trainer.state.max_steps and not trainer.ended_early):
-            cause = STOPPING.name or ("a signal to another process" if stopped else "a callback")
+        if stopped:
+            cause = STOPPING.name or "a signal to another process"
             raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
+        if trainer.dev is not None and trainer.state.best_metric is None:
+            trainer.evaluate()  # a callback ended training before the first evaluation
 
     def _memory_errors(self) -> AbstractContextManager[None]:
         size, device = self.args.per_device_train_batch_size, self.args.device.type
@@ -288,12 +290,13 @@ def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> bool:
 
 
 def _early_end(trainer: EmbeddingTrainer) -> str | None:
-    if not trainer.ended_early:
+    done, last = trainer.state.global_step, trainer.state.max_steps
+    if done >= last:
         return None
-    return (
-        f"the dev score did not improve in {trainer.patience} evaluations (--patience), so training ended after step "
-        f"{trainer.state.global_step} of {trainer.state.max_steps}"
-    )
+    cause = "a callback stopped the run"
+    if trainer.is_out_of_patience(trainer.state.log_history):
+        cause = f"the dev score did not improve in {trainer.patience} evaluations (--patience)"
+    return f"{cause}, so training ended after step {done} of {last}"
 
 
 def _settings(group: Any) -> dict[str, Any]:

@@ -86,12 +86,22 @@ def _is_ours(name: str) -> bool:
 def _compare(root: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     changed = differing(old, new)
     if changed:
-        listed = "; ".join(f"{name}: {old.get(name)} there, {new.get(name)} now" for name in changed)
+        listed = "; ".join(_difference(name, old.get(name), new.get(name)) for name in changed)
         change = "--change_steps true to change the number of steps, " * ({*changed} <= {*STEPS})
         raise CheckpointRefused(
             f"{root}: contains a run with other settings ({listed}); use its settings to resume, {change}or another "
             "--output_dir"
         )
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    """A setting's values, or whose files have changed: their hashes would fill the screen."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return f"{name}: {old} there, {new} now"
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    if name != "contents":
+        return f"{name}: {', '.join(changed)} changed"
+    return "; ".join(_difference(f"files of --{flag}", old.get(flag) or {}, new.get(flag) or {}) for flag in changed)
 
 
 def last_valid(root: Path, run_id: str) -> str | None:

@@ -17,6 +17,7 @@ from common.errors import BadInput
 from common.files import digest
 from data.collator import Collator
 from data.source import source_of
+from data.template import TEXT, framed
 from data.text import read_text
 from data.tokenised import Sample, TokenisedText, false_negatives, load_tokenised
 from data.views import View
@@ -127,7 +128,7 @@ def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokeniz
     longest = model.encoder.max_length
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
-    views = method.views_of_rows(method_args, corpus.columns)
+    views = prompted(method.views_of_rows(method_args, corpus.columns), model.encoder, tokenizer, corpus)
     if any(view.perturb for view in views):
         check_apart(model.config, "a view with perturbed embeddings")
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
@@ -138,6 +139,24 @@ def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokeniz
         corpus, tokenizer, views, data_args.max_length, args.seed, method.masking(method_args),
         model.config.hidden_size, model.encoder.dropout_operations, longest, words, packing,
     )  # fmt: skip
+
+
+def prompted(views: Sequence[View], encoder: SentenceEncoder, tokenizer, corpus: TokenisedText) -> list[View]:
+    """Views with the encoder's prompts before their texts, except where a view has a template of its own.
+
+    In parts of documents and in rows of several unlabelled texts, the first view is the query and the others documents.
+    All other views get the default prompt, if any.
+    """
+    search = _cuts(views) or (corpus.columns > 1 and corpus.labels is None)
+    roles = ["query" if number == 0 else "document" for number in range(len(views))] if search else [None] * len(views)
+    prompts = [view.template is None and encoder.prompt_of(role) for view, role in zip(views, roles, strict=True)]
+    for prompt in filter(None, dict.fromkeys(prompts)):
+        frame, letter = framed(tokenizer, prompt + TEXT), tokenizer("a", add_special_tokens=False)["input_ids"]
+        same = tokenizer(f"{prompt}a")["input_ids"] == [*frame.prefix, *letter, *frame.suffix]
+        note = "" if same else "; a text after it is cut into other tokens than in evaluation"
+        logger.log(logging.INFO if same else logging.WARNING, "training with the prompt '%s'%s", prompt, note)
+    return [replace(view, template=prompt + TEXT) if prompt else view
+            for view, prompt in zip(views, prompts, strict=True)]  # fmt: skip
 
 
 def _has_dropout(encoder: SentenceEncoder) -> bool:

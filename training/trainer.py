@@ -213,11 +213,6 @@ class EmbeddingTrainer(ResumingTrainer):
         """Whether `patience` ends training here."""
         return out_of_patience(history, f"eval_{self.args.metric_for_best_model}", self.patience)
 
-    @property
-    def ended_early(self) -> bool:
-        """Whether `patience` ended training before its last step."""
-        return self.state.global_step < self.state.max_steps and self.is_out_of_patience(self.state.log_history)
-
     def _determine_best_metric(self, metrics, trial) -> bool:
         is_best = super()._determine_best_metric(metrics, trial)
         self.state.best_global_step = self.state.best_model_checkpoint = None  # the best model is not a checkpoint

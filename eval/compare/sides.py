@@ -19,7 +19,7 @@ from eval.scores import AVERAGE, Key, headline, read_scores
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PREFIX = "published:"  # of a record's id on the command line
-SETTINGS = ("pooling", "max_length", "bf16")  # of the encoder, in every row; files of old versions have none
+SETTINGS = ("pooling", "max_length", "bf16", "prompts")  # of the encoder, in every row; files of old versions have none
 _BACKBONES = {  # model type, layers, width, vocabulary of the four backbones that these papers report
     ("bert", 12, 768, 30522): "bert-base-uncased",
     ("bert", 24, 1024, 30522): "bert-large-uncased",

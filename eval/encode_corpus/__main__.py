@@ -9,7 +9,7 @@ from common.errors import run_command
 
 import torch
 
-from common.flags import Parser, add_encoder
+from common.flags import Parser, add_encoder, add_prompts
 from data.lines import texts_by_line
 from eval.encode import Encode
 from eval.vectors.job import Job
@@ -37,15 +37,18 @@ def parser() -> Parser:
     p.add_argument("--dtype", choices=DTYPES, default="float32", help="int8: with one scale per vector")
     p.add_argument("--column", default="text", help="column of Parquet inputs")
     add_encoder(p)
+    add_prompts(p, "document")
     p.add_argument("--processes", type=int, default=torch.cuda.device_count() or 1,
                    help="shards at a time, each with its own model (default: one per GPU, else 1)")  # fmt: skip
     p.add_argument("--ray", action="store_true", help="use Ray Data, on the cluster at RAY_ADDRESS or on this machine")
     return p
 
 
-def make_encode(model: str, pooling: str | None, max_length: int | None, bf16: bool, device: str) -> Encode:
-    encoder, tokenizer = load_encoder(model, pooling, max_length)
-    return Encode(encoder.to(device), tokenizer, bf16=bf16)
+def make_encode(
+    model: str, pooling: str | None, max_length: int | None, bf16: bool, prompt: str | None, device: str
+) -> Encode:
+    encoder, tokenizer = load_encoder(model, pooling, max_length, {"document": prompt})
+    return Encode(encoder.to(device), tokenizer, bf16=bf16).of("document")
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
@@ -53,7 +56,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser().parse_args(argv)
     local = Path(args.model).exists()
     model = str(Path(args.model).absolute()) if local else args.model  # workers may have another working directory
-    make = partial(make_encode, model, args.pooling, args.max_length, args.bf16)
+    make = partial(make_encode, model, args.pooling, args.max_length, args.bf16, args.document_prompt)
     store = VectorStore(Path(args.output).absolute(), args.format, args.dtype)
     return encode_corpus(Job(make, texts_by_line, store, args.column), args.inputs, args.processes, args.ray)
 

@@ -17,7 +17,7 @@ from datasets import load_dataset
 
 from common.errors import BadInput, brief, unwritable
 from common.files import read_json, sha256, write_json, writing_folder
-from eval.encode import Encoder
+from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
 from eval.retrieval.search import top_k
@@ -100,9 +100,9 @@ class BeirTask:
 
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        queries = encode(list(data.queries.values()))
+        queries = as_role(encode, "query")(list(data.queries.values()))
         folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-        with embedded(encode, data.corpus, queries.shape[1], folder) as shards:
+        with embedded(as_role(encode, "document"), data.corpus, queries.shape[1], folder) as shards:
             _, indices = top_k(queries, shards.blocks(), RETRIEVED + self.without_own_id, self.device)
         grades = ({str(index): grade for index, grade in data.grades[query].items()} for query in data.queries)
         return per_query(self._rankings(indices, data), grades)

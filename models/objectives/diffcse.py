@@ -147,12 +147,12 @@ def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | 
             f"--generator '{args.generator}' has as many tokens as '{source}', but not the same: choose a generator "
             "with the encoder's vocabulary"
         )
-    if (length := usable_length(config, tokenizer)) < encoder.max_length:
+    generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
+    if (length := usable_length(generator, tokenizer)) < encoder.max_length:
         raise BadInput(
             f"--generator '{args.generator}' reads at most {length} tokens, but '{source}' {encoder.max_length}: "
             "choose one that reads as many"
         )
-    generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
     return ReplacedTokens(args, generator, encoder)
 
 

@@ -84,6 +84,7 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"lora_r": 2, "lora_dropout": 0.1, "method": "s_simcse"}, "--lora_dropout: this method draws"),
         ({"lora_r": 2, "lora_target": "quarry"}, "--lora_target: name linear layers of this 'bert'"),
         ({"save_strategy": "best"}, "--save_strategy best: "),
+        ({"eval_strategy": "epoch"}, "--eval_strategy: the dev score is computed every --eval_steps steps"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "--lr_scheduler_type .*plateau: depends on the dev score"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "--lr_scheduler_type .*decay --lr_scheduler_kwargs None: "),
         ({"lr_scheduler_kwargs": '{"nothing": 1}'}, "--lr_scheduler_kwargs .'nothing': 1.: "),
@@ -152,7 +153,7 @@ def test_changed_views_of_a_backbone_that_is_called_as_a_whole_are_refused(unsup
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("names", [("premise",), ("premise", "hypothesis", "label")])
+@pytest.mark.parametrize("names", [("premise",), ("premise", "hypothesis", "label", "id")])
 def test_labelled_pairs_have_two_texts(unsup, names):
     argv = [word for word in unsup(method="nli") if not word.startswith("--text_column")]
     with pytest.raises(BadInput, match="labelled pairs have two texts, such as premise hypothesis"):

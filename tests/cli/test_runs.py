@@ -14,14 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, TrainerCallback
+from transformers import AutoModel, EarlyStoppingCallback, TrainerCallback
 
 import eval.__main__
 import export.__main__
 import reproduce
 import run_sup
 import run_unsup
-from common.errors import BadInput, CheckpointRefused, Stopped
+from common.errors import BadInput, CheckpointRefused
+from common.model_place import check_place
 from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
@@ -71,13 +72,20 @@ def test_weight_zero_trains_what_simcse_trains_bit_for_bit(simcse_run, unsup, tm
     assert same_weights(tmp_path / "info" / "checkpoint-6", simcse_run / "checkpoint-6")
 
 
-def test_a_callback_can_stop_a_run_and_the_message_says_so(unsup):
-    class Stop(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            control.should_training_stop = state.global_step == 2
+class Stop(TrainerCallback):
+    """Stops before the first evaluation."""
 
-    with pytest.raises(Stopped, match="stopped by a callback after step 2; repeat the command to resume"):
-        run_unsup.main(unsup("stopped", method="simcse"), [Stop()])
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step == 1
+
+
+@pytest.mark.parametrize(("callback", "steps"), [(EarlyStoppingCallback(1), 4), (Stop(), 1)])
+def test_a_callback_can_end_a_run_and_the_best_model_is_the_result(unsup, tmp_path, callback, steps):
+    run_unsup.main(unsup("run", method="simcse", eval_steps=2, learning_rate=0), [callback])
+    run = record(tmp_path / "run")
+    assert (run["status"], run["steps"], run["best"]["step"]) == ("finished", steps, min(steps, 2))
+    assert run["findings"][0] == f"a callback stopped the run, so training ended after step {steps} of 6"
+    assert same_weights(tmp_path / "run", tmp_path / "run" / "best")
 
 
 def test_a_loss_that_compares_no_sentences_takes_a_batch_of_one(unsup, tmp_path):
@@ -303,7 +311,7 @@ def test_files_named_by_settings_are_compared_by_content(unsup, tmp_path, stage_
         run_unsup.main(unsup(**flags))
     shutil.copy(dev_file, dev)
     change_json(start / "config.json", hidden_dropout_prob=0.5)
-    with pytest.raises(CheckpointRefused, match=r"contents: .*config\.json"):
+    with pytest.raises(CheckpointRefused, match=r"files of --model_name_or_path: config\.json changed"):
         run_unsup.main(unsup(**flags))
 
 
@@ -476,3 +484,8 @@ def test_every_start_logs_its_expected_duration(unsup, tmp_path, caplog):
     run_unsup.main(unsup(**flags))
     assert sum(" s per step: last evaluation and end (step 12) in about" in line for line in caplog.messages) == 2
     assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text
+
+
+def test_a_checkpoint_as_a_model_is_refused_and_its_run_is_named(infocse_run):
+    with pytest.raises(BadInput, match=f"a checkpoint, only to resume from; name its run, {infocse_run}, or "):
+        check_place(str(infocse_run / "checkpoint-6"))

@@ -90,6 +90,7 @@ def test_lists(config):
         ("config: other.yaml", "unknown key 'config'"),
         ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
         ("model:\n  pooling: avg", "'model' needs a value"),
+        ("lr_scheduler_kwargs:\n  a: 2", "needs a value or a list of values; quote a JSON object"),
         *((text, "'pooling' needs a value") for text in ("pooling:\n  name: avg", "pooling:", "pooling: ''")),
         *((f"train_file: {text}", "'train_file' needs a value") for text in ("[[a]]", "[]", "[a, '']")),
         *((text, "tag") for text in ("max_length: !!int 32", "pooling: !!python/object/apply:os.getcwd []",

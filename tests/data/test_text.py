@@ -16,12 +16,13 @@ import zstandard
 
 import data.records
 import data.text
-from common.arguments import SentenceArguments
+from common.arguments import ScoredArguments, SentenceArguments
 from common.errors import BadInput
+from common.files import files_of
 from data.collator import Collator
 from data.lines import LONGEST_LINE
 from data.source import Source, source_of
-from data.text import column_names, read_text
+from data.text import NLI_LABELS, _loaded, column_names, read_text
 from data.tokenised import load_tokenised
 from data.views import View
 from tests.refusals import refused
@@ -366,10 +367,36 @@ def test_a_text_that_changes_while_it_is_read_is_not_cached(tmp_path, monkeypatc
     path = written(tmp_path, line * 5, name)
     load = data.text._loaded
 
-    def appended(*args):
+    def appended(*args, **options):
         with path.open("a") as file:
             file.write(line)
-        return load(*args)
+        return load(*args, **options)
 
     monkeypatch.setattr(data.text, "_loaded", appended)
     assert refusal(tmp_path, path) == f"{path}: changed while it was read; run the command again"
+
+
+def test_what_libraries_write_beside_their_data_is_not_text(tmp_path):
+    datasets.Dataset.from_dict({"text": ["one", "two"]}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "spark").mkdir()
+    datasets.Dataset.from_dict({"text": ["three"]}).to_parquet(tmp_path / "spark" / "part-0.parquet")
+    (tmp_path / "spark" / "_SUCCESS").touch()
+    for name, expected in (("saved", ["one", "two"]), ("spark", ["three"])):
+        assert list(read(tmp_path / "cache", *files_of(tmp_path / name)).rows["0"]) == expected
+
+
+def test_of_parquet_only_the_columns_that_are_read_reach_the_cache(tmp_path):
+    datasets.Dataset.from_dict({"text": ["one"], "vector": [[0.5] * 8]}).to_parquet(tmp_path / "a.parquet")
+    source = Source((tmp_path / "a.parquet",))
+    assert _loaded(source, source.files, tmp_path).column_names == ["text"]
+    assert column_names(source) == ["text", "vector"]
+
+
+def test_the_column_of_the_label_can_be_named(tmp_path):
+    """SNLI's own files call it gold_label."""
+    row = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "an animal"}
+    (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
+    names = ["sentence1", "sentence2", "gold_label"]
+    source = source_of(ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True)
+    [found] = read_text(source, tmp_path / "cache").rows
+    assert found == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

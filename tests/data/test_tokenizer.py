@@ -9,9 +9,11 @@ from transformers import PreTrainedTokenizerFast
 
 import data.tokenizer
 from common.errors import BadInput
+from data.masking import choose_words
 from data.source import Source
 from data.template import frame_of
 from data.tokenizer import SPECIAL, train_tokenizer, word_starts
+from models.objectives.spans import delete
 
 
 def test_special_tokens_are_read_off_the_tokenizer(tokenizer):
@@ -48,9 +50,24 @@ def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, 
 
     pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
     found = word_starts(xlm_tokenizer)
-    assert found.tolist() == [piece.startswith("▁") for piece in pieces] and found.any()
+    assert found.tolist() == [piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces]
     ids = xlm_tokenizer("the dog 猫は庭", add_special_tokens=False)["input_ids"]
-    assert found[ids].sum() == 3 < len(ids)
+    assert found[ids].sum() == 6 < len(ids)
+
+
+@pytest.mark.parametrize("text", ["猫は庭で寝ています。", "แมวนอนในสวน"])
+def test_a_token_of_a_script_without_spaces_is_a_word(xlm_tokenizer, roberta_tokenizer, text):
+    """Else a whole sentence would be a word, which is neither masked nor deleted. Of single bytes, a letter is one."""
+    ids = np.array(roberta_tokenizer(text, add_special_tokens=False)["input_ids"])
+    starts = word_starts(roberta_tokenizer)[ids]
+    assert starts.sum() == len(text) and len(ids) > len(text)
+    kept = [len(delete(ids, starts, np.random.default_rng(seed), 0.6)) for seed in range(9)]
+    assert max(kept) < len(ids)
+    text_of, uniform = np.ones((1, len(ids)), dtype=bool), np.random.default_rng(0).random((1, len(ids)))
+    assert choose_words(text_of, ~text_of, starts[None], 0.15, uniform).any()
+    if text[0] == "猫":
+        ids = xlm_tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert word_starts(xlm_tokenizer)[ids].all()
 
 
 def test_word_starts_cut_a_sentence_at_its_words(tokenizer):

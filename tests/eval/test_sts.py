@@ -3,7 +3,7 @@ import os
 import numpy as np
 import pytest
 
-from eval.sts import Pairs, cosines, read_columns, read_sts_year
+from eval.sts import Pairs, cosines, merged, own_pairs, read_columns, read_sts_year
 from tests.eval.toys import spearman
 from tests.refusals import refused
 
@@ -179,3 +179,9 @@ def test_cosines_equal_a_slow_loop_and_are_0_for_a_zero_vector():
         assert found[i] == pytest.approx(dot / norm if norm else 0.0, abs=1e-12)
     assert found[2] == found[4] == 0
     assert found.dtype == np.float64
+
+
+def test_an_empty_last_line_of_your_own_pairs_is_no_pair(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\n\n")
+    assert merged(own_pairs(str(file)).load("")).gold == [1.0, 2.0]

@@ -32,7 +32,7 @@ def make_encoder(folder, pooling, head=None):
     trained = projection_named(head, backbone.config.hidden_size, 0.2) if head else None
     if trained is not None:
         trained(torch.randn(32, backbone.config.hidden_size))
-    length = usable_length(backbone.config, tokenizer)
+    length = usable_length(backbone, tokenizer)
     return SentenceEncoder(backbone, pooling, trained, length, place=mask_place(tokenizer)).eval(), tokenizer
 
 
@@ -249,9 +249,9 @@ def test_weights_that_are_not_finite_are_refused_when_read(tiny_bert, tmp_path):
         load_encoder(str(tmp_path), pooling="avg")
 
 
-@pytest.mark.parametrize("length", [-5, 0, 2])
+@pytest.mark.parametrize("length", [-5, 0, 2, 32.0])
 def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
-    with pytest.raises(BadInput, match=f"--max_length {length}: must be at least 3"):
+    with pytest.raises(BadInput, match=f"--max_length {length}: must be an integer of at least 3"):
         load_encoder(str(tiny_bert), pooling="avg", max_length=length)
 
 
@@ -259,11 +259,16 @@ def test_a_length_without_room_for_a_word_is_refused(tiny_bert, length):
     ("name", "values", "message"),
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "lower-casing of texts"),
+        *(
+            ("sentence_bert_config.json", {name: {"a": 1}}, f"{name} .* in sentence_bert_config.json is not supported")
+            for name in ("tokenizer_args", "processor_kwargs", "config_args", "model_args")
+        ),
         (
             "config_sentence_transformers.json",
-            {"default_prompt_name": "query"},
-            r"prompt \('query'\) is not supported",
+            {"default_prompt_name": "find"},
+            "default_prompt_name 'find' in config_sentence_transformers.json names none of its prompts",
         ),
+        ("1_Pooling/config.json", {"include_prompt": False}, "a pooling without the prompt's tokens"),
         (
             "config_sentence_transformers.json",
             {"truncate_dim": 8},
@@ -302,3 +307,25 @@ def test_a_model_of_the_hub_keeps_its_own_length(tiny_bert, tmp_path, monkeypatc
     config = load_config(str(tmp_path / "there"))
     del config.sentence_embedding
     assert _describe("owner/name", config, "avg").max_length == 24
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_checkpoints_own_pooler_is_a_pooling_and_is_saved(family, tiny, tmp_path, sentences):
+    """As published supervised SimCSE models are evaluated: `pooler_output`."""
+    tokenizer = load_tokenizer(str(tiny(family)))
+    torch.manual_seed(3)
+    model = AutoModel.from_config(load_config(str(tiny(family)))).eval()
+    for folder in (model, tokenizer):
+        folder.save_pretrained(tmp_path / "sup")
+    with torch.no_grad():
+        expected = model(**tokenizer(sentences[:9], padding=True, return_tensors="pt")).pooler_output.numpy()
+    encoder, tokenizer = load_encoder(str(tmp_path / "sup"), "pooler")
+    assert np.abs(vectors(encoder, tokenizer, sentences[:9]) - expected).max() < 1e-6
+    encoder.save(tmp_path / "saved", tokenizer)
+    assert np.abs(vectors(*load_encoder(str(tmp_path / "saved")), sentences[:9]) - expected).max() < 1e-6
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:9])
+    assert np.abs(theirs - expected).max() < 1e-6
+    with pytest.raises(BadInput, match=r"lacks 2 tensors .* pooler\.dense"):
+        load_encoder(str(tiny(family)), "pooler")
+    with pytest.raises(BadInput, match="a 'electra' has no pooler of the form"):
+        load_encoder(str(tiny("electra")), "pooler")

@@ -1,5 +1,7 @@
 """The line about time and memory: true of the steps alone, and right behind a resume."""
 
+import io
+import sys
 from types import SimpleNamespace
 from unittest import mock
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from training import callbacks
-from training.callbacks import Pace, Steps, duration
+from training.callbacks import Pace, ResumedProgress, Steps, duration
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,14 @@ def test_a_skipped_step_does_not_move_the_momentum_encoder(skipped):
     model = mock.Mock()
     Steps(None, model).on_optimizer_step(None, None, None, optimizer=SimpleNamespace(step_was_skipped=skipped))
     assert model.after_step.called is not skipped
+
+
+def test_a_redirected_log_shows_each_line_when_it_is_written(monkeypatch):
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file))
+    args, state = SimpleNamespace(disable_tqdm=False), SimpleNamespace(global_step=3, max_steps=6,
+                                                                       is_world_process_zero=True)  # fmt: skip
+    callback = ResumedProgress()
+    callback.on_train_begin(args, state, None)
+    callback.on_log(args, state, None, logs={"loss": 0.5})
+    assert file.getvalue() == b"step 3: loss 0.5\n"

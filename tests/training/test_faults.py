@@ -19,6 +19,7 @@ from common.errors import BadInput, StorageError
 from data.draws import KeyedSampler
 from tests.refusals import refused
 from training import faults, signals
+from training.faults import storage_errors
 from training.run_arguments import saved_at_once
 from training.signals import SIGNALS, Stopping, run_to_its_end, stoppable
 from training.trainer import EmbeddingTrainer
@@ -239,3 +240,9 @@ def test_one_process_trains_one_run_at_a_time():
     first = stoppable(lambda: refused(second))
     assert first() == "this process is training already; wait for its end, or train in another process"
     assert second() == "a folder"
+
+
+def test_a_folder_without_permission_is_not_said_to_be_full(tmp_path):
+    said = r"no permission; .* Make the folder writable and repeat"
+    with pytest.raises(StorageError, match=said), storage_errors(tmp_path):
+        raise PermissionError(errno.EACCES, "denied", str(tmp_path))

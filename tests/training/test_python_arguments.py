@@ -100,3 +100,11 @@ def test_labelled_pairs_get_their_header_and_the_names_of_their_labels(labels, t
         as_flags(Dataset.from_dict({"label": ["neutral"]}), {"text_column": "hypo"}, labelled=True)
     with pytest.raises(BadInput, match="no column label among text"):
         as_flags(Dataset.from_dict({"text": ["a"]}), {"text_column": ["text", "text"]}, labelled=True)
+
+
+def test_rows_with_a_null_are_dropped_as_in_a_file(tmp_path):
+    data = Dataset.from_dict({"text": ["one", None, "two"], "other": ["a", "b", None]})
+    for columns, lines in ((None, ["one", "two"]), (["text", "other"], ["one\ta"])):
+        flags = as_flags(data, {"cache_dir": tmp_path, "text_column": columns})
+        [file] = [flag.partition("=")[2] for flag in flags if flag.startswith("--train_file")]
+        assert Path(file).read_text().splitlines() == lines

@@ -13,6 +13,7 @@ from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
+from training import run_folder
 from training.checkpoint import checkpoint_problem
 from training.provenance import contents, provenance
 from training.record import FORMAT, RUN_FILE, read_run, write_run
@@ -267,3 +268,13 @@ def test_a_lock_removes_only_an_empty_folder_that_it_made(tmp_path):
     with locked(tmp_path / "run"):
         (tmp_path / "run" / "run.json").write_text("{}")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+def test_changed_files_are_named_without_their_hashes(tmp_path):
+    old, new = (
+        {"contents": {"model_name_or_path": {f"{i}.json": each * 64 for i in range(2)}, "teacher": {}}} for each in "ab"
+    )
+    said = r"\(files of --model_name_or_path: 0\.json, 1\.json changed\); use its"
+    with pytest.raises(CheckpointRefused, match=said) as told:
+        run_folder._compare(tmp_path, old, new)
+    assert len(str(told.value)) < 300

@@ -62,8 +62,11 @@ def recomputing(device: torch.device) -> Iterator[None]:
 
 
 def exchange_activations(module: nn.Module) -> None:
-    """Replace every feed-forward activation below a module by a Recomputed."""
+    """Replace every feed-forward activation of the libraries below a module by a Recomputed.
+
+    A model's own activation may take and return more than one tensor (I-BERT's does).
+    """
     for child in list(module.modules()):
         activation = getattr(child, "intermediate_act_fn", None)
-        if isinstance(activation, nn.Module) and not isinstance(activation, Recomputed):
+        if type(activation).__module__ in ("torch.nn.modules.activation", "transformers.activations"):
             child.intermediate_act_fn = Recomputed(activation)

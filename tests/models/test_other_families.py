@@ -1,0 +1,85 @@
+"""Models that are not in the table of families: they run as the library runs them, or are refused in one line."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import run_unsup
+from common.errors import BadInput
+from eval.encode import Encode
+from export import onnx_file
+from models.encoder import load_encoder
+
+EXPERTS = {"num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16, "num_key_value_heads": 2}
+SIZES = {
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+    "xlm": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
+    "flaubert": {"emb_dim": 32, "n_layers": 2, "n_heads": 4},
+    "mixtral": EXPERTS, "qwen2_moe": EXPERTS, "esm": {"mask_token_id": 4, "position_embedding_type": "absolute"},
+    "markuplm": {}, "lilt": {"hidden_size": 48}, "ibert": {"quant_mode": False}, "xmod": {}, "fnet": {}, "convbert": {},
+}  # fmt: skip
+
+
+@pytest.fixture
+def make(bert_tokenizer, tmp_path):
+    """Writes a tiny model of a family, with BERT's padding index 0."""
+
+    def made(name):
+        size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+        tokenizer = copy.deepcopy(bert_tokenizer)
+        tokenizer.model_max_length = 10**6
+        ids = {"vocab_size": len(tokenizer) + 8, "pad_token_id": tokenizer.pad_token_id}
+        config = AutoConfig.for_model(name, **size | ids | {"max_position_embeddings": 40} | SIZES[name])
+        torch.manual_seed(1)
+        AutoModel.from_config(config).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        return str(tmp_path / name)
+
+    return made
+
+
+WORKING = [name for name in SIZES if name not in ("xmod", "fnet", "convbert")]
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_it_trains_and_encodes_texts_of_full_length_as_the_library_does(make, text_file, tmp_path, name):
+    folder, texts = make(name), ["a dog", "the river watches a teacher " * 20]
+    encoder, tokenizer = load_encoder(folder, "avg")
+    found = Encode(encoder, tokenizer)(texts)
+    for text, vector in zip(texts, found, strict=True):
+        inputs = AutoTokenizer.from_pretrained(folder)(text, truncation=True, max_length=encoder.max_length,
+                                                       return_tensors="pt")  # fmt: skip
+        inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            states = AutoModel.from_pretrained(folder).eval()(**inputs).last_hidden_state
+        assert np.allclose(vector, states[0].mean(0).numpy(), atol=1e-5)
+    flags = {"method": "simcse", "model_name_or_path": folder, "train_file": text_file, "dev": "none", "max_steps": 1,
+             "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "test_tasks": "none", "use_cpu": "true",
+             "per_device_train_batch_size": 4, "pooling": "avg", "disable_tqdm": "true"}  # fmt: skip
+    run_unsup.main([f"--{name}={value}" for name, value in flags.items()])
+
+
+@pytest.mark.parametrize("name", ["fnet", "convbert"])
+def test_a_model_that_reads_padding_is_refused(make, name):
+    with pytest.raises(BadInput, match=f"a '{name}' does not mask padding, so a text's vector would depend on"):
+        load_encoder(make(name), "avg")
+
+
+def test_a_model_that_needs_more_than_ids_and_a_mask_ends_in_the_library_s_line(make):
+    with pytest.raises(BadInput, match="a 'xmod' does not run on ids and a mask: Input language unknown"):
+        load_encoder(make("xmod"), "avg")
+
+
+def test_a_model_that_onnx_cannot_express_is_refused_in_one_line(tiny_bert, tmp_path, monkeypatch):
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save(tmp_path, tokenizer)
+
+    def fail(*args, **named):
+        raise torch.onnx.OnnxExporterError("Failed to export the model\nand many lines")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(BadInput, match=r"--onnx: torch cannot convert a 'bert': Failed to export the model$"):
+        onnx_file.write_onnx(tmp_path)

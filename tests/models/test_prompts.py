@@ -1,0 +1,118 @@
+"""Prompts: before the texts that sentence-transformers puts them before, in evaluation, search and training."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import eval.__main__ as command
+import run_unsup
+from common.errors import BadInput
+from data.collator import Collator
+from embedder import Embedder
+from eval.dev import halves_set
+from eval.encode import Encode
+from eval.retrieval.beir_files import write_set
+from models.encoder import load_encoder
+from tests.encoders import encode_of
+from tests.folders import change_json
+
+E5 = {"prompts": {"query": "query: ", "document": "passage: "}, "default_prompt_name": "query"}
+BGE = {"prompts": {"query": "Represent this sentence for searching relevant passages: "}}
+PASSAGE = {"prompts": {"query": "query: ", "passage": "passage: "}}
+TEXTS = ["a small river", "the dog watches", ""]
+
+
+@pytest.fixture
+def make(request, tmp_path):
+    """Writes a sentence-transformers folder with prompts."""
+
+    def made(family, pooling, settings):
+        encoder, tokenizer = load_encoder(str(request.getfixturevalue(f"tiny_{family}")), pooling)
+        encoder.save(tmp_path / "start", tokenizer)
+        change_json(tmp_path / "start" / "config.json", sentence_embedding=...)
+        change_json(tmp_path / "start" / "config_sentence_transformers.json", **settings)
+        return tmp_path / "start"
+
+    return made
+
+
+@pytest.mark.parametrize(("family", "pooling", "settings"), [("xlm_roberta", "avg", E5), ("bert", "avg", E5),
+                         ("bert", "cls_before_pooler", BGE), ("roberta", "avg", PASSAGE)])  # fmt: skip
+def test_vectors_of_every_role_equal_those_of_sentence_transformers(make, tmp_path, family, pooling, settings, caplog):
+    folder = make(family, pooling, settings)
+    load_encoder(str(folder))[0].save(tmp_path / "saved", load_encoder(str(folder))[1])
+    assert ("--document_prompt 'passage: '" in caplog.text) == (settings is PASSAGE)
+    peer = SentenceTransformer(str(folder), device="cpu")
+    for place in (folder, tmp_path / "saved"):
+        ours = encode_of(place)
+        roles = [
+            (ours, peer.encode),
+            (ours.of("query"), peer.encode_query),
+            (ours.of("document"), peer.encode_document),
+        ]
+        for mine, theirs in roles:
+            expected = theirs(TEXTS)
+            assert np.abs(mine(TEXTS) - expected).max() < 1e-6 * np.abs(expected).max()
+        assert np.abs(ours.of("query")(TEXTS) - encode_of(place, pooling).of("document")(TEXTS)).max() > 1e-3
+        assert SentenceTransformer(str(place), device="cpu").default_prompt_name == settings.get("default_prompt_name")
+
+
+def test_search_uses_them_and_flags_replace_them(make):
+    folder = make("bert", "avg", E5)
+    peer, ours = SentenceTransformer(str(folder), device="cpu"), Embedder(folder, document_prompt="")
+    [(_, cosine)] = ours.build_index(["the dog"]).search("a river", top_k=np.int64(1))
+    query, document = peer.encode_query("a river"), peer.encode("the dog", prompt="")
+    assert cosine == pytest.approx(query @ document / np.linalg.norm(query) / np.linalg.norm(document), abs=1e-6)
+    assert np.abs(ours.encode("the dog", "document") - document).max() < 1e-6
+    one, other = (load_encoder(str(folder), None, None, {"query": text}) for text in (None, "find: "))
+    assert Encode(*one).of("document").identity == Encode(*other).of("document").identity
+    assert len({Encode(*each).of("query").identity for each in (one, other)}) == 2
+    other[0].save(folder, other[1])
+    assert SentenceTransformer(str(folder), device="cpu").prompts == {"query": "find: ", "document": "passage: "}
+
+
+def test_the_command_scores_search_with_them(make, tmp_path, caplog):
+    folder, sets = make("bert", "avg", E5), tmp_path / "data" / "beir" / "own"
+    corpus = [{"_id": str(i), "text": f"{text} {i}"} for i, text in enumerate(["a dog", "the river", "a child"] * 5)]
+    queries = [{"_id": f"q{i}", "text": text} for i, text in enumerate(["dog", "river"])]
+    write_set(sets, corpus, queries, test=[("q0", "0"), ("q1", "4")])
+    arguments = [str(folder), "--tasks", "beir", "--beir", "own", "--data_dir", str(tmp_path / "data")]
+    with caplog.at_level("INFO"):
+        rows = command.main(arguments)
+    assert rows[0]["prompts"] == E5["prompts"] and '"document": "passage: "' in caplog.text
+    plain = command.main([*arguments, "--query_prompt=", "--document_prompt="])
+    assert "prompts" not in plain[0] and plain[0]["value"] != rows[0]["value"]
+    with pytest.raises(BadInput, match="--query_prompt needs a search task"):
+        command.main([str(folder), "--tasks", "retrieval", "--query_prompt", "x"])
+
+
+def test_the_dev_score_of_every_width_uses_them(make):
+    encode, seen = encode_of(make("bert", "avg", E5)), []
+    backend = encode.tokenizer
+    encode.tokenizer = lambda texts, **options: seen.extend(texts) or backend(texts, **options)
+    encode.tokenizer.pad, encode.tokenizer.unk_token_id = backend.pad, backend.unk_token_id
+    replace(halves_set([["a dog watches"], ["the river follows"]]), choosing=None).scores(encode, [8])
+    assert sorted(seen) == ["passage: dog watches", "passage: river follows", "query: a", "query: the"]
+
+
+@pytest.mark.parametrize(("method", "extra"), [("spans", {}), ("simcse", {}), ("simcse", {"query_prompt": "find: "})])
+def test_training_puts_them_before_the_texts_and_the_result_keeps_them(
+    make, text_file, tmp_path, monkeypatch, method, extra
+):
+    folder, seen = make("bert", "avg", E5), []
+    call = Collator.__call__
+    monkeypatch.setattr(Collator, "__call__", lambda self, keys: seen.append(call(self, keys)) or seen[-1])
+    flags = {"method": method, "model_name_or_path": folder, "train_file": text_file, "dev": "none", "max_steps": 1,
+             "cache_dir": tmp_path / "cache", "output_dir": tmp_path / "run", "test_tasks": "none", "use_cpu": "true",
+             "per_device_train_batch_size": 4, "pooling": "avg", "disable_tqdm": "true", **extra}  # fmt: skip
+    run_unsup.main([f"--{name}={value}" for name, value in flags.items()])
+    _, tokenizer = load_encoder(str(folder))
+    prompts = E5["prompts"] | {name.removesuffix("_prompt"): text for name, text in extra.items()}
+    for view, name in zip(seen[-1]["input_ids"], prompts if method == "spans" else ["query"] * 2, strict=True):
+        before = tokenizer(prompts[name])["input_ids"][:-1]
+        assert (view[:, : len(before)].numpy() == before).all()
+    kept = json.loads((tmp_path / "run" / "config_sentence_transformers.json").read_text())
+    assert (kept["prompts"], kept["default_prompt_name"]) == (prompts, "query")
