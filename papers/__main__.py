@@ -86,7 +86,7 @@ def _listed(name: str, args: argparse.Namespace) -> Listed:
     choice = Choice(args.backbone, args.seeds or [0, 1, 2], args.steps, args.model, args.stage_one, args.data_dir,
                     args.train_file, args.runs, not args.float32)  # fmt: skip
     if name in studies.names():
-        if args.backbone:
+        if args.backbone and args.tables:
             raise BadInput(f"--backbone: papers/studies/{name}.yaml says what {name} compares; leave it out")
         study = studies.read(name)
         choice = replace(choice, seeds=args.seeds or [int(seed) for seed in study.seeds])

@@ -171,7 +171,9 @@ def _run(study: Study, combinations: Sequence[Key], choice: Choice, seed: int, r
     for levels in combinations:
         key, take = (*levels, str(seed)), _adapted if study.adapt else _trained
         if made := take(study, levels, choice, seed, not (collect or key in rows)):
-            rows[key] = [{**row, "seed": seed, **dict(zip(study.levels, levels, strict=True))} for row in made]
+            scored = {row["name"]: row for row in rows.get(key, [])}  # its scores files may be gone
+            named = dict(zip(study.levels, levels, strict=True)) | {"seed": seed}
+            rows[key] = [{**scored.get(row["name"], {}), **row, **named} for row in made]
             _refuse_mixed(study, rows)
 
 

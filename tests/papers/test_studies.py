@@ -124,6 +124,8 @@ def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked
 
 def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path):
     known = filled("infocse-seeds-mini", "--rows", "simcse-mini", "--seeds", "0")
+    next(tmp_path.glob("runs/*/sts.json")).unlink()
+    assert filled("infocse-seeds-mini", "--collect") == known
     shutil.rmtree(tmp_path / "runs")
     rows = filled("infocse-seeds-mini", "--rows", "simcse-mini", "--seeds", "0", "1")
     assert [flags["seed"] for flags in asked] == ["0", "1"] and rows[:1] == known and len(rows) == 2
