@@ -1,9 +1,8 @@
-"""`python -m bench SUBJECT`: compare ours with a plain implementation in the same process, or run a study."""
+"""`python -m bench SUBJECT`: compare ours with a plain implementation in the same process."""
 
 import importlib
 import platform
 import sys
-from types import ModuleType
 
 from common.errors import ProjectError, run_command
 from common.flags import Parser, check_output, positive
@@ -13,19 +12,14 @@ from eval.scores import markdown, write_rows
 SUBJECTS = {
     "corpus": "retrieval over a large generated corpus: time and peak memory",
     "encode_corpus": "encode a large generated corpus with a stub encoder, with kills: completeness, peak memory",
-    "factorial": "effects of start, head and lambda in InfoCSE, over seeds (hours; resumes)",
-    "gap": "which option of stage 1 makes its auxiliary network read the sentence vector (an hour; resumes)",
     "gpu": "a GPU: right and fast steps, the loop, kills, training; minutes",
     "loop": "a training step without forward, backward and optimizer against the published scripts' loop",
-    "methods": "every method's -mini configuration from one start: search, seeds, STS (hours; resumes)",
     "memory": "peak memory of a training step against the published computation",
-    "own_text": "adaptation to a set's documents by every method: search on its judged queries (hours; resumes)",
     "text": "training text larger than memory: tokenising and batches, time and peak memory",
     "step": "a training step against the published computation and against sentence-transformers",
     "eval": "STS and in-training evaluation against a SentEval-style loop",
     "transfer": "SentEval's classifiers trained together against one after the other",
 }
-STUDIES = {"methods": "comparison", "factorial": "factorial", "gap": "gap", "own_text": "own_text"}  # in papers/
 TIMED = {"step", "loop", "eval", "transfer"}  # ours and plain in turn, as often as --runs says
 FIRST = ("name", "model", "precision", "ratio")
 _MACHINE = ("machine", "torch", "threads")
@@ -39,10 +33,6 @@ def table(rows: list[dict]) -> str:
     return markdown([columns, *cells])
 
 
-def _module(subject: str) -> ModuleType:
-    return importlib.import_module(f"papers.{STUDIES[subject]}" if subject in STUDIES else f"bench.{subject}")
-
-
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run one subject, print its table, write its rows."""
     argv = sys.argv[1:] if argv is None else argv
@@ -53,22 +43,19 @@ def main(argv: list[str] | None = None) -> list[dict]:
         if name in TIMED:
             runs = "repetitions; the table shows medians"
             sub.add_argument("--runs", type=positive, default=1, help=runs)
-        if name not in STUDIES:
-            threads = "threads of torch; 1 gives comparable CPU times"
-            sub.add_argument("--threads", type=positive, default=1, help=threads)
+        sub.add_argument("--threads", type=positive, default=1, help="threads of torch; 1 gives comparable CPU times")
         sub.add_argument("--output", help="write the rows to this JSON file")
         if name in argv:  # importing the other modules takes seconds
-            _module(name).add_arguments(sub)
+            importlib.import_module(f"bench.{name}").add_arguments(sub)
     args = parser.parse_args(argv)
     check_output(args.output, [], b"[")
     import torch  # not at the top: flags are checked first
 
-    machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-    if args.subject not in STUDIES:  # their runs choose their threads
-        torch.set_num_threads(args.threads)
-        machine["threads"] = args.threads
-    subject = _module(args.subject)
-    rows = [{**machine, **row} for row in subject.rows(args)]  # imported rows keep the machine that measured them
+    torch.set_num_threads(args.threads)
+    machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__,
+               "threads": args.threads}  # fmt: skip
+    subject = importlib.import_module(f"bench.{args.subject}")
+    rows = [{**machine, **row} for row in subject.rows(args)]
     if args.output:
         write_rows(args.output, rows)
     show(getattr(subject, "table", table)(rows), args.output)

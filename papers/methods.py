@@ -5,7 +5,6 @@ records in eval/compare/published.yaml that are named like these configurations.
 """
 
 import ast
-import re
 
 from common.command_line import read_config
 from common.declared import ROOT
@@ -14,9 +13,8 @@ from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import records
 from eval.scores import AVERAGE, Key, markdown
+from papers.page import rewritten
 from training.flags import method_files
-
-BEGIN, END = "<!-- methods: made by `python -m papers.methods` -->", "<!-- end of methods -->"
 
 
 def table() -> str:
@@ -36,18 +34,14 @@ def _published(configs: list[str]) -> str:
     return ", ".join(f"{score.mean:.2f} ({name})" for name, score in scores if score) or "-"
 
 
-def rewritten(page: str) -> str:
-    """The page with a new table between its markers."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    return pattern.sub(lambda _: f"{BEGIN}\n{table()}\n{END}", page)
-
-
 def main(argv: list[str] | None = None) -> None:
     """Write the table into docs/methods.md and print it."""
     Parser(prog="python -m papers.methods", description=__doc__).parse_args(argv)
     path = ROOT / "docs" / "methods.md"
-    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
-    show(table(), path)
+    made = table()
+    page = rewritten(path.read_text(encoding="utf-8"), "methods", "python -m papers.methods", made)
+    path.write_text(page, encoding="utf-8")
+    show(made, path)
 
 
 if __name__ == "__main__":

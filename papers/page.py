@@ -37,7 +37,6 @@ def page(table: Table, rows: list[dict[str, Any]], choice: Choice) -> str:
 def _command(table: Table, choice: Choice) -> str:
     flags = [f"--backbone {choice.backbone}"] if choice.backbone else []
     flags += [f"--steps {choice.steps}"] if choice.steps else []
-    flags += [f"--search {' '.join(choice.search)}"] if choice.search else []
     flags += [] if choice.bf16 else ["--float32"]
     return f"    python -m papers {' '.join([table.name, *flags, '--seeds', *map(str, choice.seeds)])}"
 
@@ -84,6 +83,14 @@ def _sources(rows: list[dict[str, Any]]) -> str:
 
 def _plain(value: Any) -> str:
     return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
+
+
+def rewritten(page: str, name: str, command: str, content: str) -> str:
+    """The page with new content between the markers of `name`, which come last on a page without them."""
+    begin, end = f"<!-- {name}: made by `{command}` -->", f"<!-- end of {name} -->"
+    before, found, rest = page.partition(begin)
+    after = rest.partition(end)[2] if found else "\n"
+    return f"{before}{'' if found else chr(10)}{begin}\n{content}\n{end}{after}"
 
 
 def draw(table: Table, rows: list[dict[str, Any]], path: Path) -> None:

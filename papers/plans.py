@@ -20,6 +20,7 @@ from training.provenance import provenance
 
 STAND_IN = "simcse-{}.yaml"  # names the start of a backbone's methods without a first stage
 BACKBONE, START = "other backbone", "other start"
+SEARCH_LENGTH = 128  # tokens per document and query in studies: longer ones take hours on a CPU
 UNKNOWN_START, UNKNOWN_TEXT = "start not compared", "text not compared"
 
 
@@ -37,7 +38,6 @@ class Choice:
     runs: str = "runs/tables"
     bf16: bool = True
     imported: Mapping[str, ImportedRun] = field(default_factory=dict)
-    search: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class RunPlan:
         start = self.starts_from.folder(choice, seed).name if self.starts_from else None
         decisive = dict(sorted(settings.items())) if self.flags else None
         hashed = digest([decisive, start, self.model, self.pooling, choice.bf16])[:10]
-        end = f"_seed-{seed}" if self.flags else ""
+        end = f"_seed-{self.flags.get('seed', seed)}" if self.flags else ""
         return Path(choice.runs) / f"{self.name}_{hashed}{end}"
 
     def settings(self) -> dict:
         """The configuration, overridden by the flags."""
-        return {**read_once(self.flags["config"]), **self.flags} if self.flags else {}
+        return runs.settings_of(self.flags) if self.flags else {"model_name_or_path": self.model}
 
     def folders(self, choice: Choice) -> dict[int, Path]:
         """Seed -> folder; an untrained model only has the first seed."""
@@ -81,7 +81,7 @@ class RunPlan:
         """All flags of the run, except those that `runs.all_flags` adds."""
         common = {"data_dir": choice.data_dir, "seed": str(seed), "bf16": str(choice.bf16).lower()}
         start = {"model_name_or_path": str(self.starts_from.folder(choice, seed))} if self.starts_from else {}
-        return {**self.flags, **common, **start}
+        return {**common, **self.flags, **start}
 
     def train(self, choice: Choice, seed: int) -> None:
         """Train the run, after the one it starts from; for an untrained model, write its record."""
@@ -97,17 +97,15 @@ class RunPlan:
     def score(self, choice: Choice, seed: int, tasks: Mapping[str, Sequence[Task]]) -> None:
         """Write the missing scores files of the run."""
         for name, some in tasks.items():
+            longest = SEARCH_LENGTH if name.startswith("search-") else None
             runs.score(self.folder(choice, seed), name, some, choice.data_dir, self.model, pooling=self.pooling,
-                       bf16=choice.bf16)  # fmt: skip
+                       bf16=choice.bf16, max_length=longest)  # fmt: skip
 
     def finished(self, choice: Choice, seed: int) -> dict[str, Any] | None:
-        """The record of the run if it has finished; CheckpointRefused if it has other settings or input files."""
+        """The record of the run if it has finished; CheckpointRefused if its input files have changed."""
         folder = self.folder(choice, seed)
-        record = runs.finished(folder)
-        if record is not None and self.flags:
-            runs.check_run(folder, record, runs.as_argv(runs.all_flags(folder, self.arguments(choice, seed))))
-        elif record is not None:
-            runs.check_model(folder, record, self.model)
+        if record := runs.finished(folder):
+            runs.check_inputs(folder, record, self.settings(), choice.data_dir)
         return record
 
 

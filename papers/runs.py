@@ -1,4 +1,4 @@
-"""The folder of one run: train it, score it, and refuse a run with other settings or inputs."""
+"""The folder of one run: train it, score it, and refuse a run whose inputs have changed."""
 
 import logging
 import sys
@@ -8,21 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse, peek, read_config
+from common.command_line import read_config
 from common.declared import ROOT
 from common.errors import BadInput, CheckpointRefused, ProjectError
 from common.files import find_files
 from data.lines import content_hash
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
-from eval.tasks import Options, Task, score_all, tasks_named
+from eval.tasks import Task, score_all
 from models.encoder import load_encoder
 from training.flags import load_method, script_of
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
-from training.run import Run
-from training.run_arguments import RunArguments, argument_groups
 from training.run_folder import discard
 from training.signals import run_to_its_end
 
@@ -43,7 +40,8 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
         stage_one: stage 1 run to start InfoCSE from, unless `aux_init` initialises the head in another way.
     """
     settings = {**read_once(str(config)), **overrides}
-    known = {f.name for f in fields(load_method(settings.get("method")).arguments)}
+    method = settings.get("method")  # none in a stage 1
+    known = {f.name for f in fields(load_method(method).arguments)} if method else set()
     needs_head = "aux_init" in known and settings.get("aux_init", "checkpoint") == "checkpoint"
     start = stage_one if needs_head else model
     flags = {"model_name_or_path": start} if start else {}
@@ -52,38 +50,36 @@ def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, s
     return flags
 
 
-def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
-    """Train or resume the run with these flags unless it has finished, and return its record; stage 1 has no method.
+def train(folder: Path, flags: Mapping[str, str]) -> None:
+    """Train or resume the run with these flags unless it has finished; stage 1 has no method.
 
     Raises:
-        CheckpointRefused: the folder contains a finished run with other settings or changed input files.
+        CheckpointRefused: the folder contains a finished run whose input files have changed.
         ProjectError: the script failed; it has printed the reason. The error has its exit code.
     """
-    argv = as_argv(all_flags(folder, flags))
-    record = finished(folder)
-    if record is None:
-        launch(_script(peek(argv, "method")), argv)
-        record = finished(folder)
-        discard(folder, record.get("run_id"))
-    check_run(folder, record, argv)
-    return record
+    settings = settings_of(flags)
+    if record := finished(folder):
+        check_inputs(folder, record, settings, flags["data_dir"])
+        return
+    launch(script_for(settings), as_argv(all_flags(folder, flags)))
+    discard(folder, finished(folder).get("run_id"))
+
+
+def settings_of(flags: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration, overridden by the flags."""
+    return {**read_once(flags["config"]), **flags}
+
+
+def script_for(settings: Mapping[str, Any]) -> str:
+    return script_of(settings["method"]) if "method" in settings else "run_pretrain_aux.py"
 
 
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
     """The flags of a run's script, including those of all runs."""
     # Runs of a method are scored afterwards, so that tasks can be added to a finished run.
-    tests = {"test_tasks": "none"} if peek(as_argv(flags), "method") else {}
-    return {
-        **flags,
-        **tests,
-        "output_dir": str(folder),
-        "use_cpu": str(device_here() == "cpu").lower(),
-        "disable_tqdm": "true",
-    }
-
-
-def _script(method: str | None) -> str:
-    return script_of(method) if method else "run_pretrain_aux.py"
+    tests = {"test_tasks": "none"} if "method" in settings_of(flags) else {}
+    machine = {"use_cpu": str(device_here() == "cpu").lower(), "disable_tqdm": "true"}
+    return {**flags, **tests, "output_dir": str(folder), **machine}
 
 
 def as_argv(flags: Mapping[str, str]) -> list[str]:
@@ -148,62 +144,32 @@ def refuse_missing(tasks: Iterable[Task], data_dir: str) -> None:
         task.load(data_dir)
 
 
-def search_tasks(names: Sequence[str]) -> list[Task]:
-    """The sets of --search; none without it."""
-    return tasks_named(["beir"], Options(beir=tuple(names), device=device_here())) if names else []
-
-
-def parsed(argv: Sequence[str]) -> tuple[Any, ...]:
-    """The argument dataclasses of a run's script; BadInput for flags that it would refuse."""
-    name = peek(argv, "method")
-    kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
-    return parse(argv, kinds)
-
-
-def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:
-    """Compare a finished run's settings, and the content of its text and models, with those of `argv`.
+def check_inputs(folder: Path, record: Mapping[str, Any], settings: Mapping[str, Any], data_dir: str) -> None:
+    """Compare the content of a finished run's text and models with what is there now.
 
     The folder's name covers only paths and flags. Deleted text and models are not compared: a run may outlive them.
 
     Raises:
-        CheckpointRefused: the run has other settings, or its input files have changed.
+        CheckpointRefused: an input file has changed.
     """
-    groups = *models, data, args = parsed(argv)
-    if models[0].packed is None:  # the default depends on the device, here on that of the finished run
-        models[0].packed = "device" not in record["trajectory"]
-    old, new = dict(record["trajectory"]), Run(_script(peek(argv, "method")), argv, groups, {}).trajectory
-    names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
-    changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]
-    changed += _changed_text(old.get("text", {}), data, args) + _changed_models(old, vars(models[0]) | vars(models[-1]))
-    _refuse(folder, changed)
-
-
-def check_model(folder: Path, record: Mapping[str, Any], model: str) -> None:
-    """The same check for an untrained model."""
-    _refuse(folder, _changed_models(record["trajectory"], {"model_name_or_path": model}))
-
-
-def _changed_text(old: Mapping[str, Any], data_args: Any, args: RunArguments) -> list[str]:
-    try:
-        files = find_files(data_args.train_file, data_args.data_dir, (data_args.cache_dir, args.output_dir))
-    except BadInput:
-        return []
-    now = _text_hash(tuple(files))
-    return [f"text: sha256 was {old['sha256']}, now {now}"] if old.get("sha256", now) != now else []
-
-
-def _changed_models(old: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    changed = []
+    old = record["trajectory"]
+    changed = _changed_text(old.get("text", {}).get("sha256"), settings, data_dir)
     for name, files in old.get("contents", {}).items():
         value = settings.get(name)
         now = model_files(tuple(value) if isinstance(value, list) else value)
-        changed += [f"{name}: the files of {settings[name]} have changed"] if now and now != files else []
-    return changed
-
-
-def _refuse(folder: Path, changed: list[str]) -> None:
+        changed += [f"{name}: the files of {value} have changed"] if now and now != files else []
     if changed:
-        raise CheckpointRefused(f"{folder}: finished run with other settings ({'; '.join(changed)}); move it away")
+        raise CheckpointRefused(f"{folder}: finished run with other inputs ({'; '.join(changed)}); move it away")
+
+
+def _changed_text(old: str | None, settings: Mapping[str, Any], data_dir: str) -> list[str]:
+    names = settings.get("train_file", [])
+    try:
+        files = find_files(names if isinstance(names, list) else [names], data_dir)
+    except BadInput:
+        return []
+    now = _text_hash(tuple(files)) if old else None
+    return [f"text: sha256 was {old}, now {now}"] if old != now else []
 
 
 _text_hash = cache(content_hash)

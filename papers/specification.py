@@ -12,13 +12,12 @@ A row refers to its published numbers by the id of a record in eval/compare/publ
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInput
 from common.files import read_yaml
-from eval.metrics.retrieval import METRICS
 from eval.scores import Key
 
 FOLDER = Path(__file__).parent / "tables"
@@ -111,16 +110,6 @@ def read(name: str) -> Table:
         figure=Figure(**content["figure"]) if "figure" in content else None,
         note=content.get("note"),
     )
-
-
-def with_search(table: Table, names: Sequence[str]) -> Table:
-    """Add columns for nDCG@10 on retrieval sets before the last column, which the verdicts are about."""
-    if names and table.figure:
-        raise BadInput(f"--search: {table.name} is a figure; choose a table")
-    columns = [column for name in names for column in _columns([name], metric=METRICS[0])]
-    existing = {column.key for column in table.columns}
-    new = tuple(column for column in columns if column.key not in existing)
-    return replace(table, columns=(*table.columns[:-1], *new, table.columns[-1]))
 
 
 def _columns(

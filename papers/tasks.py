@@ -1,24 +1,19 @@
 """The tasks of a table's columns, and their figures in a run's scores files, one file per task family."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from common.errors import BadInput
-from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.analyse.tokens import WITHOUT_TOKENS, FrequentTokens
 from eval.compare.sides import from_files, records
-from eval.encode import Encode, device_here
+from eval.encode import device_here
 from eval.retrieval.beir import PAPER14
-from eval.scores import AVERAGE, Key, Result, average, row
-from eval.sts import STS_TEST, Pairs, merged
+from eval.scores import AVERAGE, Key, average
 from eval.tasks import Options, Task, tasks_named
 from models.pooling import pooling_named
 from papers.specification import Column
 
 FREQUENT = "frequent_tokens"
-WITHOUT_TOKENS = "spearman without {} tokens"  # the metric of ConSERT's figure 4
 _FAMILY = {"spearman": "sts", "accuracy": "transfer", "recall@1": "retrieval", "recall@5": "retrieval",
            "recall@10": "retrieval", "ndcg@10": "beir"}  # fmt: skip
 
@@ -35,7 +30,8 @@ def needed(columns: Iterable[Column], data_dir: str) -> dict[str, list[Task]]:
         if family == "dev":
             tasks[family] = tasks_named(["STS-B"], Options("dev"))
         elif family == FREQUENT:
-            tasks[family] = [FrequentTokens(tuple(count_of(key.metric) for key in keys))]
+            average = pooling_named("avg_top2").pool
+            tasks[family] = [FrequentTokens(tuple(count_of(key.metric) for key in keys), average)]
         elif family == "beir":
             names = PAPER14 if any(key.task == AVERAGE for key in keys) else [key.task for key in keys]
             existing = [name for name in names if _exists(name, data_dir)]
@@ -86,31 +82,3 @@ def count_of(metric: str) -> int:
     if metric != WITHOUT_TOKENS.format(number) or not number.isdecimal():
         raise BadInput(f"unknown metric '{metric}' in papers/tables")
     return int(number)
-
-
-@dataclass(frozen=True)
-class FrequentTokens:
-    """ConSERT's figure 4: the average of the seven STS sets without the most frequent tokens.
-
-    Tokens are counted over STS-B test, as in the figure; `eval.analyse.tokens` does the same for a single set. Scoring
-    gives one row per number in `removed`: the mean over the seven sets, each rounded to two decimals.
-    """
-
-    removed: tuple[int, ...]
-    name: str = AVERAGE
-    split: str = "test"
-
-    def load(self, data_dir: str | Path) -> dict[str, Pairs]:
-        return {task.name: merged(task.load(data_dir)) for task in STS_TEST}
-
-    def score(self, encode: Encode, data_dir: str | Path) -> Result:
-        """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
-        sets = self.load(data_dir)
-        pooling = pooling_named("avg_top2")  # ConSERT section 4.1
-        tokens = TokenAverages(encode, encode.module.backbone, pooling.pool)
-        frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
-        scores = np.array([tokens.spearman(pairs, frequent, self.removed) for pairs in sets.values()])  # (sets, K)
-        count = sum(len(pairs.gold) for pairs in sets.values())
-        means = zip(self.removed, scores.round(2).mean(axis=0), strict=True)
-        rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
-        return Result(rows)

@@ -38,7 +38,7 @@ def parser() -> Parser:
                    "score")  # fmt: skip
     p.add_argument("--scores", default=SCORES, metavar="NAME",
                    help="score file in each run folder, shown with the search scores (default: scores.json; "
-                   "`python -m bench methods` writes sts.json)")  # fmt: skip
+                   "`python -m papers` writes sts.json)")  # fmt: skip
     p.add_argument("--bf16", action="store_true", help="encode in bfloat16 autocast: faster, slightly different")
     return p
 

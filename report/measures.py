@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, CachedEncoder, Material, Subject, distinct, read_sentences
+from eval.analyse.analysis import Analysis, CachedEncoder, Material, distinct, read_sentences
 from eval.analyse.geometry import ABOVE, ANISOTROPY
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
 from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
@@ -99,7 +99,7 @@ def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Te
         every, source = read_sentences(sentences, 2), PureWindowsPath(sentences).name
     use_all = sentences is not None or pairs is None  # otherwise the spectrum uses the first pairs, as in eval.analyse
     analysed, origin = (every[:LIMIT], source) if use_all else (paired, _title(tasks[0]))
-    material = Material(_title(tasks[0]), pairs, origin, analysed, [], ABOVE) if len(every) > 1 else None
+    material = Material(_title(tasks[0]), pairs, origin, analysed, ABOVE) if len(every) > 1 else None
     return Texts(material, every[:LIMIT], source, len(every))
 
 
@@ -127,7 +127,7 @@ def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measur
     for name, analysis in ANALYSES.items():
         if texts.material and _possible(analysis, texts.material):
             for number, encode in cached.items():
-                results.setdefault(name, {})[number] = analysis.measure(Subject(encode), texts.material)
+                results.setdefault(name, {})[number] = analysis.measure(encode, texts.material)
     if len(texts.searched) < 2 or not cached:
         return Measured(results, [], [])
     vectors = {number: encode(texts.searched) for number, encode in cached.items()}

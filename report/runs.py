@@ -18,7 +18,7 @@ from eval.compare.sides import Side, from_files
 from eval.scores import AVERAGE, has_scores, read_items
 from training.record import RUN_FILE, read_run
 
-SEARCH = "search.json"  # nDCG@10, as `python -m bench methods --search` writes it
+SEARCH = "search.json"  # nDCG@10: `python -m eval RUN --tasks beir --output RUN/search.json`
 
 
 @dataclass(frozen=True)

@@ -4,34 +4,29 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import BadInput, run_command
+from common.errors import run_command
 from common.files import read_json, writing
 from common.flags import Parser, add_encoder, output_folder
 from common.streams import show
-from eval.analyse.analysis import Analysis, CachedEncoder, Subject, gather
-from eval.analyse.geometry import ABOVE, ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD, LENGTH_BIAS, NEIGHBOURS
-from eval.analyse.pictures import draw_analysis
-from eval.analyse.tokens import FREQUENT_TOKENS, TokenAverages
+from eval.analyse.analysis import Analysis, CachedEncoder, gather
+from eval.analyse.geometry import ABOVE, ALIGNMENT_UNIFORMITY, ANISOTROPY, COSINE_BY_GOLD
+from eval.analyse.pictures import CHARTS, draw
 from eval.encode import Encode, device_here
 from eval.labels import labelled
 from eval.scores import markdown
 from eval.sts import own_pairs
 from eval.tasks import Options, tasks_named
 from models.encoder import SentenceEncoder, load_encoder
-from models.pooling import pooling_named
 from models.saved_format import read_modules
 
 ANALYSES = {
     "alignment_uniformity": ALIGNMENT_UNIFORMITY,
     "anisotropy": ANISOTROPY,
     "cosine_by_gold": COSINE_BY_GOLD,
-    "frequent_tokens": FREQUENT_TOKENS,
-    "length_bias": LENGTH_BIAS,
-    "neighbours": NEIGHBOURS,
 }
 logger = logging.getLogger(__name__)
 
@@ -44,8 +39,7 @@ def parser() -> Parser:
         + "\n".join(f"  {name:21} {analysis.about}" for name, analysis in ANALYSES.items()),
         epilog="examples:\n"
         "  python -m eval.analyse runs/simcse runs/infocse --output analyses\n"
-        "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling cls_before_pooler\n"
-        "  python -m eval.analyse runs/infocse --only neighbours --neighbours questions.txt --sentences corpus.txt",
+        "  python -m eval.analyse before=bert-base-uncased after=runs/infocse --pooling cls_before_pooler",
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL",
                    help="run or export folder, Hugging Face encoder or sentence-transformers model; NAME is its label "
@@ -60,10 +54,7 @@ def parser() -> Parser:
     p.add_argument("--above", type=float, default=ABOVE, metavar="SCORE",
                    help="alignment_uniformity: pairs with a higher gold score are positives")  # fmt: skip
     p.add_argument("--sentences", metavar="FILE",
-                   help="one sentence per line, for anisotropy, length_bias and neighbours (default: the sentences of "
-                   "the pairs)")  # fmt: skip
-    p.add_argument("--neighbours", metavar="FILE",
-                   help="queries for neighbours, one per line (default: the first five sentences)")  # fmt: skip
+                   help="one sentence per line, for anisotropy (default: the sentences of the pairs)")  # fmt: skip
     add_encoder(p)
     return p
 
@@ -72,24 +63,17 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the command and return the content of analyses.json."""
     args = parser().parse_args(argv)
     chosen = {name: analysis for name, analysis in ANALYSES.items() if name in args.only}
-    _check_flags(args, chosen)
     task = own_pairs(args.dev_file) if args.dev_file else tasks_named(["STS-B"], Options(args.split))[0]
-    material = gather(chosen.values(), task, args.data_dir, args.sentences, args.neighbours, args.above)
+    material = gather(chosen.values(), task, args.data_dir, args.sentences, args.above)
     output = _output(args.output) if args.output else None
     # load all models first: an unreadable one must fail before the others are measured
     models = labelled(args.models)
-    if args.pooling and all(map(read_modules, models.values())):
-        raise BadInput(
-            f"--pooling {args.pooling}: is for plain encoders, and these models have their own; leave it out"
-        )
     loaded = {label: _load(label, path, args) for label, path in models.items()}
     results: dict[str, Any] = {}
     for label, (encoder, tokenizer) in loaded.items():
-        encode = Encode(encoder, tokenizer, bf16=args.bf16, progress=True)
-        average = pooling_named("avg_top2").pool  # for frequent_tokens: ConSERT averages the last two layers
-        subject = Subject(CachedEncoder(encode), TokenAverages(encode, encoder.backbone, average))
+        cached = CachedEncoder(Encode(encoder, tokenizer, bf16=args.bf16, progress=True))
         start = time.perf_counter()
-        results[label] = {name: analysis.measure(subject, material) for name, analysis in chosen.items()}
+        results[label] = {name: analysis.measure(cached, material) for name, analysis in chosen.items()}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
     sources = {name: material.read_by(analysis) for name, analysis in chosen.items()}
     measured = {label: {"pooling": encoder.pooling, "max_length": encoder.max_length, **results[label]}
@@ -116,32 +100,16 @@ def write(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
         part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in names:
         results = {label: model[name] for label, model in content["models"].items()}
-        draw_analysis(name, results, content["data"][name], folder / f"{name}.png")
+        draw(CHARTS[name](results, content["data"][name]), folder / f"{name}.png")
     logger.info("%s: analyses.json, %s", folder, ", ".join(f"{name}.png" for name in names))
 
 
 def _output(path: str) -> Path:
-    """The folder of `--output`; BadInput if it has other files with the names of ours."""
+    """The folder of `--output`; BadInput if its analyses.json is another one."""
     folder = output_folder(path)
     if (written := folder / "analyses.json").exists():
         read_json(written, "the numbers of analyses", "choose another --output", fields={"data": dict, "models": dict})
-    elif foreign := next((file for name in ANALYSES if (file := folder / f"{name}.png").exists()), None):
-        raise BadInput(f"--output {path}: contains a {foreign.name} that this command did not write; choose another")
     return folder
-
-
-def _check_flags(args: argparse.Namespace, chosen: Mapping[str, Analysis]) -> None:
-    """Refuse flags that no chosen analysis reads."""
-    of_pairs = [analysis.needs_pairs for analysis in chosen.values()]
-    idle = {
-        "--above": args.above != ABOVE and "alignment_uniformity" not in chosen,
-        "--neighbours": args.neighbours and "neighbours" not in chosen,
-        "--sentences": args.sentences and all(of_pairs),
-        "--dev_file": args.dev_file and args.sentences and not any(of_pairs),
-        "--split": args.split != "test" and args.sentences and not any(of_pairs),
-    }
-    for flag in (flag for flag, unread in idle.items() if unread):
-        raise BadInput(f"{flag}: none of the analyses of --only reads it; leave it out")
 
 
 def _load(label: str, path: str, args: argparse.Namespace) -> tuple[SentenceEncoder, Any]:

@@ -14,8 +14,6 @@ from eval.encode import Encoder
 from eval.sts import Pairs, StsTask, merged
 from eval.text_files import read_lines, tidy
 
-QUERIES = 5  # without --neighbours, the first sentences are the queries
-
 
 @dataclass(frozen=True)
 class Material:
@@ -26,7 +24,6 @@ class Material:
         pairs: scored pairs; None if no chosen analysis needs them and sentences were given.
         source: of the sentences, for titles.
         sentences: distinct sentences, at least two.
-        queries: distinct sentences whose nearest neighbours in `sentences` are searched.
         above: pairs with a gold score above this are positives.
     """
 
@@ -34,7 +31,6 @@ class Material:
     pairs: Pairs | None
     source: str
     sentences: list[str]
-    queries: list[str]
     above: float
 
     @property
@@ -47,26 +43,18 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One model: its sentence vectors and, for analyses of tokens, its `eval.analyse.tokens.TokenAverages`."""
-
-    encode: Encoder
-    tokens: Any = None
-
-
-@dataclass(frozen=True)
 class Analysis:
     """One analysis.
 
     Attributes:
         about: one line of help.
-        measure: model and material -> JSON-serialisable result.
+        measure: encoder and material -> JSON-serialisable result.
         headlines: key of the result -> (name in the table, format).
         needs_pairs: needs scored pairs; otherwise sentences are enough.
     """
 
     about: str
-    measure: Callable[[Subject, Material], dict[str, Any]]
+    measure: Callable[[Encoder, Material], dict[str, Any]]
     headlines: dict[str, tuple[str, str]]
     needs_pairs: bool = False
 
@@ -114,13 +102,10 @@ def read_sentences(path: str, least: int) -> list[str]:
     return sentences
 
 
-def gather(
-    analyses: Iterable[Analysis], task: StsTask, data_dir: str, sentences: str | None, queries: str | None, above: float
-) -> Material:
+def gather(analyses: Iterable[Analysis], task: StsTask, data_dir: str, sentences: str | None, above: float) -> Material:
     """Read and check all data before a model is loaded; pairs are read only if needed.
 
-    `sentences` and `queries` are text files. By default the sentences are those of the pairs, and the queries are the
-    first sentences.
+    `sentences` is a text file; by default the sentences are those of the pairs.
 
     Raises:
         BadInput: a missing, malformed or empty file.
@@ -132,5 +117,4 @@ def gather(
     chosen = distinct(pairs.left + pairs.right) if sentences is None else read_sentences(sentences, 2)
     if len(chosen) < 2:
         raise BadInput(f"{name}: {len(chosen)} distinct sentences; give at least 2")
-    query_texts = chosen[:QUERIES] if queries is None else read_sentences(queries, 1)
-    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, query_texts, above)
+    return Material(name, pairs, name if sentences is None else Path(sentences).name, chosen, above)

@@ -12,13 +12,6 @@ Cosine by gold score: does the cosine use its range, or do even unrelated pairs 
 Anisotropy: do the vectors cover all directions, or only a narrow cone? Sources: the mean cosine of random sentences is
 Ethayarajh's measure (arXiv 1909.00512); SimCSE (arXiv 2104.08821, section 5) argues that the contrastive loss flattens
 the spectrum; the effective rank is Roy and Vetterli's (2007).
-
-Length bias: are sentences close because they have equal length? Source: ESimCSE (arXiv 2109.04380) shows that SimCSE's
-positives always have equal length and that the model learns it. Length is in white-space words, not tokens, to compare
-models with different tokenizers. Texts of one kind often have similar lengths (captions short, news long), so a small
-correlation comes from the corpus: compare models with each other, not with zero.
-
-Nearest neighbours of given sentences, to read.
 """
 
 from itertools import pairwise
@@ -27,17 +20,13 @@ import numpy as np
 from scipy.stats import entropy
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, Material, Subject
-from eval.encode import unit
+from eval.analyse.analysis import Analysis, Material
+from eval.encode import Encoder, unit
 from eval.sts import correlation, similarities
 
 ABOVE = 4.0  # pairs with a higher gold score are positives
 EDGES = (0, 1, 2, 3, 4, 5)  # bins of gold scores
 _ROWS = 1024  # of the distance matrix at a time
-PAIRS = 50_000  # random pairs for the length bias
-LOWEST = (0, 1, 2, 3, 5, 9, 17)  # smallest length difference of each bin
-_PARTS = 50  # to bound memory
-TOP = 5  # neighbours
 
 
 def alignment(left: np.ndarray, right: np.ndarray) -> float:
@@ -56,17 +45,17 @@ def uniformity(vectors: np.ndarray) -> float:
     return float(np.log((total - count) / (count * (count - 1))))  # a row has distance 0 to itself
 
 
-def measure_alignment(subject: Subject, material: Material) -> dict:
+def measure_alignment(encode: Encoder, material: Material) -> dict:
     """Alignment, uniformity and the numbers of pairs and sentences; BadInput without a positive pair."""
     pairs = material.pairs
     positive = np.flatnonzero(np.array(pairs.gold) > material.above)
     if len(positive) == 0:
         raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}; lower --above")
-    left = subject.encode([pairs.left[i] for i in positive])
-    right = subject.encode([pairs.right[i] for i in positive])
+    left = encode([pairs.left[i] for i in positive])
+    right = encode([pairs.right[i] for i in positive])
     return {
         "alignment": alignment(left, right),
-        "uniformity": uniformity(subject.encode(material.paired)),
+        "uniformity": uniformity(encode(material.paired)),
         "above": material.above,
         "positives": len(positive),
         "sentences": len(material.paired),
@@ -100,9 +89,9 @@ def by_gold(cosines: np.ndarray, gold: np.ndarray) -> list[dict]:
     return results
 
 
-def measure_by_gold(subject: Subject, material: Material) -> dict:
+def measure_by_gold(encode: Encoder, material: Material) -> dict:
     """The bins, Spearman x 100, and the gap between the means of the last and the first bin."""
-    cosines, gold = similarities(subject.encode, material.pairs), np.array(material.pairs.gold)
+    cosines, gold = similarities(encode, material.pairs), np.array(material.pairs.gold)
     bins = by_gold(cosines, gold)
     first, last = bins[0]["mean"], bins[-1]["mean"]
     return {
@@ -152,8 +141,8 @@ def effective_rank(values: np.ndarray) -> float:
     return float(np.exp(entropy(values))) if values.any() else 0.0
 
 
-def measure_anisotropy(subject: Subject, material: Material) -> dict:
-    vectors = subject.encode(material.sentences)
+def measure_anisotropy(encode: Encoder, material: Material) -> dict:
+    vectors = encode(material.sentences)
     values = spectrum(vectors)
     return {
         "mean_cosine": mean_cosine(vectors),
@@ -168,88 +157,4 @@ ANISOTROPY = Analysis(
     about="mean cosine of random sentences, singular values and effective rank of the centred vectors",
     measure=measure_anisotropy,
     headlines={"mean_cosine": ("mean cosine of random pairs", ".3f"), "effective_rank": ("effective rank", ".1f")},
-)
-
-
-def draw_pairs(count: int, pairs: int = PAIRS) -> tuple[np.ndarray, np.ndarray]:
-    """Random pairs of different indices below `count`, with replacement, two (pairs,) arrays; the same every time."""
-    generator = np.random.default_rng(0)
-    first = generator.integers(count, size=pairs)
-    return first, (first + generator.integers(1, count, size=pairs)) % count
-
-
-def pair_cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Cosines of rows `first` and `second`, (N, D), (P,), (P,) -> (P,)."""
-    rows = unit(vectors)
-    parts = zip(np.array_split(first, _PARTS), np.array_split(second, _PARTS), strict=True)
-    return np.concatenate([np.einsum("pd,pd->p", rows[i], rows[j]) for i, j in parts])
-
-
-def by_difference(cosines: np.ndarray, differences: np.ndarray) -> list[dict]:
-    """Mean cosine by length difference in words, (P,) and (P,) -> one dict per bin; None for an empty bin."""
-    results = []
-    for low, above in zip(LOWEST, [*LOWEST[1:], None], strict=True):
-        inside = cosines[(differences >= low) & (differences < (np.inf if above is None else above))]
-        last = None if above is None else above - 1
-        mean = float(inside.mean()) if len(inside) else None
-        results.append({"from": low, "to": last, "pairs": len(inside), "mean": mean})
-    return results
-
-
-def measure_length_bias(subject: Subject, material: Material) -> dict:
-    """Spearman x 100 of length difference and cosine (negative: equal lengths are closer), and the bins."""
-    first, second = draw_pairs(len(material.sentences))
-    lengths = np.array([len(sentence.split()) for sentence in material.sentences])
-    differences = np.abs(lengths[first] - lengths[second])
-    cosines = pair_cosines(subject.encode(material.sentences), first, second)
-    return {
-        "spearman": correlation(cosines, differences),
-        "pairs": len(cosines),
-        "sentences": len(lengths),
-        "bins": by_difference(cosines, differences),
-    }
-
-
-LENGTH_BIAS = Analysis(
-    about="correlation of length difference and cosine over random pairs (ESimCSE)",
-    measure=measure_length_bias,
-    headlines={"spearman": ("Spearman x 100 of length difference and cosine", ".2f")},
-)
-
-
-def nearest(
-    queries: list[str], query_vectors: np.ndarray, sentences: list[str], vectors: np.ndarray, top: int = TOP
-) -> list[list[tuple[int, float]]]:
-    """For each of Q queries, the indices of its nearest sentences and their cosines, nearest first, at most `top`.
-
-    A sentence is not its own neighbour. Ties keep the order of the sentences. Vectors are (Q, D) and (N, D); the N
-    sentences are distinct.
-    """
-    cosines = unit(query_vectors) @ unit(vectors).T
-    results = []
-    for query, row in zip(queries, cosines, strict=True):
-        order = np.argsort(-row, kind="stable")[: top + 1]
-        others = [int(i) for i in order if sentences[i] != query]
-        results.append([(i, float(row[i])) for i in others[:top]])
-    return results
-
-
-def measure_neighbours(subject: Subject, material: Material) -> dict:
-    """Every query with its neighbours, and the mean cosine of the nearest one."""
-    queries, sentences = material.queries, material.sentences
-    results = nearest(queries, subject.encode(queries), sentences, subject.encode(sentences))
-    return {
-        "mean_cosine_of_nearest": float(np.mean([neighbours[0][1] for neighbours in results])),
-        "sentences": len(sentences),
-        "queries": [
-            {"query": query, "neighbours": [{"sentence": sentences[i], "cosine": cosine} for i, cosine in neighbours]}
-            for query, neighbours in zip(queries, results, strict=True)
-        ],
-    }
-
-
-NEIGHBOURS = Analysis(
-    about=f"the {TOP} nearest sentences of each query, with their cosines",
-    measure=measure_neighbours,
-    headlines={"mean_cosine_of_nearest": ("mean cosine of the nearest neighbour", ".3f")},
 )

@@ -1,9 +1,8 @@
-"""One PNG chart per analysis, with all models in it; the nearest neighbours are a page of text.
+"""One PNG chart per analysis, with all models in it.
 
 `python -m report` draws the same charts as SVG.
 """
 
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -19,9 +18,6 @@ Results = dict[str, dict[str, Any]]  # label of a model -> result of the analysi
 # lines in black and white; 7 colours and 8 markers give 56 combinations.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-QUERIES = 8  # shown with neighbours; more are unreadable
-WIDTH = 52  # characters per line of a sentence
-COLUMN, LINE, INDENT = 4.6, 0.19, 0.1  # inches
 
 
 class Series(NamedTuple):
@@ -92,53 +88,16 @@ def cosine_by_gold(results: Results, data: str) -> Chart:
     return Chart("Cosine by gold score", about, "gold score (pairs)", "cosine", lines, ticks=_bins(one["bins"]))
 
 
-def frequent_tokens(results: Results, data: str) -> Chart:
-    """Spearman over the number of removed tokens."""
-    one = next(iter(results.values()))
-    lines = [Series(label, list(enumerate(found["spearman"]))) for label, found in results.items()]
-    x, y = "number of most frequent tokens removed, special tokens included", "Spearman x 100"
-    ticks = [str(count) for count in one["removed"]]
-    return Chart("Average pooling without the most frequent tokens", f"{data}: {one['pairs']:,} pairs", x, y, lines,
-                 ticks=ticks)  # fmt: skip
-
-
-def length_bias(results: Results, data: str) -> Chart:
-    """Mean cosine over the length difference, with the correlation as a note."""
-    one, lines = next(iter(results.values())), []
-    for label, found in results.items():
-        points = [(number, bin["mean"]) for number, bin in enumerate(found["bins"]) if bin["pairs"]]
-        lines.append(Series(label, points, note=f"Spearman x 100 = {found['spearman']:.1f}"))
-    about = f"{data}: {one['pairs']:,} random pairs of {one['sentences']:,} sentences"
-    x, y = "difference in length, words (pairs)", "mean cosine of the pairs"
-    return Chart("Length bias", about, x, y, lines, ticks=_bins(one["bins"]))
-
-
 def _bins(bins: Sequence[dict]) -> list[str]:
     """The label of each bin: its range and, below, the number of pairs."""
-    return [f"{_span(one['from'], one['to'])}\n({one['pairs']:,})" for one in bins]
-
-
-def _span(low: int, high: int | None) -> str:
-    if high is None:
-        return f"{low} or more"
-    return str(low) if low == high else f"{low} to {high}"
+    return [f"{one['from']} to {one['to']}\n({one['pairs']:,})" for one in bins]
 
 
 CHARTS: dict[str, Callable[[Results, str], Chart]] = {
     "alignment_uniformity": alignment_uniformity,
     "anisotropy": anisotropy,
     "cosine_by_gold": cosine_by_gold,
-    "frequent_tokens": frequent_tokens,
-    "length_bias": length_bias,
 }
-
-
-def draw_analysis(name: str, results: Results, data: str, path: str | Path) -> None:
-    """Write the PNG of an analysis; `data` names the data that was measured."""
-    if name == "neighbours":
-        draw_neighbours(results, data, path)
-    else:
-        draw(CHARTS[name](results, data), path)
 
 
 def styles(labels: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -182,47 +141,3 @@ def draw(chart: Chart, path: str | Path) -> None:
     for text in legend.get_texts():
         text.set_parse_math(False)
     figure.savefig(path, dpi=150)
-
-
-def draw_neighbours(results: Results, data: str, path: str | Path) -> None:
-    """A page to read: one block per query, one column per model; the title says how many queries are shown."""
-    one = next(iter(results.values()))
-    shown = min(QUERIES, len(one["queries"]))
-    subset = "" if shown == len(one["queries"]) else f" (the first {shown} of {len(one['queries'])} queries)"
-    lines = _page(results, shown)
-    width, height = max(7.5, COLUMN * len(results) + 0.2), LINE * (len(lines) + 3)
-    figure = Figure(figsize=(width, height))
-
-    def write(inches: float, line: float, text: str, **style: Any) -> None:
-        figure.text(inches / width, 1 - LINE * line / height, text, va="top", parse_math=False, **style)
-
-    title = f"Nearest neighbours: {data}, {one['sentences']:,} sentences{subset}"
-    write(0.15, 0.6, title, fontsize=12)
-    for number, (weight, pieces) in enumerate(lines, start=2):
-        for inches, text in pieces:
-            write(0.15 + inches, number + 0.5, text, fontsize=9.5, fontweight=weight)
-    figure.savefig(path, dpi=150)
-
-
-def _page(results: Results, shown: int) -> list[tuple[str, list[tuple[float, str]]]]:
-    """The page line by line: font weight, and pieces of text with their distance from the left in inches."""
-    columns = [found["queries"] for found in results.values()]
-    starts = [INDENT + COLUMN * i for i in range(len(columns))]
-    labels = [textwrap.shorten(label, WIDTH, placeholder=" …") for label in results]
-    lines: list[tuple[str, list[tuple[float, str]]]] = []
-    for number in range(shown):
-        lines += [("bold", [(0.0, part)]) for part in _wrapped(columns[0][number]["query"], WIDTH * len(columns))]
-        lines.append(("bold", list(zip(starts, labels, strict=True))))
-        for near in zip(*(column[number]["neighbours"] for column in columns), strict=True):
-            cosines = [(start, f"{one['cosine']:.2f}") for start, one in zip(starts, near, strict=True)]
-            first, second = zip(*([*_wrapped(one["sentence"], WIDTH), "", ""][:2] for one in near), strict=True)
-            texts = [start + INDENT * 4 for start in starts]
-            lines.append(("normal", cosines + list(zip(texts, first, strict=True))))
-            if any(second):
-                lines.append(("normal", list(zip(texts, second, strict=True))))
-        lines.append(("normal", []))
-    return lines
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, max_lines=2, placeholder=" …")

@@ -3,25 +3,26 @@
 Source: ConSERT (arXiv 2105.11741) section 5.1 and Figure 4: bert-base rises from 53.86 to 61.66 (mean of the STS sets)
 when 34 tokens are removed. As in the paper:
 - [CLS] and [SEP] count as tokens, and are the two most frequent ones;
-- tokens are counted over the scored sentences (in the paper always STS-B test), repeated sentences included;
+- tokens are counted over the sentences of STS-B test, repeated sentences included;
 - a removed token is only excluded from the average: the other tokens still attend to it;
 - the average is over the last two layers (section 4.1; 53.86 is from its Table 2).
-The model's own pooling and head are not used. Sentences that would lose every token keep their full average; their
-number is reported.
+The model's own pooling and head are not used. Sentences that would lose every token keep their full average.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eval.analyse.analysis import Analysis, Material, Subject
 from eval.encode import Encode
-from eval.sts import Pairs, correlation, cosines
+from eval.scores import AVERAGE, Result, row
+from eval.sts import STS_TEST, Pairs, correlation, cosines, merged
 
-REMOVED = (0, 1, 2, 4, 8, 16, 32, 64, 128)
+WITHOUT_TOKENS = "spearman without {} tokens"  # the metric of ConSERT's figure 4
 
 
 def most_frequent(ids: Sequence[Sequence[int]], count: int) -> list[int]:
@@ -69,9 +70,6 @@ class TokenAverages:
         """The token ids of every sentence, special tokens included, truncated to the model's length."""
         return self._encode.tokenizer(sentences, truncation=True, max_length=self._encode.max_length)["input_ids"]
 
-    def names(self, ids: Sequence[int]) -> list[str]:
-        return self._encode.tokenizer.convert_ids_to_tokens(list(ids))
-
     def averages(self, sentences: list[str], frequent: Sequence[int], removed: Sequence[int]) -> np.ndarray:
         """For every k in `removed`, the average vector without the first k tokens of `frequent`, (N, K, H)."""
         module = AverageWithout(self._backbone, self._average, frequent, removed)
@@ -86,34 +84,30 @@ class TokenAverages:
         return [correlation(cosines(left[:, k], right[:, k]), np.array(pairs.gold)) for k in range(len(removed))]
 
 
-def measure_frequent_tokens(subject: Subject, material: Material) -> dict:
-    """Spearman x 100 for each number of removed tokens, the best one, and the tokens by frequency."""
-    pairs = material.pairs
-    sentences = pairs.left + pairs.right
-    ids = subject.tokens.ids(sentences)
-    frequent = most_frequent(ids, max(REMOVED))
-    spearman = subject.tokens.spearman(pairs, frequent, REMOVED)
-    best = int(np.argmax(spearman))
-    contents = [set(tokens) for tokens in dict(zip(sentences, ids, strict=True)).values()]
-    return {
-        "spearman_of_average": spearman[0],
-        "best_spearman": spearman[best],
-        "best_removed": REMOVED[best],
-        "pairs": len(pairs.gold),
-        "removed": list(REMOVED),
-        "spearman": spearman,
-        "emptied": [sum(content.issubset(frequent[:k]) for content in contents) for k in REMOVED],
-        "tokens": subject.tokens.names(frequent),
-    }
+@dataclass(frozen=True)
+class FrequentTokens:
+    """ConSERT's figure 4: the average of the seven STS sets without the most frequent tokens.
 
+    Tokens are counted over STS-B test, as in the figure; scoring gives one row per number in `removed`: the mean over
+    the seven sets, each rounded to two decimals. `average` is over the last two layers (ConSERT section
+    4.1), see `AverageWithout`.
+    """
 
-FREQUENT_TOKENS = Analysis(
-    about="Spearman of average pooling without the most frequent tokens (ConSERT Figure 4)",
-    measure=measure_frequent_tokens,
-    headlines={
-        "spearman_of_average": ("Spearman x 100 of the tokens' average", ".2f"),
-        "best_spearman": ("the best without frequent tokens", ".2f"),
-        "best_removed": ("tokens removed for it", "d"),
-    },
-    needs_pairs=True,
-)
+    removed: tuple[int, ...]
+    average: Callable
+    name: str = AVERAGE
+    split: str = "test"
+
+    def load(self, data_dir: str | Path) -> dict[str, Pairs]:
+        return {task.name: merged(task.load(data_dir)) for task in STS_TEST}
+
+    def score(self, encode: Encode, data_dir: str | Path) -> Result:
+        """`encode.module` is a SentenceEncoder, whose own pooling and head are not used."""
+        sets = self.load(data_dir)
+        tokens = TokenAverages(encode, encode.module.backbone, self.average)
+        frequent = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), max(self.removed))
+        scores = np.array([tokens.spearman(pairs, frequent, self.removed) for pairs in sets.values()])  # (sets, K)
+        count = sum(len(pairs.gold) for pairs in sets.values())
+        means = zip(self.removed, scores.round(2).mean(axis=0), strict=True)
+        rows = [row(AVERAGE, "test", WITHOUT_TOKENS.format(k), "mean of tasks", count, mean) for k, mean in means]
+        return Result(rows)

@@ -11,8 +11,8 @@ from eval.scores import AVERAGE, Key, markdown, refuse_foreign, write_rows
 
 _NAMED = 5  # missing figures listed by name
 MEANING = {
-    "bootstrap": "bootstrap: {resamples} resamples of the test examples (seed {seed}). The interval is about these two "
-    "models on these test pairs, not about the methods: one run each says nothing about seeds.",
+    "bootstrap": f"bootstrap: {RESAMPLES} resamples of the test examples (seed {SEED}). The interval is about these "
+    "two models on these test pairs, not about the methods: one run each says nothing about seeds.",
     "welch": "welch: t interval of the difference of two means over runs, on these test pairs.",
     "prediction": "prediction: A minus B, with the prediction interval from the side whose spread over runs is known; "
     "inside means that seeds alone can explain the difference.",
@@ -31,8 +31,6 @@ def parser() -> Parser:
     p.add_argument("a", nargs="?", metavar="A", help="a run or its scores.json (bootstrap over test examples), several "
                    "separated by commas, one per seed (t interval over runs), or published:ID")  # fmt: skip
     p.add_argument("b", nargs="?", metavar="B", help="the other side, likewise")
-    p.add_argument("--resamples", type=int, default=RESAMPLES, help="bootstrap resamples, at least 100")
-    p.add_argument("--seed", type=int, default=SEED, help="bootstrap seed")
     p.add_argument("--output", help="write the rows to this JSON file")
     p.add_argument("--list", action="store_true", help="list the published records")
     return p
@@ -41,23 +39,19 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it printed."""
     args = parser().parse_args(argv)
-    if args.list and (args.a or args.output):
-        raise BadInput("--list prints the published records and does nothing else; leave out the rest")
     if args.list:
         show(listing())
         return []
     if not args.b:
         raise BadInput("give two sides: python -m eval.compare A B (see --help)")
-    if args.resamples < 100 or args.seed < 0:
-        raise BadInput(f"--resamples {args.resamples} --seed {args.seed}: must be at least 100 and at least 0")
     check_output(args.output, [*args.a.split(","), *args.b.split(",")], b"[")
     refuse_foreign(args.output, "difference")
     a, b = side(args.a), side(args.b)
-    lines = compare(a, b, args.resamples, args.seed)
+    lines = compare(a, b)
     rows = [line.row() for line in lines]
     if args.output:
         write_rows(args.output, rows)
-    show(report(a, b, lines, args.resamples, args.seed), args.output)
+    show(report(a, b, lines), args.output)
     return rows
 
 
@@ -81,12 +75,12 @@ def listing() -> str:
     return markdown(body)
 
 
-def report(a: Side, b: Side, lines: list[Line], resamples: int, seed: int) -> str:
+def report(a: Side, b: Side, lines: list[Line]) -> str:
     """The printed report: both sides, the table, what its intervals mean, missing figures."""
     body = [COLUMNS, *(line.cells() for line in lines if line.difference is not None)]
     parts = [_about("A", a, lines), _about("B", b, lines), "", markdown(body), ""]
     methods = {line.outcome.method for line in lines if isinstance(line.outcome, Interval)}
-    parts += [MEANING[name].format(resamples=resamples, seed=seed) for name in MEANING if name in methods]
+    parts += [MEANING[name] for name in MEANING if name in methods]
     if differing := [f"{name} {one} and {other}" for name, one, other in unlike(a.settings, b.settings)]:
         parts.append(f"A and B were scored differently: {', '.join(differing)}")
     if any(line.verdict.startswith(NO_EXAMPLES) for line in lines):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench import corpus, encode_corpus, loop, pair, transfer
-from bench.__main__ import STUDIES, main, table
+from bench.__main__ import main, table
 from bench.pair import LENGTHS, batch
 from common.errors import BadInput, ProjectError
 from data.lines import numbered_lines
@@ -44,14 +44,6 @@ def test_a_generated_corpus_is_found_whole_and_goes_on_in_its_folder(tmp_path):
     before = shard.stat().st_mtime_ns
     assert corpus.run(3000, tmp_path / "3000")["ndcg@10"] == 100.0
     assert shard.stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize("flag", ["--runs=2", "--threads=2"])
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_study_offers_no_flag_that_its_training_ignores(study, flag):
-    models = "--models=m" if study == "own_text" else "--model=m"
-    with pytest.raises(BadInput, match=f"unrecognized arguments: {flag}"):
-        main([study, models, flag])
 
 
 def test_figures_that_were_not_taken_are_shown_as_such():

@@ -1,6 +1,5 @@
 """Every command on a Markdown page runs on tiny data or parses its flags; links and figures are right."""
 
-import json
 import re
 import shutil
 from dataclasses import fields
@@ -10,7 +9,6 @@ import pytest
 import eval.__main__
 import training.run
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
-from papers import comparison, factorial, gap, own_text
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
 from training.flags import load_method, method_names
@@ -99,27 +97,6 @@ def test_commands_are_found_in_blocks_and_in_prose():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
-
-
-@pytest.mark.parametrize(
-    ("name", "subject"),
-    [
-        ("infocse-seeds-mini", comparison),
-        ("methods-mini", comparison),
-        ("infocse-read-mini", comparison),
-        ("infocse-factorial-mini", factorial),
-        ("infocse-factorial-six-mini", factorial),
-        ("infocse-start-mini", factorial),
-        ("infocse-rate-mini", factorial),
-        ("aux-gap-mini", gap),
-        ("own-text", own_text),
-    ],
-)
-def test_a_page_of_results_shows_its_rows(name, subject):
-    rows = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "results").glob("*.md")]
-    [page] = [page for page in pages if f"[{name}.json]({name}.json)" in page]
-    assert subject.table(rows) in page
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ _TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, 
 def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
     path = tmp_path / "table.json"
     path.write_bytes(content)
-    for name, run in (result(read_imported, [path]) or {}).items():
+    for name, run in (result(read_imported, path) or {}).items():
         assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 

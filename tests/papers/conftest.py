@@ -24,7 +24,7 @@ class Runner:
         self.asked, self.scored, self.broken = [], [], {}
         monkeypatch.setattr(runs, "launch", self.launch)
         monkeypatch.setattr(runs, "score", self.score)
-        monkeypatch.setattr(runs, "check_run", lambda *_: None)
+        monkeypatch.setattr(runs, "check_inputs", lambda *_: None)
         monkeypatch.setattr(command, "needed", lambda columns, data_dir: {"dev": [Nothing()]})
 
     def launch(self, script, argv):

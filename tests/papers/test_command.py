@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pandas
 import pytest
 
 from common.errors import BadInput, CheckpointRefused, NonFinite, ProjectError, StorageError
@@ -64,19 +63,6 @@ def test_collect_trains_nothing(runner, filled):
     assert not runner.asked and not runner.scored
 
 
-def test_search_stands_before_the_last_column(runner, filled, tmp_path):
-    filled("--seeds=0", "--rows=InfoCSE")
-    [run] = (tmp_path / "runs").iterdir()
-    write_rows(run / "beir-med.json", [score_row("med", "test", "ndcg@10", "mean of queries", 5, 21.0)])
-    rows = filled("--seeds=0", "--rows=InfoCSE", "--collect", "--search", "med", "npl")
-    assert [(row["task"], row["ours"]) for row in rows] == [("med", 21.0), ("npl", None), ("STS-B", 80.0)]
-    assert "--search med npl" in (tmp_path / "results" / "infocse-5-mini.md").read_text()
-    with pytest.raises(BadInput, match=r"beir/npl/corpus\.jsonl"):
-        filled("--seeds=0", "--search", "npl")
-    with pytest.raises(BadInput, match="consert-figure-5 is a figure"):
-        main(["consert-figure-5", "--search", "npl"])
-
-
 def test_an_untrained_model_is_scored_once_with_its_pooling(runner, tmp_path):
     main(["infocse-10", "--model=m", "--rows=Avg. BERT embeddings", f"--runs={tmp_path}", f"--output={tmp_path}"])
     [(folder, name, model, how)] = runner.scored
@@ -88,7 +74,7 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     flags = ["consert-3", "--rows", "ConSERT-base sup-unsup", "--backbone=mini", "--model=m",
              "--steps=4", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path}", "--seeds"]  # fmt: skip
     main([*flags, "0", "1", "--dry_run"])
-    *_, summary, one, other, third, fourth = capsys.readouterr().out.splitlines()
+    *_, summary, one, third, other, fourth = capsys.readouterr().out.splitlines()
     assert summary.startswith("4 runs are missing")
     assert "consert-sup-mini.yaml" in one and "consert-sup-mini.yaml" in other
     start = next(word for word in one.split() if "consert-sup-mini_" in word)
@@ -99,33 +85,20 @@ def test_a_chained_row_s_first_run_is_listed_before_it(runner, tmp_path, capsys)
     assert "2 runs are missing" in capsys.readouterr().out
 
 
-def test_a_list_says_what_is_there_what_is_missing_and_how_long(runner, filled, capsys):
+def test_a_list_says_what_is_there_and_what_is_missing(runner, filled, capsys):
     filled("--seeds", "0", "1", "--rows", "InfoCSE", "w/o MLM loss")
     capsys.readouterr()
     assert filled("--list", "--steps=200") == []
     said = capsys.readouterr().out
-    assert "0 of 3 finished" in said and "0.3 (200 steps, 1.8 s per step, measured)" in said
-    assert "9 runs are missing, about 0.9 hours of training" in said
+    assert said.count("0 of 3 finished") == 3 and "9 runs are missing" in said
     filled("--list", "--seeds", "0", "1")
     said = capsys.readouterr().out
-    assert said.count("2 of 2 finished") == 2 and "about 0.5 hours" in said  # 2 x 500 x 1.8 s
+    assert said.count("2 of 2 finished") == 2 and "2 runs are missing" in said
     main(["infocse-2", "--list", "--backbone=bert-base", "--model=m"])
-    said = capsys.readouterr().out
-    assert "not selected: the row's backbone is bert-large" in said and "of unknown length" in said
+    assert "not selected: the row's backbone is bert-large" in capsys.readouterr().out
     main(["--list"])
     said = capsys.readouterr().out
-    assert all(f"| {name} " in said for name in ("infocse-12", "s-simcse-1", "consert-figure-7"))
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("text.txt", "(3 steps, 6.0 s"), ("text.parquet", "text.parquet: not found, or a table)")]
-)
-def test_a_list_counts_the_steps_of_lines_and_not_of_a_table(tmp_path, capsys, name, said):
-    text = ["A sentence."] * 200
-    (tmp_path / "text.txt").write_text("\n".join(text))
-    pandas.DataFrame({"text": text}).to_parquet(tmp_path / "text.parquet")
-    main(["infocse-2", "--rows=SimCSE-BERT-base", "--list", "--model=m", f"--train_file={tmp_path / name}"])
-    assert said in capsys.readouterr().out
+    assert all(f"| {name} " in said for name in ("infocse-12", "s-simcse-1", "consert-figure-7", "methods-mini"))
 
 
 def test_a_dry_run_prints_the_commands(runner, filled, capsys):

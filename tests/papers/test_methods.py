@@ -1,14 +1,16 @@
 """The README and docs/methods.md list the methods that exist."""
 
 from papers import methods
+from papers.page import rewritten
 from tests.sources import ROOT
 from training.flags import method_names
 
 
 def test_the_page_of_methods_is_that_of_the_folder():
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    assert methods.BEGIN in page
-    assert methods.rewritten(page) == page, "run python -m papers.methods"
+    made = methods.table()
+    assert made in page, "run python -m papers.methods"
+    assert rewritten(page, "methods", "python -m papers.methods", made) == page
 
 
 def test_the_readme_names_every_method():

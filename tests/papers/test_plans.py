@@ -60,7 +60,7 @@ def test_a_roberta_is_one(start):
 
 
 def test_the_names_of_folders_are_those_of_earlier_versions(tmp_path):
-    """Figures of finished runs are found by these names, here and in files given by --known."""
+    """Figures of finished runs are found by these names, here and in committed files."""
     config = tmp_path / "simcse-mini.yaml"
     config.write_text("method: simcse\ntrain_file: [b.txt, a.txt]\nseed: 1\nlearning_rate: 3e-5\n")
     trained = RunPlan("simcse-mini", {"max_steps": "9", "config": str(config)}, None, None, None, ())

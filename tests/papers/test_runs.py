@@ -2,28 +2,24 @@
 
 import json
 import shutil
-from argparse import Namespace
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-import run_pretrain_aux
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
 from common.files import sha256
 from data.lines import content_hash
-from eval.analyse.tokens import TokenAverages, most_frequent
+from eval.analyse.tokens import WITHOUT_TOKENS, FrequentTokens, TokenAverages, most_frequent
 from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
-from papers import gap, runs
+from papers import runs
 from papers.__main__ import main
 from papers.plans import Choice, RunPlan
-from papers.tasks import WITHOUT_TOKENS, FrequentTokens, count_of
+from papers.tasks import count_of
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
-from tests.folders import change_record, record
-from tests.papers.conftest import flags_of
 
 
 @pytest.fixture
@@ -49,34 +45,6 @@ def test_a_run_is_trained_scored_and_kept(tmp_path, tiny_bert, text_file, data_d
     assert json.loads((folder / "run.json").read_text())["best"]["value"] == pytest.approx(row["ours"], abs=0.01)
     assert not list(folder.glob("checkpoint-*")) and not list(folder.glob("*.part"))
     assert main(argv) == [row] and len(started) == 1
-    flags = flags_of(started[0])
-    with pytest.raises(CheckpointRefused, match=r"learning_rate: was 3e-05, now 0\.5"):
-        runs.train(folder, flags | {"learning_rate": "0.5"})
-    with pytest.raises(CheckpointRefused, match="packed: was True, now False"):
-        runs.train(folder, flags | {"packed": "false"})
-    elsewhere = {"device": "cuda", "use_cpu": False, "packed": False}
-    change_record(folder, trajectory=record(folder)["trajectory"] | elsewhere)
-    assert runs.train(folder, flags)["steps"] == 2, "a run that was trained on a GPU, where the default is padded"
-
-
-def test_a_finished_stage_one_with_other_flags_is_refused(tmp_path, tiny_bert, text_file, monkeypatch):
-    launched = []
-    monkeypatch.setattr(runs, "launch", lambda *command: launched.append(command) or run_pretrain_aux.main(command[1]))
-    args = Namespace(model=str(tiny_bert), data_dir=str(tmp_path), float32=True)
-    flags = {"skip_from": "1", "train_file": str(text_file), "eval_steps": "1"}
-
-    def pretrain(model=args.model, **others):
-        return gap.pretrain(Namespace(**vars(args) | {"model": model}), tmp_path / "run", "0", "1", **flags | others)
-
-    assert pretrain() == pretrain() and [script for script, _ in launched] == ["run_pretrain_aux.py"]
-    assert not list((tmp_path / "run").glob("checkpoint-*"))
-    with pytest.raises(CheckpointRefused, match="skip_from: was 1, now 0"):
-        pretrain(skip_from="0")
-    with pytest.raises(CheckpointRefused, match=r"model_name_or_path: was .*, now other"):
-        pretrain(model="other")
-    args.float32 = False
-    with pytest.raises(CheckpointRefused, match="bf16: was False, now True"):
-        pretrain()
 
 
 def test_a_finished_run_of_a_text_or_model_that_has_changed_is_refused(tmp_path, tiny_bert, text_file, data_dir,
@@ -138,7 +106,7 @@ def test_figure_4_is_the_mean_of_rounded_sets_without_the_tokens_frequent_in_sts
     sets = {"STS12": pairs(0), "STS-B": pairs(40)}
     monkeypatch.setattr(FrequentTokens, "load", lambda self, data_dir: sets)
     encode = encode_of(tiny_bert, "cls_before_pooler")
-    rows = FrequentTokens((0, 3)).score(encode, "nowhere").rows
+    rows = FrequentTokens((0, 3), POOLINGS["avg_top2"].pool).score(encode, "nowhere").rows
     tokens = TokenAverages(encode, encode.module.backbone, POOLINGS["avg_top2"].pool)
     common = most_frequent(tokens.ids(sets["STS-B"].left + sets["STS-B"].right), 3)
     for row, count in zip(rows, (0, 3), strict=True):

@@ -1,135 +1,173 @@
-"""`bench gap` and `bench factorial`: which runs are asked for, and what their tables say; training is faked."""
+"""Studies: which runs their files ask for, and what their tables say; training is faked."""
 
 import json
 import shutil
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
-from common.errors import BadInput
-from papers import factorial, gap, runs, studies
+from common.arguments import DataArguments, PretrainArguments
+from common.command_line import parse
+from common.errors import BadInput, ProjectError
+from eval.scores import row as score_row
+from papers import runs, study, views
+from papers.__main__ import main
+from papers.page import rewritten
+from papers.plans import Choice, RunPlan
 from tests.papers.conftest import flags_of
+from tests.sources import ROOT
+from training.flags import load_method
+from training.run_arguments import RunArguments, argument_groups
+
+STUDIES = {name: study.read(name) for name in study.names()}
+
+
+def adapt_row(method, corpus, pseudo, real, seed=0, start="mini"):
+    gains = {name: {"start": before, "result": after, "interval": [after - before - 1, after - before + 1],
+                    "verdict": "better"} for name, (before, after) in (("pseudo", pseudo), ("real", real))}  # fmt: skip
+    return {"start": start, "method": method, "set": corpus, "seed": seed, **gains, "start_share": 0.0}
+
+
+ADAPTED = [
+    adapt_row("spans", "med", (30, 40), (41, 58)),
+    adapt_row("spans", "npl", (20, 20.5), (22, 21)),
+    adapt_row("simcse", "med", (30, 34.5), (41, 40.5)),
+    adapt_row("simcse", "npl", (20, 20.2), (22, 23)),
+]
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Every command that would have trained; its run is made up: a gap that grows, scores that follow the flags."""
+    """Every command that would have trained; its dev score depends on the rate, its test scores on lambda and seed."""
     found = []
 
-    def train(script, argv):
+    def launch(script, argv):
         flags = flags_of(argv)
         found.append(flags)
-        folder = Path(flags["output_dir"])
-        folder.mkdir(parents=True)
+        folder, weight = Path(flags["output_dir"]), float(flags.get("aux_weight", 0))
         grows = 0.01 * ("aux_cls" in flags)
         looks = [{"step": step, "tokens": 100 * step, "eval_mlm": 3.0, "eval_aux_mlm": 5.0,
                   "eval_aux_mlm_shuffled_cls": 5.0 + grows * step} for step in (20, 40)]  # fmt: skip
-        if flags.get("aux_weight") == "0":
-            looks = []
-        (folder / "log.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
-        facts = {
-            "settings": {"model_name_or_path": flags["model_name_or_path"]},
-            "commit": "c",
-            "versions": {},
-            "hardware": {},
-            "trajectory": {},
-            "steps": 1,
-        }
-        best = {"value": 80.0 + float(flags.get("aux_weight", 0)), "step": 50}
-        (folder / "run.json").write_text(json.dumps({"status": "finished", "best": best, **facts}))
+        rate = {"1e-5": 70.0, "3e-5": 80.0, "1e-4": 75.0}.get(flags.get("learning_rate"), 60.0)
+        facts = {"start": flags["model_name_or_path"], "text": {"sha256": flags.get("train_file", "t")}}
+        best = {"value": rate + int(flags["seed"]), "step": 5}
+        runs.record_untrained(folder, {"best": best, "trajectory": facts, "steps": 9, "run_id": "r"})
+        (folder / "log.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks) if weight != 0.5 else "")
 
-    def score(folder, name, tasks, data_dir, bf16, max_length=None):
-        assert (max_length == 128) == (name == "search")
-        weight, seed = (float(part.split("-", 1)[1]) for part in folder.name.split("_") if part[:4] in ("lamb", "seed"))
-        value = 60.0 + 10 * weight + seed * (1 + weight) + 5 * ("norm" in folder.name)
-        task = tasks[0].name if name == "search" else "Avg."
-        (folder / f"{name}.json").write_text(json.dumps([{"task": task, "value": value}]))
+    def score(folder, name, tasks, data_dir, model=None, max_length=None, **how):
+        assert (max_length == 128) == name.startswith("search-")
+        flags = next(flags for flags in found if flags["output_dir"] == str(folder))
+        weight, seed = float(flags.get("aux_weight", 0)), int(flags["seed"])
+        value = 60.0 + 10 * weight + seed * (1 + weight) + 5 * (flags.get("projection") == "batch_norm")
+        names = [task.name for task in tasks] if name.startswith("search-") else ["Avg."]
+        rows = [score_row(task, "test", "spearman", "single", 5, value) | {"headline": True} for task in names]
+        (folder / f"{name}.json").write_text(json.dumps(rows))
 
     monkeypatch.setattr(runs, "refuse_missing", lambda *_: None)  # no data here
-    monkeypatch.setattr(runs, "launch", train)
-    monkeypatch.setattr(runs, "check_run", lambda *_: None)
+    monkeypatch.setattr(runs, "launch", launch)
     monkeypatch.setattr(runs, "score", score)
     return found
 
 
-def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, tmp_path, capsys):
-    argv = ["gap", "--model=m", f"--folder={tmp_path / 'runs'}", f"--figure={tmp_path / 'gap.png'}",
-            "--settings", "published", "all four"]  # fmt: skip
-    rows = main(argv)
+@pytest.fixture
+def filled(tmp_path):
+    def fill(name, *flags):
+        return main([name, "--model=m", f"--runs={tmp_path / 'runs'}", f"--output={tmp_path / 'results'}", *flags])
+
+    return fill
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_page_of_results_is_that_of_its_json(name):
+    content = STUDIES[name]
+    rows = study.known_rows(content, ROOT / "results" / f"{name}.json")
+    page = (ROOT / "results" / f"{content.page or name}.md").read_text(encoding="utf-8")
+    made = views.tables(content, study.ordered(content, rows))
+    assert made in page and rewritten(page, name, f"python -m papers {name}", made) == page
+    study._refuse_mixed(content, rows)
+
+
+@pytest.mark.parametrize("name", [name for name, content in STUDIES.items() if not content.adapt])
+def test_every_flag_of_a_study_is_one_of_its_script(name):
+    stage_1 = PretrainArguments, DataArguments, RunArguments
+    for levels in STUDIES[name].combinations:
+        plan = study.plan_of(STUDIES[name], levels, Choice(model="m"))
+        for one in filter(None, (plan, plan.starts_from)):
+            method = one.settings().get("method")
+            argv = runs.as_argv(runs.all_flags(Path("f"), one.arguments(Choice(model="m"), 0) | {"bf16": "false"}))
+            parse(argv, argument_groups(load_method(method)) if method else stage_1)
+
+
+def test_every_method_of_adapt_has_its_flags():
+    for flags in STUDIES["own-text"].combinations.values():
+        known = set(load_method(flags.get("method", "spans")).arguments.__dataclass_fields__)
+        assert set(flags) - {"method", "bow_weight", "steps", "model", "stage_one"} <= known
+
+
+def test_the_best_rate_on_dev_is_trained_with_every_seed_and_nothing_twice(asked, filled, tmp_path, capsys):
+    flags = ["--rows", "simcse-mini", "moco-mini"]
+    rows = filled("methods-mini", *flags)
+    tried = [(flags["learning_rate"], flags["seed"]) for flags in asked if "simcse-mini.yaml" in flags["config"]]
+    assert tried == [("1e-5", "0"), ("3e-5", "0"), ("1e-4", "0"), ("3e-5", "1"), ("3e-5", "2")]
+    assert len(asked) == len(rows) == 10
+    assert {row["learning_rate"] for row in rows if "sts" in row} == {"3e-5"}
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("| simcse "))
+    assert "1e-5: 70.00, 3e-5: 80.00, 1e-4: 75.00 | 3e-5 | 81.00 ± 1.00 | 61.00 ± 1.00 |" in " ".join(line.split())
+    # Means 61 and 61, deviations 1 and 1, three runs each: 2.776 (t, 4 degrees of freedom) times the root of 2 / 3.
+    assert "+0.00 (-2.27 to +2.27)" in printed
+    page = (tmp_path / "results" / "methods-mini.md").read_text()
+    assert page.startswith("# Methods on mini-bert\n\n<!-- methods-mini: made by")
+    assert filled("methods-mini", *flags, "--collect") == rows and len(asked) == 10
+    assert (tmp_path / "results" / "methods-mini.md").read_text() == page
+
+
+def test_rows_of_the_file_stay_and_are_not_trained_again(asked, filled, tmp_path):
+    known = filled("infocse-seeds-mini", "--rows", "simcse-mini", "--seeds", "0")
+    next(tmp_path.glob("runs/*/sts.json")).unlink()
+    assert filled("infocse-seeds-mini", "--collect") == known
+    shutil.rmtree(tmp_path / "runs")
+    rows = filled("infocse-seeds-mini", "--rows", "simcse-mini", "--seeds", "0", "1")
+    assert [flags["seed"] for flags in asked] == ["0", "1"] and rows[:1] == known and len(rows) == 2
+    assert filled("infocse-seeds-mini", "--page") == rows
+    path = tmp_path / "results" / "infocse-seeds-mini.json"
+    with pytest.raises(BadInput, match=r"differ in start; compare them in two files"):
+        main(["infocse-seeds-mini", "--model=other", "--rows=simcse-mini", "--seeds=2", f"--runs={tmp_path / 'runs'}",
+              f"--output={tmp_path / 'results'}"])  # fmt: skip
+    path.write_text(json.dumps([rows[0] | {"method": "another"}]))
+    with pytest.raises(BadInput, match=r"infocse-seeds-mini.yaml has no another, 1e-4"):
+        filled("infocse-seeds-mini")
+    path.write_text('[{"name": "x"}]')
+    with pytest.raises(BadInput, match="not results of infocse-seeds-mini"):
+        filled("infocse-seeds-mini")
+
+
+def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, filled, capsys):
+    flags = ["--rows", "plain", "read", "--seeds", "0", "1"]
+    rows = filled("infocse-factorial-mini", *flags)
+    assert len(rows) == 2 * 2 * 3 * 2 and len(asked) == len(rows) + 1, "and one run of stage 1"
+    second = [flags for flags in asked if "aux_weight" in flags]
+    assert len({flags["model_name_or_path"] for flags in second}) == 2
+    for flags in second:
+        assert flags["skip_from"] == "0" and ("aux_init" in flags) == (flags["model_name_or_path"] == "m")
+    [stage_one] = [flags for flags in asked if "aux_weight" not in flags]
+    assert stage_one["head_init"] == "encoder_top" and stage_one["max_steps"] == "300"
+    text = " ".join(capsys.readouterr().out.split())
+    # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
+    assert "| lambda 0.1 | all | 0 | +1.05 |" in text and "nDCG@10, points" in text
+    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 |" in text
+    filled("infocse-factorial-six-mini", "--rows", "plain", "--seeds", "0")
+    assert len(asked) == len(rows) + 1, "the same runs serve another study"
+
+
+def test_the_gap_of_every_setting_is_read_from_its_log_and_drawn(asked, filled, tmp_path, capsys):
+    rows = filled("aux-gap-mini", "--rows", "published", "all four")
     assert [(row["name"], row["tokens"], round(row["gap"], 6)) for row in rows] == [
         ("published", 2000, 0.0), ("published", 4000, 0.0), ("all four", 2000, 0.2), ("all four", 4000, 0.4)
     ]  # fmt: skip
     printed = capsys.readouterr().out
     assert "4,000 tokens" in printed and "not reached" in printed
-    assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
-    assert asked[0].keys() & gap.ALL.keys() == set() and gap.ALL.items() <= asked[1].items()
-    main(argv)
-    assert len(asked) == 2, "a finished run is left alone"
-
-
-def test_every_combination_is_trained_once_from_the_start_that_it_names(asked, tmp_path, capsys):
-    argv = ["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", "--starts", "plain", "read",
-            "--weights", "0", "0.1", "--seeds", "0", "1", f"--output={tmp_path / 'rows.json'}"]  # fmt: skip
-    rows = main(argv)
-    assert len(rows) == 2 * 2 * 2 * 2 and len(asked) == len(rows) + 1, "and one run of stage 1"
-    starts = {flags["model_name_or_path"] for flags in asked[1:]}
-    assert len(starts) == 2 and "m" in starts
-    for flags in asked:
-        if "aux_weight" in flags:
-            assert flags["skip_from"] == "0"
-            assert ("aux_init" in flags) == (flags["model_name_or_path"] == "m")
-    text = " ".join(capsys.readouterr().out.split())
-    # lambda 0.1 adds 1 to seed 0 and 1.1 to seed 1, everywhere; batch norm adds 5 everywhere
-    assert "| lambda 0.1 | all | 0 | +1.05 |" in text
-    assert "| head batch norm | all | tanh | +5.00 | +5.00 to +5.00 | 2 |" in text
-    main([*argv[:-1], "--search", "scifact", "--transfer"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "nDCG@10, points" in text and "transfer avg., points" in text
-    before = len(asked)
-    known = [row | {"machine": "other", "torch": "1.0", "threads": 64} for row in rows]
-    (tmp_path / "rows.json").write_text(json.dumps(known))
-    again = main([*argv[:2], f"--folder={tmp_path / 'elsewhere'}", *argv[3:], f"--known={tmp_path / 'rows.json'}"])
-    assert len(asked) == before and again == known, "known rows are not trained again and keep their machine"
-    with pytest.raises(BadInput, match=r"rows\.json: plain_tanh.* has other steps, another learning rate or precision"):
-        main([*argv, "--float32", f"--known={tmp_path / 'rows.json'}"])
-    known[0]["search"], known[1]["search"] = {"Avg.": 1.0, "med": 1.0}, {"Avg.": 1.0, "npl": 1.0}
-    (tmp_path / "rows.json").write_text(json.dumps(known))
-    with pytest.raises(BadInput, match="runs searched different sets"):
-        main([*argv, f"--known={tmp_path / 'rows.json'}"])
-    own_text = {"name": "x", "start": "m", "seed": 0, "facts": {}, "method": "spans", "set": "med"}
-    (tmp_path / "rows.json").write_text(json.dumps([own_text]))
-    with pytest.raises(BadInput, match=r"rows\.json: not results of this study"):
-        main([*argv, f"--known={tmp_path / 'rows.json'}"])
-
-
-def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
-    for module in (runs, studies):
-        monkeypatch.setattr(module, "device_here", lambda: "cuda")
-    tasks = studies.study_tasks(Namespace(search=["med"], transfer=True))
-    tasks = [*tasks["search"], *tasks["transfer"]]
-    assert len(tasks) == 8 and {task.device for task in tasks} == {"cuda"}
-
-
-@pytest.mark.parametrize(("flags", "missing"), [(["--search", "med"], r"med/corpus\.jsonl"), ([], "STS12-en-test")])
-def test_test_data_that_is_not_there_stops_the_command_before_the_training(tmp_path, monkeypatch, flags, missing):
-    monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
-    with pytest.raises(BadInput, match=missing):
-        main(["factorial", "--model=m", f"--folder={tmp_path / 'runs'}", f"--data_dir={tmp_path}", *flags])
-
-
-def test_each_precision_has_its_own_stage_one_and_collect_trains_none(asked, tmp_path):
-    argv = ["factorial", f"--folder={tmp_path}", "--starts=read", "--heads=tanh", "--weights=0.1", "--model=m",
-            "--seeds=0"]  # fmt: skip
-    rows = main(argv)
-    shutil.rmtree(tmp_path / "stage-1_read_steps-300")
-    assert main([*argv, "--collect"]) == rows and len(asked) == 2
-    main([*argv, "--float32"])
-    with pytest.raises(BadInput, match="no finished run; remove --collect"):
-        main([*argv[:-1], "--collect", "--seeds=9"])
-    assert [flags["bf16"] for flags in asked] == ["true", "true", "false", "false"]
-    assert asked[3]["model_name_or_path"] == asked[2]["output_dir"] != asked[0]["output_dir"]
+    assert (tmp_path / "results" / "aux-gap-mini.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
@@ -138,7 +176,99 @@ def test_an_interval_is_students_over_the_means_of_pairs_of_each_seed():
                 ("tanh", "0", 0, 60.0), ("tanh", "0", 1, 61.0), ("tanh", "0.1", 0, 60.5), ("tanh", "0.1", 1, 62.0),
                 ("norm", "0", 0, 50.0), ("norm", "0", 1, 50.0), ("norm", "0.1", 0, 51.5), ("norm", "0.1", 1, 55.0),
                 ("tanh", "0.1", 2, 99.0))]  # fmt: skip
-    _, _, line, *rest = factorial.effects(rows)
+    _, _, line, *rest = views.effects_on("sts", STUDIES["infocse-factorial-mini"].effects, rows)
     # differences 0.5 and 1.5, 1 and 5: means 1 and 3, mean 2, standard error 1, t(0.975, 1) = 12.706
     assert line == ["lambda 0.1", "all", "0", "+2.00", "-10.71 to +14.71", "2"]
     assert [each[1] for each in rest] == ["plain, tanh", "plain, norm"], "with one start, it is the same as all"
+
+
+def test_gains_verdicts_and_agreement():
+    content, later = STUDIES["own-text"], adapt_row("spans", "med", (30, 45), (41, 60), seed=1)
+    table = views.tables(content, ADAPTED)
+    assert "| mini  | as it is | 41.00 | 22.00 |" in table
+    assert "| +8.00     |" in table and "| +0.25     |" in table  # means of +17 and -1, of -0.5 and +1
+    [lines] = views.verdicts(content, ADAPTED)
+    assert [line[-1] for line in lines[1:]] == ["1 of 1", "0 of 1"] * 2
+    assert lines[1][3:5] == ["+10.00 (+9.00 to +11.00)", "+17.00 (+16.00 to +18.00)"]
+    assert "shipped 2 of 4 times" in table and "judged queries is -0.50" in table
+    [lines] = views.adapted(content, [*ADAPTED, later])
+    assert lines[2][2:] == ["59.00 ± 1.41", "21.00", "40.00", "+8.50", "1 to 2"]
+    [lines] = views.verdicts(content, [ADAPTED[0], later])
+    assert lines[1][3:6] == ["+12.50 (+9.00 to +16.00)", "+18.00 (+16.00 to +20.00)", "2 of 2"]
+    [lines] = views.orders(content, [*ADAPTED, adapt_row("spans", "med", (50, 35), (60, 61), start="other")])
+    assert lines[1:] == [["med", "5", "0.60"], ["npl", "3", "-0.50"], ["mean", "", "0.05"]]
+
+
+@pytest.fixture
+def adapts(monkeypatch, tmp_path):
+    """The commands of `adapt`, and the plans of stage 1; `code` is the exit code of the former."""
+    commands, stages = [], []
+    monkeypatch.setattr(runs, "refuse_missing", lambda *_: None)  # no data here
+    monkeypatch.setattr(study, "prepare", lambda files, seed, *_: tmp_path / f"{files[0].parent.name}-{seed}")
+    monkeypatch.setattr(RunPlan, "train", lambda plan, choice, seed: stages.append(plan.arguments(choice, seed)))
+
+    def run(command, stdout):
+        commands.append(command)
+        return run.code
+
+    run.code, run.commands, run.stages = 0, commands, stages
+    monkeypatch.setattr(study, "run_to_its_end", run)
+    return run
+
+
+def test_stage_1_reads_the_training_documents_and_adapt_continues_from_it(adapts, filled, tmp_path):
+    with pytest.raises(BadInput, match="no finished run of own-text"):
+        filled("own-text", "--rows", "mini-bert, stage 1", "--seeds", "0")
+    assert [flags["train_file"] for flags in adapts.stages[:2]] == [
+        str(tmp_path / f"{name}-0" / "documents.jsonl") for name in ("med", "cranfield")
+    ], "never the held-out documents"
+    assert {flags["model_name_or_path"] for flags in adapts.stages} == {"m"}
+    assert ["--aux_init=checkpoint" in command for command in adapts.commands] == [False] * 6 + [True] * 6
+    assert all("runs/aux-read-mini_" in command[3] for command in adapts.commands)
+
+
+@pytest.mark.parametrize(("code", "error"), [(2, "no finished run"), (4, "failed with exit code 4")])
+def test_a_start_that_a_method_refuses_is_left_out_and_a_failure_stops(adapts, filled, code, error):
+    adapts.code = code
+    with pytest.raises(ProjectError, match=error):
+        filled("own-text", "--rows", "mini-bert", "--seeds", "0")
+    assert len(adapts.commands) == (30 if code == 2 else 1)
+
+
+def test_a_run_of_adapt_is_gathered_from_its_folder(adapts, filled, tmp_path, monkeypatch):
+    score = {"start": 1.0, "result": 2.0, "interval": [0.5, 1.5], "verdict": "better"}
+
+    def run(command, stdout):
+        folder = Path(flags_of(command[4:])["output"])
+        runs.record_untrained(folder, {"trajectory": {"start": "s"}})
+        verdict = score | {"labels": score, "start_share": 0.5, "dev_by_start_share": {"1.0": 1.0, "0.5": 2.0}}
+        (folder / "adapt.json").write_text(json.dumps(verdict))
+        (folder / "log.jsonl").write_text('{"step": 30, "loss": 1}\n{"step": 30, "eval_search_ndcg": 2.0}\n')
+        return 0
+
+    monkeypatch.setattr(study, "run_to_its_end", run)
+    rows = filled("own-text", "--rows", "mini-bert", "--seeds", "0")
+    assert len(rows) == 30 and rows[0]["curve"] == [[0, 1.0], [30, 2.0]] and rows[0]["real"] == score
+    assert rows[0]["facts"]["start"] == "s"
+    assert (tmp_path / "results" / "own-text.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_missing_data_or_model_and_flags_for_tables_are_refused_before_any_training(filled, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "launch", lambda *_: pytest.fail("trained"))
+    for name, missing in (("infocse-read-mini", r"med/corpus\.jsonl"), ("infocse-seeds-mini", "STS12-en-test"),
+                          ("own-text", r"med/corpus\.jsonl")):  # fmt: skip
+        with pytest.raises(BadInput, match=missing):
+            filled(name, f"--data_dir={tmp_path}")
+    with pytest.raises(BadInput, match="infocse-seeds-mini: give --model"):
+        main(["infocse-seeds-mini", f"--output={tmp_path}"])
+    with pytest.raises(BadInput, match=r"--rows of: infocse-read-mini --aux_weight 0\.01"):
+        filled("infocse-seeds-mini", "--rows=simcse")
+    with pytest.raises(BadInput, match=r"--backbone: papers/studies/own-text\.yaml says what"):
+        filled("own-text", "--backbone=mini")
+
+
+def test_classifiers_and_search_run_where_the_encoder_does(monkeypatch):
+    monkeypatch.setattr(study, "device_here", lambda: "cuda")
+    tasks = study.tasks_of(STUDIES["infocse-start-mini"])
+    devices = {task.device for name, some in tasks.items() for task in some if name != "sts"}
+    assert len(tasks) == 8 and devices == {"cuda"}

@@ -150,7 +150,7 @@ def test_the_geometry_of_the_vectors():
     gold = {"pairs": 8, "bins": [{"from": i, "to": i + 1, **(filled if i else empty)} for i in range(5)]}
     flat = {"sentences": 9, "mean_cosine": 1.0, "effective_rank": 0.0, "dimensions": 2, "spectrum": [0.0, 0.0]}
     results = {"anisotropy": {0: {**flat, "spectrum": [1.0, 0.5, 0.1]}, 1: flat}, "cosine_by_gold": {0: gold, 1: gold}}
-    made = geometry(["a", "b"], results, Material("STS-B test", None, "x.txt", [], [], 4.0))
+    made = geometry(["a", "b"], results, Material("STS-B test", None, "x.txt", [], 4.0))
     assert [one.about.split(":")[0] for one, _ in made] == ["x.txt", "STS-B test"]
     found, _ = parsed(made[0][1])
     assert list(found) == [0], "a collapsed model has no value above zero"

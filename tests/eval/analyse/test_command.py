@@ -76,29 +76,15 @@ def test_files_of_others_are_not_overwritten(tiny_bert, dev_file, tmp_path):
     (tmp_path / "analyses.json").write_text('{"my": "numbers"}')
     with pytest.raises(BadInput, match=r"analyses\.json: is not the numbers of analyses"):
         main(flags)
-    (tmp_path / "analyses.json").rename(tmp_path / "neighbours.png")
-    with pytest.raises(BadInput, match=r"contains a neighbours\.png that this command did not write"):
-        main(flags)
-    assert (tmp_path / "neighbours.png").read_text() == '{"my": "numbers"}'
+    assert (tmp_path / "analyses.json").read_text() == '{"my": "numbers"}'
 
 
-def test_own_sentences_need_no_pairs(tiny_bert, text_file, sentences, tmp_path):
-    queries = tmp_path / "queries.txt"
-    queries.write_text(f"  {sentences[4]}\n\nwhat does a $5 teacher $ paint?\n{sentences[4]}\n", encoding="utf-8")
-    files = ["--sentences", str(text_file), "--neighbours", str(queries), "--data_dir", "nowhere"]
-    only = ["--only", "neighbours", "anisotropy", "length_bias"]
-    found = main([str(tiny_bert), *PLAIN, *files, *only, "--output", str(tmp_path)])
+def test_own_sentences_need_no_pairs(tiny_bert, text_file):
+    found = main(
+        [str(tiny_bert), *PLAIN, "--sentences", str(text_file), "--data_dir", "nowhere", "--only", "anisotropy"]
+    )
     (model,) = found["models"].values()
-    assert list(found["data"]) == ["anisotropy", "length_bias", "neighbours"]
-    assert set(found["data"].values()) == {"sentences.txt"}
-    assert model["anisotropy"]["sentences"] == model["length_bias"]["sentences"] == 300
-    asked = model["neighbours"]["queries"]
-    assert [one["query"] for one in asked] == [sentences[4], "what does a $5 teacher $ paint?"]
-    for one in asked:
-        values = [near["cosine"] for near in one["neighbours"]]
-        assert len(values) == 5 and values == sorted(values, reverse=True)
-        assert one["query"] not in [near["sentence"] for near in one["neighbours"]]
-    assert len(list(tmp_path.glob("*.png"))) == 3
+    assert found["data"] == {"anisotropy": "sentences.txt"} and model["anisotropy"]["sentences"] == 300
 
 
 def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_file, tmp_path):
@@ -107,8 +93,6 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
     models = [str(tiny_bert), str(tmp_path / "run")]
     found = main([*models, *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy", "--max_length", "9"])
     assert [(m["pooling"], m["max_length"]) for m in found["models"].values()] == [("avg", 9), ("cls_before_pooler", 9)]
-    with pytest.raises(BadInput, match="--pooling avg: is for plain encoders"):
-        main([models[1], *PLAIN, "--dev_file", str(dev_file), "--only", "anisotropy"])
 
 
 @pytest.mark.parametrize(
@@ -119,13 +103,7 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
         (["--split", "dev", "--data_dir", "nowhere"], r"sts-dev\.csv: cannot be read"),
         (["--sentences", "EMPTY", "--only", "anisotropy"], "EMPTY: 1 distinct sentences; give at least 2, one per"),
         (["--sentences", "missing.txt", "--only", "anisotropy"], r"missing\.txt: cannot be read .*; check its path"),
-        (["--neighbours", "BLANK", "--dev_file", "DEV"], "BLANK: 0 distinct sentences; give at least 1, one per line"),
         (["--above", "5", "--dev_file", "DEV", *PLAIN], "pairs file has no pair with a gold score above 5"),
-        (["--above", "3", "--only", "neighbours"], "--above: none of the analyses of --only reads it; leave it out"),
-        (["--neighbours", "BLANK", "--only", "anisotropy"], "--neighbours: none of the analyses of --only reads it"),
-        (["--sentences", "BLANK", "--only", "cosine_by_gold"], "--sentences: none of the analyses of --only reads it"),
-        (["--sentences", "BLANK", "--dev_file", "DEV", "--only", "anisotropy"], "--dev_file: none of the analyses"),
-        (["--sentences", "BLANK", "--split", "dev", "--only", "anisotropy"], "--split: none of the analyses"),
         (["--split", "dev", "--dev_file", "DEV"], "--dev_file: not allowed with argument --split"),
         (["--dev_file", "DEV"], "does not state its pooling; give --pooling"),
         (["--output", "BLANK", "--dev_file", "DEV"], "--output BLANK: cannot create the folder"),
@@ -134,6 +112,6 @@ def test_a_pooling_is_only_for_models_that_do_not_state_theirs(tiny_bert, dev_fi
 def test_what_cannot_be_used_is_refused(flags, message, tiny_bert, dev_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "EMPTY").write_text("the same\n\nthe  same\n")
-    (tmp_path / "BLANK").write_text("\n \n")
+    (tmp_path / "BLANK").write_text("")
     with pytest.raises(BadInput, match=message):
         main([str(tiny_bert), *(str(dev_file) if flag == "DEV" else flag for flag in flags)])

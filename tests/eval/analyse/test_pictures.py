@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from eval.analyse.pictures import CHARTS, COLOURS, MARKERS, draw, draw_neighbours, styles
+from eval.analyse.pictures import CHARTS, COLOURS, MARKERS, draw, styles
 
 
 @pytest.fixture
@@ -64,32 +64,3 @@ def test_bins_without_pairs_are_left_out():
     assert points(gold) == {"a": [(i, 0.5) for i in range(1, 5)]}
     assert gold.series[0].bars == [(i, 0.5, 0.5) for i in range(1, 5)]
     assert gold.ticks[:2] == ["0 to 1\n(0)", "1 to 2\n(1)"]
-    bins = [{"from": 0, "to": 0, "pairs": 0, "mean": None}, {"from": 1, "to": None, "pairs": 9, "mean": 0.25}]
-    found = {"spearman": -3.0, "pairs": 9, "sentences": 4, "bins": bins}
-    lengths = CHARTS["length_bias"]({"a": found}, "STS-B test")
-    assert points(lengths) == {"a": [(1, 0.25)]} and lengths.series[0].note == "Spearman x 100 = -3.0"
-    assert lengths.ticks == ["0\n(0)", "1 or more\n(9)"]
-
-
-def test_frequent_tokens():
-    one = {"pairs": 10, "removed": [0, 1, 4], "spearman": [50.0, 60.0, 55.0]}
-    chart = CHARTS["frequent_tokens"]({"a": one}, "STS-B test")
-    assert points(chart) == {"a": [(0, 50.0), (1, 60.0), (2, 55.0)]} and chart.ticks == ["0", "1", "4"]
-
-
-def found(queries, sentences):
-    near = [{"sentence": sentence, "cosine": 0.876} for sentence in sentences]
-    return {"sentences": 300, "queries": [{"query": f"query {i} for $5", "neighbours": near} for i in range(queries)]}
-
-
-def test_neighbours_are_written_out(tmp_path, drawn):
-    long = "a sentence that is far too long for one line and even for two of them " * 4
-    results = {"a": found(9, ["costs $5 or $6", long]), "b": found(9, ["short", ""])}
-    draw_neighbours(results, "x.txt", tmp_path / "p.png")
-    texts = drawn[0][2]
-    assert texts[0] == "Nearest neighbours: x.txt, 300 sentences (the first 8 of 9 queries)"
-    assert texts.count("a") == texts.count("b") == texts.count("short") == 8
-    assert texts.count("0.88") == 32 and "costs $5 or $6" in texts and "query 8 for $5" not in texts
-    assert sum(text.endswith(" …") for text in texts) == 8, "two lines, then cut"
-    draw_neighbours({"a": found(1, ["one"])}, "x.txt", tmp_path / "q.png")
-    assert drawn[1][2][0] == "Nearest neighbours: x.txt, 300 sentences"

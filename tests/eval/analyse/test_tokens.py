@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from eval.analyse import tokens
-from eval.analyse.analysis import Material, Subject
-from eval.analyse.tokens import REMOVED, TokenAverages, most_frequent
+from eval.analyse.tokens import TokenAverages, most_frequent
 from eval.encode import Encode
-from eval.sts import correlation, cosines, merged, own_pairs
 from models.encoder import load_encoder
 from models.pooling import POOLINGS
 
@@ -63,26 +60,5 @@ def test_one_forward_serves_every_number_of_tokens(loaded, sentences, monkeypatc
     seen = []
     encoder.backbone.register_forward_hook(lambda module, args, output: seen.append(output.last_hidden_state.shape[0]))
     _, averages = averages_of(loaded)
-    averages.averages(sentences[:30] * 2, [5, 6], REMOVED)
+    averages.averages(sentences[:30] * 2, [5, 6], (0, 1, 2, 8))
     assert sum(seen) == 30
-
-
-def test_the_curve_is_the_score_of_every_average(loaded, dev_file, sentences):
-    encode, averages = averages_of(loaded)
-    pairs = merged(own_pairs(str(dev_file)).load("nowhere"))
-    pairs.left.append("the"), pairs.right.append(sentences[0]), pairs.gold.append(0.0)
-    found = tokens.measure_frequent_tokens(Subject(encode, averages), Material("toy", pairs, "toy", [], [], 4.0))
-    frequent = most_frequent(averages.ids(pairs.left + pairs.right), 128)
-    assert found["tokens"] == loaded[1].convert_ids_to_tokens(frequent)
-    assert set(found["tokens"][:2]) == {loaded[1].cls_token, loaded[1].sep_token}
-    for place in (0, 3, 5, 8):
-        without = set(frequent[: REMOVED[place]])
-        sides = [np.array([by_hand(loaded, s, without) for s in side]) for side in (pairs.left, pairs.right)]
-        assert found["spearman"][place] == pytest.approx(correlation(cosines(*sides), np.array(pairs.gold)), abs=0.5)
-    everything = dict.fromkeys(pairs.left + pairs.right)
-    emptied = [sum(not set(averages.ids([s])[0]) - set(frequent[:k]) for s in everything) for k in REMOVED]
-    assert found["emptied"] == emptied
-    assert emptied[0] == 0 < emptied[-1]
-    assert found["best_spearman"] == max(found["spearman"])
-    assert found["spearman"][found["removed"].index(found["best_removed"])] == found["best_spearman"]
-    assert found["spearman_of_average"] == found["spearman"][0]

@@ -341,10 +341,10 @@ def test_runs_of_one_side_must_be_alike_and_different(tmp_path):
 def test_the_command_prints_a_table_and_writes_rows(pairs, tmp_path, capsys):
     golds, good, other, _ = pairs
     a, b = (str(scored(tmp_path, name, one, golds)) for name, one in (("a", good), ("{b}", other)))
-    rows = command.main([a, b, "--resamples", "100", "--output", str(tmp_path / "out.json")])
+    rows = command.main([a, b, "--output", str(tmp_path / "out.json")])
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("| Avg.")).count("|") == 7
-    assert "100 resamples" in out and "one run each says nothing about seeds" in out
+    assert "1000 resamples" in out and "one run each says nothing about seeds" in out
     assert json.loads((tmp_path / "out.json").read_text()) == rows
     assert rows[0]["a"] - rows[0]["b"] == rows[0]["difference"] and rows[0]["low"] < rows[0]["high"]
     command.main([f"{a},{b}", "published:simcse-bert-base"])
@@ -365,7 +365,7 @@ def test_a_scores_file_is_not_overwritten_and_a_run_is_its_scores(pairs, tmp_pat
         command.main([str(a), str(b), "--output", str(tmp_path / "numbers.json")])
     with pytest.raises(BadInput, match=r"c/scores\.json: has content this command did not write"):
         command.main([str(a), str(b), f"--output={third}"])
-    assert command.main([str(a.parent), str(b.parent), "--resamples=100"])[0]["task"] == "STS12"
+    assert command.main([str(a.parent), str(b.parent)])[0]["task"] == "STS12"
 
 
 def test_the_command_says_why_there_is_no_verdict(tmp_path, capsys):
@@ -379,18 +379,8 @@ def test_a_name_may_have_a_comma(tmp_path):
     assert [row["difference"] for row in command.main([str(other), str(one)])] == [1.0]
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        [],
-        ["a.json"],
-        ["a.json", "b.json", "--resamples", "10"],
-        ["a", "b", "--seed", "-1"],
-        ["--list", "a"],
-        ["a,", "b"],
-    ],
-)
-def test_a_command_without_two_sides_or_with_impossible_numbers_is_refused(argv):
+@pytest.mark.parametrize("argv", [[], ["a.json"], ["a,", "b"]])
+def test_a_command_without_two_sides_is_refused(argv):
     with pytest.raises(BadInput):
         command.main(argv)
 

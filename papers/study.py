@@ -1,0 +1,275 @@
+"""A study is data: one file in papers/studies. Every combination of its levels is trained once per seed.
+
+    title                  of a new page
+    page                   of results/, if it is that of another study
+    seeds, flags           of every run; flags are those of its script, `config` the name of a configuration
+    levels                 {factor: {level: flags}}; a list of values is one of levels that set the flag FACTOR
+    rows                   [{factor: [levels], flags}]: whose combinations are trained (default: all levels)
+    choose                 factor: all its levels have the first seed; the best on STS-B dev has the others too
+    search                 sets of DATA_DIR/beir, for the column `search`
+    columns, tables        figures of a run, see `views.FIGURES`, and tables of the page, see `views.TABLES`
+    against, effects       what the tables compare, see papers/views.py
+    adapt                  yes: runs are those of `python -m adapt` on the documents of the last level
+    figure                 of the curves of all runs: see `views.draw`
+
+Flags may contain `stage_one`, the flags of the run to start from (without a `seed`, one per seed).
+"""
+
+import logging
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+from adapt.run import prepare
+from common.errors import BadInput, ProjectError
+from common.files import digest, read_json, read_yaml
+from eval.encode import device_here
+from eval.scores import AVERAGE, average, headline
+from eval.sts import STS_TEST
+from eval.tasks import Options, Task, tasks_named
+from papers import runs
+from papers.plans import Choice, RunPlan
+from papers.runs import CONFIGS, facts_of, finished, read_once
+from report.runs import read_log
+from training import curves
+from training.signals import run_to_its_end
+
+logger = logging.getLogger(__name__)
+FOLDER = Path(__file__).parent / "studies"
+LOGGED = "eval_search_ndcg"
+Key = tuple[str, ...]  # the levels of a run in the order of the factors, and its seed
+Rows = dict[Key, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The content of a study's file."""
+
+    name: str
+    title: str
+    seeds: Sequence[str]
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    tables: Sequence[str]
+    flags: Mapping[str, str] = field(default_factory=dict)
+    rows: Sequence[Mapping[str, Any]] = ()
+    columns: Sequence[str] = ()
+    choose: str | None = None
+    search: Sequence[str] = ()
+    against: Mapping[str, str] | None = None
+    effects: Sequence[Sequence[str]] = ()
+    adapt: str | None = None
+    figure: Mapping[str, str] | None = None
+    page: str | None = None
+
+    @cached_property
+    def combinations(self) -> dict[Key, dict[str, Any]]:
+        """Levels -> flags."""
+        combined = {}
+        for row in self.rows or [self.levels]:
+            for key in product(*(row[factor] for factor in self.levels)):
+                flags = [self.levels[factor][level] for factor, level in zip(self.levels, key, strict=True)]
+                combined[key] = {k: v for part in (self.flags, *flags, row.get("flags", {})) for k, v in part.items()}
+        return combined
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read(name: str) -> Study:
+    content = read_yaml(FOLDER / f"{name}.yaml", strings=True)
+    for factor, levels in content["levels"].items():
+        if isinstance(levels, list):
+            content["levels"][factor] = {level: {factor: level} for level in levels}
+    return Study(name=name, **content)
+
+
+def known_rows(study: Study, path: Path) -> Rows:
+    """The rows in a file that this study wrote; none if there is no file.
+
+    Raises:
+        BadInput: the file is not one of this study, or has levels that the study no longer has.
+    """
+    known: Rows = {}
+    for row in read_json(path, "a study's results", "give another --output", list) if path.is_file() else []:
+        if not isinstance(row, dict) or not {*study.levels, "seed"} <= row.keys():
+            raise BadInput(f"{path}: not results of {study.name}; give another --output")
+        known.setdefault((*(row[factor] for factor in study.levels), str(row["seed"])), []).append(row)
+    if others := [key for key in known if key[:-1] not in study.combinations]:
+        raise BadInput(f"{path}: papers/studies/{study.name}.yaml has no {', '.join(others[0])}; give another --output")
+    return known
+
+
+def ordered(study: Study, rows: Rows) -> list[dict]:
+    """The rows in the order of the study's combinations."""
+    places = list(study.combinations)
+    return [row for key in sorted(rows, key=lambda key: (places.index(key[:-1]), int(key[-1]))) for row in rows[key]]
+
+
+def plan_of(study: Study, levels: Key, choice: Choice) -> RunPlan | str:
+    """The plan of a combination of levels, or what trains it instead."""
+    if study.adapt:
+        return "trained by `python -m adapt`"
+    given = {"max_steps": choice.steps and str(choice.steps), "train_file": choice.train_file}
+    return _plan(study.combinations[levels] | {name: value for name, value in given.items() if value}, choice)
+
+
+def _plan(flags: dict[str, Any], choice: Choice) -> RunPlan:
+    first, config = flags.pop("stage_one", None), CONFIGS / f"{flags['config']}.yaml"
+    start = {} if first else runs.start_flags(config, flags, choice.model, choice.stage_one)
+    first = _plan(dict(first), choice) if first else None
+    return RunPlan(config.stem, {**start, **flags, "config": str(config)}, first, None, None, ())
+
+
+def tasks_of(study: Study) -> dict[str, Sequence[Task]]:
+    """Scores file of a run -> its test tasks."""
+    device = device_here()
+    tasks = {f"search-{name}": tasks_named(["beir"], Options(beir=(name,), device=device)) for name in study.search}
+    tasks |= {"sts": STS_TEST} if "sts" in study.columns else {}
+    if "transfer" in study.columns:
+        tasks["transfer"] = tasks_named(["transfer"], Options(mode="fasttest", device=device))
+    return tasks
+
+
+def fill(study: Study, choice: Choice, path: Path, collect: bool, some: Sequence[str]) -> list[dict]:
+    """All rows of a study in its order; missing runs are trained and scored unless `collect`.
+
+    Rows in the file `path` stay, and their runs are not trained again; a run that is in its folder replaces its rows.
+    With `some`, only these levels of the first factor are run.
+
+    Raises:
+        BadInput: test data is missing, a flag is invalid, or the rows cannot be compared.
+    """
+    combinations = [levels for levels in study.combinations if not some or levels[0] in some]
+    if not combinations or not (collect or choice.model):
+        first = "; ".join(dict.fromkeys(levels[0] for levels in study.combinations))
+        raise BadInput(f"{study.name}: give --model, the model to start from, and --rows of: {first}")
+    rows, tasks = known_rows(study, path), tasks_of(study)
+    if not collect:
+        runs.refuse_missing(chain(*tasks.values()), choice.data_dir)
+    for seed in choice.seeds:
+        _run(study, combinations, choice, seed, rows, collect)
+        if study.choose and seed == choice.seeds[0]:
+            combinations = _best(combinations, rows, str(seed))
+    for seed, levels in product(choice.seeds, combinations if study.columns else []):
+        plan = plan_of(study, levels, choice)
+        if finished(plan.folder(choice, seed)):
+            plan.score(choice, seed, {} if collect else tasks)
+            rows[*levels, str(seed)][0] |= scores_in(plan.folder(choice, seed), tasks)
+    if not rows:
+        raise BadInput(f"{choice.runs}: no finished run of {study.name}; remove --collect to train")
+    _refuse_mixed(study, rows)
+    return ordered(study, rows)
+
+
+def _run(study: Study, combinations: Sequence[Key], choice: Choice, seed: int, rows: Rows, collect: bool) -> None:
+    """Add the rows of all runs with a seed; train the missing ones unless `collect`."""
+    for levels in combinations:
+        key, take = (*levels, str(seed)), _adapted if study.adapt else _trained
+        if made := take(study, levels, choice, seed, not (collect or key in rows)):
+            scored = {row["name"]: row for row in rows.get(key, [])}  # its scores files may be gone
+            named = dict(zip(study.levels, levels, strict=True)) | {"seed": seed}
+            rows[key] = [{**scored.get(row["name"], {}), **row, **named} for row in made]
+            _refuse_mixed(study, rows)
+
+
+def _best(combinations: list[Key], rows: Rows, seed: str) -> list[Key]:
+    """The combinations with the level of `choose` that is best on STS-B dev, for each level of the first factor."""
+    measured = [(levels, rows[*levels, seed][0]["dev"]) for levels in combinations if (*levels, seed) in rows]
+    best: dict[str, tuple[Key, float]] = {}
+    for levels, dev in measured:
+        if levels[0] not in best or dev > best[levels[0]][1]:
+            best[levels[0]] = levels, dev
+    return [levels for levels, _ in best.values()]
+
+
+def _trained(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
+    """The rows of a run without its test scores: one, or one per evaluation for a stage 1; none without the run."""
+    plan = plan_of(study, levels, choice)
+    folder = plan.folder(choice, seed)
+    if train:
+        plan.train(choice, seed)
+    if not (record := plan.finished(choice, seed)):
+        return []
+    shared, evaluations = {"name": folder.name, "facts": facts_of(record)}, evaluations_in(folder)
+    if "method" not in plan.settings():
+        return [shared | evaluation for evaluation in evaluations]
+    best, gap = record["best"], evaluations[-1]["gap"] if evaluations else None
+    precision = "bf16" if choice.bf16 else "float32"
+    return [{**shared, "dev": best["value"], "best_step": best["step"], "gap": gap, "precision": precision}]
+
+
+def evaluations_in(folder: Path) -> list[dict]:
+    """The auxiliary network's losses and gap at every evaluation in a run's log."""
+    history = read_log(folder)
+    mlm = {line["step"]: line["eval_mlm"] for line in history if "eval_mlm" in line}
+    return [{**one._asdict(), "gap": one.gap, "mlm": mlm.get(one.step)} for one in curves.auxiliary_losses(history)]
+
+
+def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Column -> task -> figure, with their average, for the columns whose scores `files` are all in a run's folder."""
+    columns: dict[str, list[Path]] = {}
+    for file in files:
+        columns.setdefault(file.partition("-")[0], []).append(folder / f"{file}.json")
+    scores = {}
+    for name, paths in columns.items():
+        if all(path.is_file() for path in paths):
+            rows = [row for path in paths for row in headline(read_json(path, "a scores file", kind=list))]
+            values = {row["task"]: row["value"] for row in rows}
+            scores[name] = {AVERAGE: values.get(AVERAGE, average(rows)["value"]), **values}
+    return scores
+
+
+def _refuse_mixed(study: Study, rows: Rows) -> None:
+    """Raise BadInput unless all runs of a comparison have the same text, steps, precision, sets and, by level, start.
+
+    Rows of older versions lack some of these facts.
+    """
+    seen: dict[str, tuple[dict, Any]] = {}
+    for key, row in [] if study.adapt else [(key, row) for key, some in rows.items() for row in some]:
+        facts, flags = row.get("facts", row), study.combinations[key[:-1]]
+        usual = read_once(str(CONFIGS / f"{flags['config']}.yaml")).get("model_name_or_path")
+        start = str(flags.get("stage_one", "aux_init" not in flags and usual))
+        parts = {"text": facts.get("text"), "steps": facts.get("steps"), "precision": row.get("precision")}
+        parts |= {f"start {start}": facts.get("start"), "sets of search": sorted(row.get("search") or ()) or None}
+        for part, value in parts.items():
+            first, other = seen.setdefault(part, (row, value)) if value is not None else (row, value)
+            if other != value:
+                raise BadInput(f"{first['name']} and {row['name']} differ in {part.split(' ')[0]}; compare them in two "
+                               "files: give another --output and --runs")  # fmt: skip
+
+
+def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
+    """The row of a run of `adapt`; none without the run, or if its method refuses its start."""
+    flags, beir = study.combinations[levels].copy(), Path(choice.data_dir) / "beir" / levels[-1]
+    flags |= {"steps": str(choice.steps)} if choice.steps else {}
+    model, first = flags.pop("model", choice.model), flags.pop("stage_one", None)
+    hashed = digest([model, first, dict(sorted(flags.items())), levels[-1], choice.bf16])[:10]
+    folder = Path(choice.runs) / f"adapt-{flags.get('method', 'spans')}_{hashed}_seed-{seed}"
+    if train and finished(folder) is None:
+        cache = str(Path(choice.runs) / "cache")
+        if first:  # on the documents that `adapt` trains on
+            documents = prepare([beir / "corpus.jsonl"], seed, cache, None, None) / "documents.jsonl"
+            files = {"model_name_or_path": model, "train_file": str(documents.resolve()), "cache_dir": cache}
+            plan = _plan({**files, **first}, choice)
+            plan.train(choice, seed)
+            model = plan.folder(choice, seed)
+        flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "keep_start": "false",
+                 "bf16": str(choice.bf16).lower(), "disable_tqdm": "true", "cache_dir": cache, **flags}  # fmt: skip
+        code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *runs.as_argv(flags)], stdout=sys.stderr)
+        if code == BadInput.exit_code:  # explained above: no bag of words from a start without a vocabulary head
+            logger.error("%s: refused, skipped", folder)
+        elif code:
+            raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")
+    if not (record := finished(folder)):
+        return []
+    verdict = read_json(folder / "adapt.json", "the verdict of adapt", "remove the run")
+    sides = {name: {part: side[part] for part in ("start", "result", "interval", "verdict")}
+             for name, side in (("pseudo", verdict), ("real", verdict["labels"]))}  # fmt: skip
+    curve = [[line["step"], line[LOGGED]] for line in read_log(folder) if LOGGED in line]
+    return [{"name": folder.name, **sides, "start_share": verdict["start_share"], "facts": facts_of(record),
+             "curve": [[0, verdict["dev_by_start_share"]["1.0"]], *curve]}]  # fmt: skip

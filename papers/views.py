@@ -1,0 +1,272 @@
+"""The tables of a study's page, each from the study and its rows, and the curves of its runs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.figure import Figure
+from scipy import stats
+
+from common.files import writing
+from eval.analyse.pictures import styles
+from eval.compare.intervals import welch
+from eval.compare.sides import Score
+from eval.dev import clears
+from eval.scores import AVERAGE, markdown
+from papers.page import mean_and_std
+from papers.runs import CONFIGS, read_once
+from papers.study import Study
+from training.curves import CLEAR
+
+FIGURES = {"dev": "STS-B dev", "sts": "STS avg.", "search": "nDCG@10", "transfer": "transfer avg.", "gap": "gap, nats"}
+Rows = Sequence[Mapping[str, Any]]
+Body = list[list[str]]
+
+
+def tables(study: Study, rows: Rows) -> str:
+    return "\n\n".join(part if isinstance(part, str) else markdown(part)
+                       for name in study.tables for part in TABLES[name](study, rows))  # fmt: skip
+
+
+def grouped(rows: Rows, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """Rows by their values of `names`, in order of first appearance."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+def figure(row: Mapping[str, Any], name: str) -> float | None:
+    """A figure of a run, or the average of its tasks."""
+    value = row.get(name, row.get(f"{name}_average"))  # so named in files of older versions
+    return value.get(AVERAGE) if isinstance(value, Mapping) else value
+
+
+def figures(rows: Rows, name: str) -> list[float]:
+    return [value for row in rows if (value := figure(row, name)) is not None]
+
+
+def _cell(rows: Rows, name: str, missing: str) -> str:
+    """Mean and standard deviation of a figure, and of how many runs unless all have it."""
+    values = figures(rows, name)
+    return mean_and_std(values, missing) + (f" (n = {len(values)})" if 0 < len(values) < len(rows) else "")
+
+
+def _title(level: str) -> str:
+    return level.replace("-mini", "", 1)
+
+
+def means(study: Study, rows: Rows) -> Iterator[Body]:
+    """Mean and standard deviation over the seeds for every combination of levels."""
+    body = [[*study.levels, *(FIGURES[name] for name in study.columns), "n"]]
+    for levels, group in grouped(rows, *study.levels).items():
+        body.append([*levels, *(_cell(group, name, "-") for name in study.columns), str(len(group))])
+    yield body
+
+
+def search(study: Study, rows: Rows) -> Iterator[Body]:
+    """For each level of the first factor, the levels of the second that were tried, and the means with the best one.
+
+    Then each of them minus the level of `against`, with Welch's 95 % interval over at least two runs of each.
+    """
+    factor, tried = study.levels
+    titles = [FIGURES[name] for name in study.columns]
+    body = [[factor, f"{tried.replace('_', ' ')}s tried (dev, first seed)", "chosen", *titles, "n"]]
+    chosen: dict[str, Rows] = {}
+    for (level,), group in grouped(rows, factor).items():
+        first = Counter(row["seed"] for row in group).most_common(1)[0][0]  # every other seed has one level
+        of_first = [row for row in group if row["seed"] == first]
+        best = max(of_first, key=lambda row: row["dev"])[tried]
+        chosen[level] = [row for row in group if row[tried] == best and figure(row, "sts") is not None]
+        said = ", ".join(f"{row[tried]}: {row['dev']:.2f}" for row in of_first)
+        cells = [_cell(chosen[level], name, "not run") for name in study.columns]
+        body.append([_title(level), said, best if chosen[level] else "-", *cells, str(len(chosen[level]))])
+    yield body
+    columns, base = study.columns[1:], chosen.pop(study.against["level"], [])
+    body = [[study.against["title"], *(FIGURES[name] for name in columns)]]
+    for level, group in chosen.items():
+        cells = [_difference(group, base, name) for name in columns]
+        body += [[_title(level), *cells]] if any(cell != "-" for cell in cells) else []
+    if len(body) > 1:
+        yield body
+
+
+def _difference(rows: Rows, base: Rows, name: str) -> str:
+    sides = [figures(part, name) for part in (rows, base)]
+    if any(len(values) < max(2, len(part)) for values, part in zip(sides, (rows, base), strict=True)):
+        return "-"
+    one, other = map(Score.over, sides)
+    low, high = welch(one, other)
+    return f"{one.mean - other.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def effects(study: Study, rows: Rows) -> Iterator[Body]:
+    return (effects_on(name, study.effects, rows) for name in study.columns
+            if name in ("sts", "search", "transfer") and figures(rows, name))  # fmt: skip
+
+
+def effects_on(name: str, comparisons: Sequence[Sequence[str]], rows: Rows) -> Body:
+    """Each level of a factor against its first level: mean paired difference of a figure, and its interval.
+
+    A comparison is a factor, and the factors whose levels have lines of their own. The two runs of a pair differ only
+    in that factor. Pairs of one seed are averaged first, since they are not independent; the interval is Student's t
+    interval over the seeds. It does not cover the seeds of a stage 1 that a start has once.
+    """
+    rows, seen = [row for row in rows if name in row], set()
+    factors = list(dict.fromkeys(factor for comparison in comparisons for factor in comparison))
+    body = [["factor", "at", "against", f"{FIGURES[name]}, points", "95 % interval", "seeds"]]
+    for factor, *at in comparisons:
+        for where, group in grouped(rows, *at).items():
+            levels = [level for (level,) in grouped(group, factor)]
+            if (compared := (factor, *map(id, group))) in seen:  # where only these rows were compared before
+                continue
+            seen.add(compared)
+            for level in levels[1:]:
+                by_seed = _pairs(group, factor, [other for other in factors if other != factor], level, levels[0], name)
+                cells = [f"{factor} {level}", ", ".join(where) or "all", levels[0], *_interval(by_seed)]
+                body.append([*cells, str(len(by_seed))])
+    return body
+
+
+def _pairs(rows: Rows, factor: str, others: Sequence[str], level: str, first: str, name: str) -> list[float]:
+    """The mean difference over the pairs of each seed."""
+    values = {(row[factor], *(row[other] for other in others), row["seed"]): figure(row, name) for row in rows}
+    by_seed: dict[int, list[float]] = {}
+    for (found, *key), value in values.items():
+        if found == level and (first, *key) in values:
+            by_seed.setdefault(key[-1], []).append(value - values[first, *key])
+    return [fmean(differences) for differences in by_seed.values()]
+
+
+def _interval(differences: Sequence[float]) -> tuple[str, str]:
+    if not differences:
+        return "-", "-"
+    mean = fmean(differences)
+    if len(differences) < 2:
+        return f"{mean:+.2f}", "-"
+    half = float(stats.sem(differences) * stats.t.ppf(0.975, len(differences) - 1))
+    return f"{mean:+.2f}", f"{mean - half:+.2f} to {mean + half:+.2f}"
+
+
+def last_gap(study: Study, rows: Rows) -> Iterator[Body]:
+    """The last evaluation of each stage 1, and the number of tokens after which its gap was clear."""
+    body = [["stage 1", "own [CLS]", "a neighbour's", "gap, nats", "MLM loss", "tokens", f"gap of {CLEAR} after"]]
+    for levels, group in grouped(rows, *study.levels).items():
+        clear = next((f"{row['tokens']:,} tokens" for row in group if row["gap"] >= CLEAR), "not reached")
+        losses = [f"{group[-1][key]:.3f}" for key in ("own", "other", "gap", "mlm")]
+        body.append([", ".join(levels), *losses, f"{group[-1]['tokens']:,}", clear])
+    yield body
+
+
+def adapted(study: Study, rows: Rows) -> Iterator[Body]:
+    """nDCG@10 on judged queries by start and method: mean and standard deviation over the seeds of each set."""
+    sets = [name for (name,) in grouped(rows, "set")]
+    body = [["start", "method", *sets, "mean", "mean gain", "n"]]
+    for (start,), of_start in grouped(rows, "start").items():
+        # After stage 1, each seed has a start of its own.
+        before = [list({row["real"]["start"] for row in of_start if row["set"] == name}) for name in sets]
+        body.append([start, "as it is", *_by_set(before), "", ""])
+        for (method,), group in grouped(of_start, "method").items():
+            by_set = [[row["real"] for row in group if row["set"] == name] for name in sets]
+            gains = [fmean(real["result"] - real["start"] for real in some) for some in by_set if some]
+            counts = sorted({len(some) for some in by_set if some})
+            cells = _by_set([[real["result"] for real in some] for some in by_set])
+            n = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+            body.append([start, method, *cells, f"{fmean(gains):+.2f}", n])
+    yield body
+
+
+def _by_set(values: list[list[float]]) -> list[str]:
+    """One cell per set, and the mean over sets if all have values."""
+    mean = f"{fmean(map(fmean, values)):.2f}" if all(values) else "-"
+    return [*(mean_and_std(some, "-") for some in values), mean]
+
+
+def verdicts(study: Study, rows: Rows) -> Iterator[Body]:
+    """The gains over the seeds by start, method and set, and what `adapt` would ship."""
+    body = [["start", "method", "set", "gain on pseudo-queries", "gain on judged queries", "above zero", "below zero",
+             "share of the start", "results shipped"]]  # fmt: skip
+    for levels, group in grouped(rows, "start", "method", "set").items():
+        intervals = [row["real"]["interval"] for row in group]
+        counts = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals), sum(map(_ships, group))
+        above, below, shipped = (f"{count} of {len(group)}" for count in counts)
+        shares = " ".join(str(row["start_share"]) for row in group)
+        body.append([*levels, *(_gain([row[side] for row in group]) for side in ("pseudo", "real")), above, below,
+                     shares, shipped])  # fmt: skip
+    yield body
+
+
+def _gain(scores: Rows) -> str:
+    """The mean gain, with the outer ends of all 95 % intervals."""
+    lows, highs = zip(*(score["interval"] for score in scores), strict=True)
+    return f"{fmean(score['result'] - score['start'] for score in scores):+.2f} ({min(lows):+.2f} to {max(highs):+.2f})"
+
+
+def orders(study: Study, rows: Rows) -> Iterator[Body]:
+    """Spearman's rank correlation of the scores on pseudo-queries and on judged queries, over the models of a set.
+
+    The models are all starts and all results for one set and seed; a line has the correlation for every seed.
+    """
+    body = [["set", "candidates", "rank correlation of pseudo-queries and judged ones"]]
+    correlations: list[float] = []
+    for (corpus,), of_set in grouped(rows, "set").items():
+        groups = [_candidates(group) for _, group in sorted(grouped(of_set, "seed").items())]
+        groups = [pairs for pairs in groups if min(len(set(side)) for side in zip(*pairs, strict=True)) > 2]
+        found = [float(stats.spearmanr(*zip(*pairs, strict=True)).statistic) for pairs in groups]
+        cells = " ".join(str(len(pairs)) for pairs in groups), " ".join(f"{value:.2f}" for value in found)
+        body += [[corpus, *cells]] if found else []
+        correlations += found
+    yield [*body, ["mean", "", f"{fmean(correlations):.2f}" if correlations else "fewer than three candidates"]]
+
+
+def _candidates(rows: Rows) -> list[tuple[float, float]]:
+    """Scores on pseudo-queries and on judged queries, of each start once and of every result."""
+    starts = {row["start"]: (row["pseudo"]["start"], row["real"]["start"]) for row in rows}
+    return [*starts.values(), *((row["pseudo"]["result"], row["real"]["result"]) for row in rows)]
+
+
+def _ships(row: Mapping[str, Any]) -> bool:
+    """Whether `adapt` ships the result of a run, by the rule that it has now."""
+    return clears(row["pseudo"], float(read_once(str(CONFIGS / "adapt.yaml"))["least_gain"]))
+
+
+def shipped(study: Study, rows: Rows) -> Iterator[str]:
+    """How often the start was shipped, and the worst gain of a shipped result."""
+    gains = [row["real"]["result"] - row["real"]["start"] for row in rows if _ships(row)]
+    yield (f"The start was shipped {len(rows) - len(gains)} of {len(rows)} times; the smallest gain of a shipped "
+           f"result on judged queries is {min(gains, default=0.0):+.2f}.")  # fmt: skip
+
+
+TABLES: dict[str, Callable[[Study, Rows], Iterator[Body | str]]] = {
+    "means": means, "search": search, "effects": effects, "last gap": last_gap, "adapted": adapted,
+    "verdicts": verdicts, "orders": orders, "shipped": shipped,
+}  # fmt: skip
+
+
+def draw(study: Study, rows: Rows, path: Path) -> None:
+    """One line per run: the curve in its row from 0, or the gap in its evaluations.
+
+    `study.figure` has the names of the axes, `x` and `y`, the factor `line` that has a colour and, optionally, the
+    factor `panel`.
+    """
+    spec = study.figure
+    panels = grouped(rows, *([spec["panel"]] if "panel" in spec else []))
+    picture = Figure(figsize=(4 * len(panels) + 5, 5), layout="constrained")
+    axes = picture.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    style = styles(dict.fromkeys(row[spec["line"]] for row in rows))
+    for axis, (title, group) in zip(axes, panels.items(), strict=True):
+        for key, some in grouped(group, *study.levels, "seed", spec["line"]).items():
+            curve = some[0].get("curve", [])
+            points = [(x, y - curve[0][1]) for x, y in curve] + [
+                (row["tokens"], row["gap"]) for row in some if "gap" in row
+            ]
+            axis.plot(*zip(*points, strict=True), **style[key[-1]], markersize=3, alpha=0.7, label=key[-1])
+        axis.set(title=", ".join(title), xlabel=spec["x"])
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel(spec["y"])
+    legend = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    picture.legend(legend.values(), legend, loc="outside right upper", fontsize="small", frameon=False)
+    with writing(path) as part:
+        picture.savefig(part, dpi=110, format="png")
