@@ -32,7 +32,7 @@ from eval.vectors.store import VectorStore
 
 FORMAT = 1
 ENCODED = 20_000  # windows at a time
-BLOCK = 2048  # vectors that are compared at a time: they fit the processor's cache in float32
+BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
 SCORES = 2**26  # held at once, 256 MiB
 _FIELDS = {"format": int, "model": str, "identity": str, "windows": int, "width": int, "dtype": str}
 
