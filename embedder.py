@@ -5,6 +5,8 @@
     model = Embedder("runs/my-simcse")
     model.encode(["A sentence.", "Another one."])  # (2, D)
     model.build_index(documents).search("a question", top_k=5)  # [(text, cosine), ...]
+    model.build_index(documents, lexical=True).save("runs/index")
+    Embedder.load_index("runs/index").search("a question", weight=0.7)  # [(text, score), ...]
 
 The interface follows SimCSE's own class (princeton-nlp/SimCSE, simcse/tool.py).
 """
@@ -13,19 +15,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from common.errors import BadInput, first_line
 from eval.encode import Encode, device_here, unit
-from eval.retrieval.search import in_blocks
-from eval.retrieval.search import top_k as best
+from eval.retrieval.hybrid import WEIGHT
 from models.encoder import load_encoder
+from search.index import Document, Hit, Index, read_facts
 
-Hit = tuple[str, float]
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+_SETTINGS = ("pooling", "max_length", "bf16", "query_prompt", "document_prompt")
 
 
 class Embedder:
@@ -38,10 +44,11 @@ class Embedder:
         device: default: a GPU if available.
         bf16: compute in bfloat16.
         query_prompt, document_prompt: put before every query and document; default: the model's own prompts.
+        progress: show a progress bar, or lines in a file.
 
     Attributes:
-        texts: the indexed texts, set by `build_index`.
-        vectors: their unit vectors, (N, D) float32.
+        index: set by `build_index` and `load_index`.
+        tokenizer: the model's.
 
     Raises:
         BadInput: the model does not exist.
@@ -56,25 +63,40 @@ class Embedder:
         bf16: bool = False,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
+        progress: bool = False,
     ) -> None:
-        prompts = {"query": query_prompt, "document": document_prompt}
-        encoder, tokenizer = load_encoder(fspath(model), pooling, max_length, prompts)
+        name, prompts = fspath(model), {"query": query_prompt, "document": document_prompt}
+        encoder, self.tokenizer = load_encoder(name, pooling, max_length, prompts)
         self.device = device or device_here()
         try:
             encoder.to(self.device)
         except (AssertionError, RuntimeError) as error:  # torch without CUDA; an unknown name, no memory
             raise BadInput(f"device '{self.device}': cannot be used ({first_line(error)})") from error
-        self._encode = Encode(encoder, tokenizer, bf16=bf16)
-        self.texts: list[str] = []
-        self.vectors = np.empty((0, 0), dtype=np.float32)
+        self._encode = Encode(encoder, self.tokenizer, bf16=bf16, progress=progress)
+        self._source = {"model": str(Path(name).absolute()) if Path(name).exists() else name, "pooling": pooling,
+                        "max_length": self._encode.max_length, "bf16": bf16, "query_prompt": query_prompt,
+                        "document_prompt": document_prompt}  # fmt: skip
+        self.index: Index | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The indexed texts."""
+        return self.index.documents["text"].to_pylist() if self.index else []
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The unit vectors of the index, (N, D) float32."""
+        return np.concatenate([*self.index.unit_vectors()]) if self.index else np.empty((0, 0), dtype=np.float32)
+
+    @property
+    def longest(self) -> int:
+        """The tokens that the model reads of a text, special ones left out."""
+        return self._encode.max_length - self.tokenizer.num_special_tokens_to_add()
 
     def encode(self, texts: str | Iterable[str], role: Literal["query", "document"] | None = None) -> np.ndarray:
         """The vectors, (N, D) float32; (D,) for a single text. With a role, the model's prompt for it is put before."""
         batch = [texts] if isinstance(texts, str) else _list(texts)
-        if not batch or not all(isinstance(text, str) for text in batch):
-            raise BadInput("texts to encode: give one or more strings")
-        if any(map(_SURROGATE.search, batch)):
-            raise BadInput("texts to encode: one has half a surrogate pair, which is not valid Unicode")
+        _check(batch)
         vectors = (self._encode.of(role) if role else self._encode)(batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -84,40 +106,87 @@ class Embedder:
         axes = tuple(axis for axis, side in enumerate((one, other)) if isinstance(side, str))
         return (left @ right.T).squeeze(axes)
 
-    def build_index(self, texts: Iterable[str]) -> Embedder:
-        """Encode the texts to search; returns self."""
+    def build_index(self, texts: Iterable[str], lexical: bool = False, language: str = "english") -> Embedder:
+        """Encode the texts to search; returns self.
+
+        Args:
+            texts: each a document.
+            lexical: index their words too, so that `search` adds BM25 to the cosine.
+            language: of the words, see `eval.retrieval.lexical`.
+        """
         if isinstance(texts, str):
             raise BadInput("build_index: give a list of texts, not a single one")
         texts = _list(texts)
-        vectors = unit(self.encode(texts, "document")).astype(np.float32)
-        self.texts, self.vectors = texts, vectors  # together: after an error the old index stays whole
+        _check(texts)
+        documents = [Document(str(number), "", text) for number, text in enumerate(texts)]
+        encode = partial(self.encode, role="document")
+        self.index = Index.build(encode, documents, language=language if lexical else None)
         return self
 
     def search(
-        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None
-    ) -> list[Hit] | list[list[Hit]]:
-        """The nearest texts by cosine, best first: a list for a single query, else a list of lists.
+        self, queries: str | Sequence[str], top_k: int = 5, threshold: float | None = None, weight: float = WEIGHT
+    ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
+        """The best texts and their scores, best first: a list for a single query, else a list of lists.
+
+        The score is the cosine or, in an index with BM25, the sum of both, see `eval.retrieval.hybrid`.
 
         Args:
             queries: one query or several.
             top_k: maximum hits per query.
             threshold: minimum cosine of a hit.
+            weight: of the cosine in an index with BM25.
         """
-        if not self.texts:
+        texts = self.index.documents["text"] if self.index else []
+        least = -np.inf if threshold is None else threshold
+        hits = [[(texts[hit.document].as_py(), hit.score) for hit in row if hit.cosine >= least]
+                for row in self.hits([queries] if isinstance(queries, str) else queries, top_k, weight)]  # fmt: skip
+        return hits[0] if isinstance(queries, str) else hits
+
+    def hits(self, queries: Sequence[str], top_k: int = 5, weight: float = WEIGHT) -> list[list[Hit]]:
+        """As `search`, with the document's number, the best window and both parts of the score."""
+        if self.index is None:
             raise BadInput("search: there is no index yet; call build_index with the texts")
         if not isinstance(top_k, (int, np.integer)) or top_k < 1:
             raise BadInput(f"search: top_k {top_k} must be an integer of at least 1")
-        query_vectors = unit(np.atleast_2d(self.encode(queries, "query"))).astype(np.float32)
-        nearest = best(query_vectors, in_blocks(self.vectors), min(top_k, len(self.texts)), self.device)
-        hits = [
-            [(self.texts[i], float(cosine)) for cosine, i in zip(*row, strict=True)
-             if threshold is None or cosine >= threshold]
-            for row in zip(*nearest, strict=True)
-        ]  # fmt: skip
-        return hits[0] if isinstance(queries, str) else hits
+        queries = _list(queries)
+        return self.index.search(self.encode(queries, "query"), queries, top_k, weight, self.device)
+
+    def save(self, folder: str | PathLike, dtype: str = "float16") -> None:
+        """Write the index to a new folder, its vectors in float16, int8 or float32; see `search.index`."""
+        if self.index is None:
+            raise BadInput("save: there is no index yet; call build_index with the texts")
+        self.index.save(Path(folder), {**self._source, "identity": self._encode.identity}, dtype)
+
+    @classmethod
+    def load_index(cls, folder: str | PathLike, model: str | PathLike | None = None, **options) -> Embedder:
+        """The index in a folder, with the model that built it.
+
+        Args:
+            folder: written by `save`.
+            model: where the model is now; default: where it was.
+            options: `device` and `progress`.
+
+        Raises:
+            BadInput: the folder is damaged, or the model is not the one that built it.
+        """
+        facts = read_facts(Path(folder))
+        settings = {name: facts[name] for name in _SETTINGS}
+        embedder = cls(model or facts["model"], **settings, **options)
+        if embedder._encode.identity != facts["identity"]:
+            raise BadInput(f"{folder}: {model or facts['model']} is not the model that built the index; its vectors "
+                           "would not fit, give that model or build the index again")  # fmt: skip
+        embedder.index = Index.load(Path(folder))
+        return embedder
 
 
 def _list(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, Mapping) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
         raise BadInput(f"texts of type {type(texts).__name__}: give strings (of a DataFrame, df['text'].tolist())")
     return list(texts)
+
+
+def _check(texts: list[str]) -> None:
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise BadInput("texts to encode: give one or more strings")
+    if any(map(_SURROGATE.search, texts)):
+        raise BadInput("texts to encode: one has half a surrogate pair, which is not valid Unicode")

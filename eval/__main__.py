@@ -7,8 +7,10 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
@@ -16,7 +18,7 @@ from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.model_place import check_place
 from common.streams import show
 from eval.labels import labelled
-from eval.scores import Key, details, items_path, refuse_foreign, row, rows_of, tables, write_scores
+from eval.scores import Key, details, items_path, markdown, refuse_foreign, row, rows_of, tables, write_scores
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from eval.encode import Encode
@@ -26,6 +28,8 @@ if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are c
 logger = logging.getLogger(__name__)
 _READERS = {  # flags that only some tasks read
     "embeddings": "a search task: beir, nanobeir or one of its sets",
+    "search": "a search task: beir, nanobeir or one of its sets",
+    "language": "--search bm25 or hybrid and a search task",
     "directions": "the task retrieval",
     "duplicates": "the task retrieval",
     "query_prompt": "a search task: beir, nanobeir or one of its sets",
@@ -34,7 +38,25 @@ _READERS = {  # flags that only some tasks read
 }
 
 
+class Scored(NamedTuple):
+    """A line of the table: a model and how it searches.
+
+    Attributes:
+        name: of the model, and of the search if there are several.
+        model_name: of the model.
+        model: its folder or hub id.
+        search: see `eval.retrieval.beir.SEARCHES`.
+    """
+
+    name: str
+    model_name: str
+    model: str
+    search: str
+
+
 def parser() -> Parser:
+    searches, languages = (keys_of(ROOT / "eval/retrieval" / file, name)
+                           for file, name in (("beir.py", "SEARCHES"), ("lexical.py", "LANGUAGES")))  # fmt: skip
     groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
     p = Parser(
         prog="python -m eval",
@@ -45,7 +67,8 @@ def parser() -> Parser:
         "  python -m eval runs/simcse runs/infocse --tasks retrieval --output runs/scores\n"
         "  python -m eval bert-base-uncased --pooling cls_before_pooler --tasks STS-B --split dev\n"
         "  python -m eval runs/infocse --dev_file my_pairs.tsv\n"
-        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors",
+        "  python -m eval runs/infocse --tasks beir --beir scifact nano --max_length 512 --embeddings runs/vectors\n"
+        "  python -m eval runs/infocse --tasks beir --beir scifact --search dense bm25 hybrid",
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder or "
                    "sentence-transformers model; several give one table")  # fmt: skip
@@ -59,6 +82,10 @@ def parser() -> Parser:
     add_prompts(p, "query", "document")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
+    p.add_argument("--search", nargs="+", choices=searches, default=["dense"], help="how search tasks rank: by cosine, "
+                   "by BM25, by both; several give one table and the intervals between them")  # fmt: skip
+    p.add_argument("--language", choices=languages, default="english", help="stop words of BM25; only English words "
+                   "are stemmed")  # fmt: skip
     p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
                    "models: in DIR/NAME), so that a stopped command resumes")  # fmt: skip
     p.add_argument(
@@ -72,23 +99,29 @@ def parser() -> Parser:
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream and beir")
     p.add_argument("--details", action="store_true", help="print every row: subsets, means, Pearson, counts")
     p.add_argument("--output", help="write all rows to this JSON file, and the scores of each example next to it; "
-                   "several models write DIR/NAME.json, with / in NAME replaced by -")  # fmt: skip
+                   "several models or searches write DIR/NAME.json, with / in NAME replaced by -")  # fmt: skip
     return p
 
 
-def options_of(args: argparse.Namespace, name: str) -> Options:
-    """The task options of one model."""
+def options_of(args: argparse.Namespace, name: str, search: str = "dense") -> Options:
+    """The task options of one model and search."""
     from eval.encode import device_here
     from eval.tasks import Options
 
     split = args.split or ("dev" if args.mode == "dev" else "test")
-    return Options(split, args.mode, tuple(args.beir), _path_of(args, args.embeddings, name), args.directions,
-                   args.duplicates, device_here(), progress=True)  # fmt: skip
+    return Options(split, args.mode, tuple(args.beir), _path_of(args.embeddings, name, args.models), search,
+                   args.language, args.directions, args.duplicates, device_here(), progress=True)  # fmt: skip
 
 
-def _path_of(args: argparse.Namespace, path: str | None, name: str) -> str | None:
-    """The path for one model: `path` itself, or PATH/NAME if there are several models."""
-    return str(Path(path) / name.replace("/", "-")) if path and len(args.models) > 1 else path
+def _path_of(path: str | None, name: str, several: list) -> str | None:
+    """`path` itself, or PATH/NAME if there are several."""
+    return str(Path(path) / name.replace("/", "-")) if path and len(several) > 1 else path
+
+
+def lines_of(args: argparse.Namespace, models: Mapping[str, str]) -> list[Scored]:
+    """All models with all searches."""
+    return [Scored(f"{name} {search}" if len(args.search) > 1 else name, name, model, search)
+            for name, model in models.items() for search in args.search]  # fmt: skip
 
 
 def tasks_of(args: argparse.Namespace, options: Options) -> list[Task]:
@@ -107,13 +140,13 @@ def unknown_tokens(encode: Encode, options: Options) -> dict:
     return unknown | {"headline": False}
 
 
-def score_model(args: argparse.Namespace, name: str, model: str) -> tuple[dict[Any, Result], list[dict]]:
-    """Score one model; return the results by task, and all rows."""
+def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Result], list[dict]]:
+    """Score one model with one search; return the results by task, and all rows."""
     from eval.encode import Encode
     from eval.tasks import score_all
     from models.encoder import load_encoder
 
-    options = options_of(args, name)
+    options, model = options_of(args, scored.model_name, scored.search), scored.model
     prompts = {"query": args.query_prompt, "document": args.document_prompt}
     encoder, tokenizer = load_encoder(model, args.pooling, args.max_length, prompts)
     encoder.to(options.device)
@@ -123,9 +156,9 @@ def score_model(args: argparse.Namespace, name: str, model: str) -> tuple[dict[A
     if prompts := encode.settings.get("prompts"):
         logger.info("%s: prompts in search: %s", model, json.dumps(prompts, ensure_ascii=False))
     results = score_all(encode, tasks_of(args, options), args.data_dir)
-    rows = rows_of(results, name, None, **encode.settings)
+    rows = rows_of(results, scored.name, None, **encode.settings)
     if encode.unknown:
-        rows.append(unknown_tokens(encode, options) | {"model": name, "run": None, **encode.settings})
+        rows.append(unknown_tokens(encode, options) | {"model": scored.name, "run": None, **encode.settings})
     logger.info("scored in %.1f s", time.perf_counter() - start)
     return results, rows
 
@@ -139,15 +172,16 @@ def _check(model: str, pooling: str | None) -> None:
     load_tokenizer(model)
 
 
-def outputs_of(args: argparse.Namespace, models: Mapping[str, str]) -> dict[str, str | None]:
-    """The scores file of each model; BadInput if one cannot be written, or two models would share one."""
-    suffix = ".json" if len(args.models) > 1 else ""
+def outputs_of(args: argparse.Namespace, lines: list[Scored]) -> dict[str, str | None]:
+    """The scores file of each line; BadInput if one cannot be written, or two lines would share one."""
+    suffix = ".json" if len(lines) > 1 else ""
     if suffix and args.output and Path(args.output).is_file():
-        raise BadInput(f"--output {args.output} is a file; several models need a folder")
-    files = [_path_of(args, "models", name) for name in models] if suffix else []
+        several = "models" if len(args.models) > 1 else "searches"
+        raise BadInput(f"--output {args.output} is a file; several {several} need a folder")
+    files = [_path_of("models", scored.name, lines) for scored in lines] if suffix else []
     if twice := next((path for path in files if files.count(path) > 1), None):
         raise BadInput(f"two models would write to {Path(twice).name}; name them: NAME=MODEL")
-    outputs = {name: _path_of(args, args.output, f"{name}{suffix}") for name in models}
+    outputs = {scored.name: _path_of(args.output, f"{scored.name}{suffix}", lines) for scored in lines}
     for output in outputs.values():
         check_output(output, [args.dev_file], b"[")
         check_output(output and str(items_path(output)), [args.dev_file], b"pk")
@@ -168,7 +202,9 @@ def check_tasks(args: argparse.Namespace) -> None:
         raise BadInput("--split and --mode: your own pairs have neither; leave them out")
     used = {"embeddings": args.embeddings, "directions": args.directions == "both", "mode": args.mode == "fasttest",
             "duplicates": args.duplicates == "identical", "query_prompt": args.query_prompt is not None,
-            "document_prompt": args.document_prompt is not None}  # fmt: skip
+            "document_prompt": args.document_prompt is not None, "search": args.search != ["dense"]}  # fmt: skip
+    if args.language != "english" and args.search == ["dense"]:
+        raise BadInput(f"--language needs {_READERS['language']}; add them")
     for name in (name for name, given in used.items() if given):
         attribute = "embeddings" if name.endswith("_prompt") else name  # of search tasks
         if not any(hasattr(task, attribute) for task in tasks):
@@ -182,24 +218,52 @@ def main(argv: list[str] | None = None) -> list[dict]:
     args = parser().parse_args(argv)
     if args.beir and "beir" not in map(str.lower, args.tasks):
         raise BadInput("--beir needs --tasks beir; add it")
+    args.search = list(dict.fromkeys(args.search))
     models = labelled(args.models)
-    outputs = outputs_of(args, models)
+    lines = lines_of(args, models)
+    outputs = outputs_of(args, lines)
     for model in models.values():
         check_place(model)
     check_tasks(args)
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored
+    with TemporaryDirectory(prefix="eval-") as temporary:
+        if len(args.search) > 1:  # the dense and the hybrid search share vectors, and the intervals are read from files
+            args.embeddings = args.embeddings or f"{temporary}/embeddings"
+            outputs = {name: path or _path_of(temporary, f"{name}.json", lines) for name, path in outputs.items()}
+        rows = score_lines(args, lines, outputs)
+        if len(args.search) > 1:
+            show(intervals(lines, outputs), args.output)
+    return rows
+
+
+def score_lines(args: argparse.Namespace, lines: list[Scored], outputs: Mapping[str, str | None]) -> list[dict]:
+    """Score, write and print every line; return all rows."""
     rows: dict[str, list[dict]] = {}
     try:
-        for name, model in models.items():
-            results, rows[name] = score_model(args, name, model)
-            if outputs[name]:
-                write_scores(outputs[name], results, rows[name])
+        for scored in lines:
+            results, rows[scored.name] = score_model(args, scored)
+            if outputs[scored.name]:
+                write_scores(outputs[scored.name], results, rows[scored.name])
     finally:  # also if a file cannot be written, or a later model fails
-        all_rows = [one for model_rows in rows.values() for one in model_rows]
+        all_rows = [one for line_rows in rows.values() for one in line_rows]
         if all_rows:
             show(details(all_rows) if args.details else tables(rows), args.output)
     return all_rows
+
+
+def intervals(lines: list[Scored], files: Mapping[str, str]) -> str:
+    """What every later search of a model adds to an earlier one, with the paired bootstrap's 95 % intervals."""
+    from eval.compare.intervals import COLUMNS, RESAMPLES, SEED, compare
+    from eval.compare.sides import from_files
+
+    parts = []
+    for earlier, later in combinations(lines, 2):
+        if earlier.model_name == later.model_name:
+            a, b = (from_files(scored.name, [Path(files[scored.name])]) for scored in (later, earlier))
+            cells = [line.cells() for line in compare(a, b)]
+            parts.append(f"A: {later.name}; B: {earlier.name}\n{markdown([COLUMNS, *cells])}")
+    return "\n" + "\n\n".join([*parts, f"bootstrap: {RESAMPLES} resamples of the queries (seed {SEED})"])
 
 
 if __name__ == "__main__":

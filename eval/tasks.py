@@ -36,6 +36,8 @@ class Options:
         mode: transfer: `test`, `fasttest` or `dev`, a key of `eval.transfer.validation.MODES`.
         beir: BEIR: folders in DATA_DIR/beir, or `paper14`, `nano`.
         embeddings: BEIR: folder that keeps document vectors, so that a stopped run can resume.
+        search: BEIR: `dense`, `bm25` or `hybrid`.
+        language: BEIR: of the words of BM25.
         directions: in-domain retrieval: `one` (97 queries) or `both` (194).
         duplicates: in-domain retrieval: exclude the query's `own` row or all `identical` strings from the corpus.
         device: where classifiers are trained and documents searched.
@@ -46,10 +48,17 @@ class Options:
     mode: str = "test"
     beir: tuple[str, ...] = ()
     embeddings: str | None = None
+    search: str = "dense"
+    language: str = "english"
     directions: str = "one"
     duplicates: str = "own"
     device: str = "cpu"
     progress: bool = False
+
+
+def _sets(names: Sequence[str], options: Options) -> Sequence[Task]:
+    fields = ("embeddings", "device", "search", "language")
+    return beir.tasks(names, options.split, **{name: getattr(options, name) for name in fields})
 
 
 GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
@@ -58,8 +67,8 @@ GROUPS: dict[str, Callable[[Options], Sequence[Task]]] = {
     "sts22": lambda o: sts.crosslingual("STS22", o.split),
     "transfer": lambda o: transfer.tasks(o.mode, o.device, o.progress),
     "retrieval": lambda o: in_domain.tasks(o.split, o.directions, o.duplicates),
-    "beir": lambda o: beir.tasks(o.beir, o.split, o.embeddings, o.device),
-    "nanobeir": lambda o: beir.tasks(["nano"] if o.split == "test" else [], o.split, o.embeddings, o.device),
+    "beir": lambda o: _sets(o.beir, o),
+    "nanobeir": lambda o: _sets(["nano"] if o.split == "test" else [], o),
 }
 
 

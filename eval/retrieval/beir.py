@@ -1,16 +1,20 @@
 """Zero-shot retrieval: any set in BEIR's format (arXiv 2104.08663), InfoCSE's fourteen sets, and NanoBEIR's thirteen.
 
 A set is a folder DATA_DIR/beir/NAME with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A document is title,
-space, text; ranking is by cosine, ties by order in the corpus. Only the best 1000 documents are kept, so `map` and
-`mrr` stop there. Queries without a positive judgement are skipped. Missing NanoBEIR sets are downloaded from the hub.
+space, text. Ranking is by cosine (`dense`), by BM25 (`bm25`: only documents with a word of the query) or by both
+(`hybrid`), ties by order in the corpus. Only the best 1000 documents are kept, so `map` and `mrr` stop there. Queries
+without a positive judgement are skipped. Missing NanoBEIR sets are downloaded from the hub.
 """
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import numpy as np
 from datasets import load_dataset
@@ -20,12 +24,17 @@ from common.files import read_json, sha256, write_json, writing_folder
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
 from eval.retrieval.beir_files import HEADER, BeirCorpus, read_corpus, read_qrels, read_queries
-from eval.retrieval.search import top_k
+from eval.retrieval.hybrid import best, fused
+from eval.retrieval.search import cosines, top_k
 from eval.scores import Result, example_ids, row
 from eval.vectors.store import VectorStore, claim
 
+if TYPE_CHECKING:
+    from eval.retrieval.lexical import Lexical
+
 logger = logging.getLogger(__name__)
 RETRIEVED = 1000
+COSINES = 2**28  # held at once by the hybrid search, 1 GiB
 DOCUMENTS = 50_000  # per shard of vectors, held in memory; a stopped run loses at most one shard
 WHOLE = ""  # the only part of a set without parts
 PAPER14 = (  # InfoCSE, Table 3
@@ -63,7 +72,9 @@ class BeirTask:
             are documents themselves. Not for other sets, where ids may be running numbers: in CISI, this would drop
             7 relevant documents.
         embeddings: folder that keeps the document vectors; None for a temporary one.
-        device: where the search runs.
+        device: where the dense search runs.
+        search: one of `SEARCHES`.
+        language: of the words of BM25, see `eval.retrieval.lexical`.
     """
 
     name: str
@@ -72,6 +83,8 @@ class BeirTask:
     without_own_id: bool = False
     embeddings: str | None = None
     device: str = "cpu"
+    search: str = "dense"
+    language: str = "english"
 
     def load(self, data_dir: str | Path) -> dict[str, BeirSet]:
         """The set by part, every line checked; BadInput with file and line, or if the download fails."""
@@ -100,18 +113,49 @@ class BeirTask:
 
     def per_query(self, encode: Encoder, part: str, data: BeirSet) -> dict[str, np.ndarray]:
         """Every metric x 100 of every query of one part, (Q,)."""
-        queries = as_role(encode, "query")(list(data.queries.values()))
-        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
-        with embedded(as_role(encode, "document"), data.corpus, queries.shape[1], folder) as shards:
-            _, indices = top_k(queries, shards.blocks(), RETRIEVED + self.without_own_id, self.device)
+        retrieved = SEARCHES[self.search](self, encode, part, data, RETRIEVED + self.without_own_id)
         grades = ({str(index): grade for index, grade in data.grades[query].items()} for query in data.queries)
-        return per_query(self._rankings(indices, data), grades)
+        return per_query(self._rankings(retrieved, data), grades)
 
-    def _rankings(self, retrieved: np.ndarray, data: BeirSet) -> Iterator[list[str]]:
-        """Indices (Q, k) as strings, which need less memory than ids, without the document with the query's id."""
+    def _dense(self, encode: Encoder, part: str, data: BeirSet, k: int) -> np.ndarray:
+        queries = as_role(encode, "query")(list(data.queries.values()))
+        with self._embedded(encode, part, data, queries.shape[1]) as shards:
+            return top_k(queries, shards.blocks(), k, self.device)[1]
+
+    def _lexical(self, encode: Encoder, part: str, data: BeirSet, k: int) -> list[np.ndarray]:
+        score = self._words(data).scores
+        best_of = ((values, best(values, k)) for values in map(score, data.queries.values()))
+        return [indices[values[indices] > 0] for values, indices in best_of]
+
+    def _hybrid(self, encode: Encoder, part: str, data: BeirSet, k: int) -> list[np.ndarray]:
+        texts, retrieved, score = list(data.queries.values()), [], self._words(data).scores
+        queries, size = as_role(encode, "query")(texts), max(1, COSINES // len(data.corpus))
+        with self._embedded(encode, part, data, queries.shape[1]) as shards:
+            for start in range(0, len(queries), size):
+                dense = cosines(queries[start : start + size], shards.blocks(), len(data.corpus), self.device)
+                pairs = zip(dense, texts[start : start + size], strict=True)
+                retrieved += [best(fused(values, score(text)), k) for values, text in pairs]
+        return retrieved
+
+    def _embedded(
+        self, encode: Encoder, part: str, data: BeirSet, width: int
+    ) -> AbstractContextManager[DocumentVectors]:
+        folder = Path(self.embeddings) / self.name / part if self.embeddings else None
+        return embedded(as_role(encode, "document"), data.corpus, width, folder)
+
+    def _words(self, data: BeirSet) -> Lexical:
+        from eval.retrieval.lexical import Lexical  # here: a dense search needs no bm25s
+
+        return Lexical.of(data.corpus.all_texts(), self.language)
+
+    def _rankings(self, retrieved: Sequence[np.ndarray], data: BeirSet) -> Iterator[list[str]]:
+        """The indices of every query as strings, shorter than ids, without the document with its id."""
         excluded = data.corpus.index_of(list(data.queries)) if self.without_own_id else [None] * len(retrieved)
-        for indices, own in zip(retrieved.tolist(), excluded, strict=True):
-            yield [str(index) for index in indices if index != own][:RETRIEVED]
+        for indices, own in zip(retrieved, excluded, strict=True):
+            yield [str(index) for index in indices.tolist() if index != own][:RETRIEVED]
+
+
+SEARCHES = {"dense": BeirTask._dense, "bm25": BeirTask._lexical, "hybrid": BeirTask._hybrid}
 
 
 @dataclass(frozen=True)
@@ -163,6 +207,9 @@ class DocumentVectors:
         if damage := self.store.damage(stem, rows, self.width, hashes):
             raise BadInput(f"{damage}; remove {self._record(start)} to compute it again")
         return path
+
+
+Embedded = AbstractContextManager[DocumentVectors]
 
 
 @contextmanager
@@ -220,18 +267,14 @@ def read_set(folder: Path, split: str) -> BeirSet:
     return BeirSet(corpus, {query: queries[query] for query in grades}, grades)
 
 
-def tasks(
-    chosen: Iterable[str], split: str = "test", embeddings: str | None = None, device: str = "cpu"
-) -> tuple[BeirTask, ...]:
-    """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`."""
+def tasks(chosen: Iterable[str], split: str = "test", **options: str | None) -> tuple[BeirTask, ...]:
+    """The chosen sets, each once: folders in DATA_DIR/beir, `paper14` or `nano`; `options` are fields of `BeirTask`."""
     paths = [Path(given).as_posix() for given in chosen]  # `./arguana/` is the set `arguana`
     names = dict.fromkeys(name for path in paths for name in SHORTHANDS.get(path, [path]))
     for name in names:
         if name == "." or Path(name).is_absolute() or ".." in Path(name).parts:
             raise BadInput(f"--beir '{name}' is not in DATA_DIR/beir; set --data_dir and give a folder name")
-    return tuple(
-        BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), embeddings, device) for name in names
-    )
+    return tuple(BeirTask(name, split, PARTS.get(name, (WHOLE,)), drops_own_id(name), **options) for name in names)
 
 
 def drops_own_id(name: str) -> bool:

@@ -24,7 +24,7 @@ from common.files import writing
 logger = logging.getLogger(__name__)
 HEADER = ["query-id", "corpus-id", "score"]
 _GRADE = re.compile(r"-?[0-9]{1,3}")  # trec_eval reserves memory for every grade up to the highest
-_IDS_AT_ONCE = 50_000
+_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,11 @@ class BeirCorpus:
             file.seek(self.starts[start])
             return [_document(f"{self.path}:{i + 1}", file.readline())[1] for i in range(start, stop)]
 
+    def all_texts(self) -> Iterator[str]:
+        """Title and text of every document, read in blocks."""
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self.texts(start, min(start + _AT_ONCE, len(self)))
+
     def index_of(self, ids: list[str]) -> list[int | None]:
         """The index of each id in the corpus; None for unknown ids."""
         return pc.index_in(pa.array(ids, pa.string()), value_set=self.ids).to_pylist()
@@ -66,7 +71,7 @@ def read_corpus(path: Path) -> BeirCorpus:
         empty += not text
         starts.append(starts[-1] + len(raw))
         digest.update(raw)
-        if len(ids) == _IDS_AT_ONCE:
+        if len(ids) == _AT_ONCE:
             chunks.append(pa.array(ids, pa.string()))
             ids = []
     chunks.append(pa.array(ids, pa.string()))

@@ -48,6 +48,21 @@ def top_k(
     return _ordered((keys >> 32).int()).view(torch.float32).numpy(), (_LOW - (keys & _LOW)).numpy()
 
 
+@torch.no_grad()
+def cosines(
+    queries: np.ndarray,
+    blocks: Iterable[tuple[int, np.ndarray]],
+    documents: int,
+    device: str | torch.device = "cpu",
+) -> np.ndarray:
+    """The cosine of every query with every document, (Q, D) and the blocks of `top_k` -> (Q, documents) float32."""
+    scores, left = torch.empty(len(queries), documents), _unit(queries, device)
+    for first, block in blocks:
+        for start, rows in in_blocks(block):
+            scores[:, first + start : first + start + len(rows)] = left @ _unit(rows, device).T
+    return scores.numpy()
+
+
 def _unit(vectors: np.ndarray, device: str | torch.device) -> Tensor:
     """Rows of length 1, (N, D) float32; a copy, because a memory map is read-only."""
     return torch.nn.functional.normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)).to(device), dim=1)

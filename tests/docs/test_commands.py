@@ -31,6 +31,9 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
         shutil.copy(dev_file, folder / name)
     (folder / "CORPUS").mkdir()
     shutil.copy(text_file, folder / "CORPUS" / "part-0.txt")
+    (folder / "MY_FOLDER" / "below").mkdir(parents=True)
+    for name in ("one.md", "below/two.md"):
+        shutil.copy(text_file, folder / "MY_FOLDER" / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stage_one = ["--model_name_or_path=MODEL", "--skip_from=2", "--output_dir=runs/quickstart/stage-1"]

@@ -75,3 +75,12 @@ def test_files_become_passages_that_adapt_reads_and_an_embedder_finds(tiny_bert,
     encoder.save("runs/my-search", tokenizer)
     exec(searches, {})
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"guide"}
+
+
+def test_the_index_of_the_search_page_is_kept(tiny_bert, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save("RUN", tokenizer)
+    [block] = blocks_of("search.md")
+    exec(block, {})
+    assert len(capsys.readouterr().out.splitlines()) == 3 and Path("runs/my-index/index.json").is_file()

@@ -62,6 +62,24 @@ def test_several_models_make_one_table_and_a_file_each(tiny_bert, dev_file, data
         command.main([f"one={tiny_bert}", f"two={tiny_bert}", *flags, f"--output={dev_file}"])
 
 
+def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir, tmp_path, capsys):
+    beir.queries["q3"] = "unheardof"  # a word in no document: BM25 retrieves nothing
+    beir.grades["q3"] = {"d3": 1}
+    beir.write()
+    flags = [str(tiny_bert), "--pooling=avg", "--tasks", "beir", "--beir=small", f"--data_dir={data_dir}"]
+    rows = command.main([*flags, "--search", "dense", "bm25", "hybrid"])
+    names = [f"{tiny_bert.name} {search}" for search in ("dense", "bm25", "hybrid")]
+    headline = {row["model"]: row["value"] for row in rows if row["headline"]}
+    assert list(headline) == names and headline[names[1]] == 75.0 <= headline[names[2]]
+    printed = capsys.readouterr().out
+    assert [line.split("|")[1].strip() for line in printed.splitlines()[2:5]] == names
+    assert [line for line in printed.splitlines() if line.startswith("A: ")] == [
+        f"A: {names[later]}; B: {names[earlier]}" for earlier, later in ((0, 1), (0, 2), (1, 2))
+    ]
+    alone = command.main([*flags, "--search", "hybrid", f"--output={tmp_path / 'scores.json'}"])
+    assert [row["value"] for row in alone] == [row["value"] for row in rows if row["model"] == names[2]]
+
+
 def test_a_mistyped_model_is_refused_before_any_is_scored(tiny_bert, dev_file, monkeypatch):
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match="not-there"):
@@ -82,6 +100,8 @@ def test_a_model_without_a_pooling_is_refused_before_any_is_scored(tiny_bert, de
         (["--beir", "small"], "--beir needs --tasks beir"),
         (["--tasks", "nanobeir", "--beir", "small"], "--beir needs --tasks beir"),
         (["--tasks", "MR", "--embeddings", "vectors"], "--embeddings needs a search task"),
+        (["--tasks", "MR", "--search", "bm25"], "--search needs a search task"),
+        (["--tasks", "nanobeir", "--language", "german"], "--language needs --search bm25 or hybrid"),
         (["--tasks", "STS-B", "--mode", "fasttest"], "--mode needs a transfer task; add it to --tasks"),
         (["--tasks", "STS-B", "--directions", "both"], "--directions needs the task retrieval"),
         (["--tasks", "MR", "--duplicates", "identical"], "--duplicates needs the task retrieval"),

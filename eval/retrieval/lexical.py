@@ -1,0 +1,115 @@
+"""BM25: how well the words of a document match the words of a query.
+
+The variant is Lucene's (bm25s `method="lucene"`, arXiv 2407.03618), which never punishes a common word. The score of a
+document is the sum over the words of the query, a repeated word as often as it is repeated, of
+
+    ln(1 + (N - n + 0.5) / (n + 0.5)) * f / (f + k1 * (1 - b + b * length / mean length)),   k1 = 1.2, b = 0.75
+
+with N documents, n of which contain the word, and f times in this document. Words are lower-cased runs of at least two
+letters or digits (the library's default) and, in scripts without spaces, single characters. Stop words do not count.
+English words are reduced to their Snowball stem, words of other languages are not.
+
+A document without a word of the query has score 0 and so has every document for a query without a known word.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import Stemmer
+from bm25s import stopwords
+
+from common.words import UNSPACED
+
+K1, B = 1.2, 0.75
+LANGUAGES = {  # stop words
+    "english": stopwords.STOPWORDS_EN_PLUS,
+    "danish": stopwords.STOPWORDS_DANISH,
+    "dutch": stopwords.STOPWORDS_DUTCH,
+    "french": stopwords.STOPWORDS_FRENCH,
+    "german": stopwords.STOPWORDS_GERMAN,
+    "italian": stopwords.STOPWORDS_ITALIAN,
+    "norwegian": stopwords.STOPWORDS_NORWEGIAN,
+    "portuguese": stopwords.STOPWORDS_PORTUGUESE,
+    "russian": stopwords.STOPWORDS_RUSSIAN,
+    "spanish": stopwords.STOPWORDS_SPANISH,
+    "swedish": stopwords.STOPWORDS_SWEDISH,
+    "turkish": stopwords.STOPWORDS_TURKISH,
+    "none": (),
+}
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{2,}}")
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs its steps at the level DEBUG, whatever the root's level
+
+
+class Words:
+    """The words of texts in one of `LANGUAGES`, as BM25 compares them."""
+
+    def __init__(self, language: str = "english") -> None:
+        self.language = language
+        self._stop = frozenset(LANGUAGES[language])
+        self._stem = Stemmer.Stemmer("english").stemWord if language == "english" else str
+        self._terms: dict[str, str | None] = {}  # every distinct word is stemmed once
+
+    def places(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """(start, end, term) of every word that counts."""
+        for match in _WORD.finditer(text):
+            if term := self._term(match[0].lower()):
+                yield *match.span(), term
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, in order."""
+        return [term for word in _WORD.findall(text.lower()) if (term := self._term(word))]
+
+    def _term(self, word: str) -> str | None:
+        if word not in self._terms:
+            self._terms[word] = None if word in self._stop else self._stem(word)
+        return self._terms[word]
+
+
+class Lexical:
+    """The BM25 scores of a corpus.
+
+    Args:
+        words: splits texts.
+        bm25: of the corpus; None if it has no word at all.
+        documents: their number.
+    """
+
+    def __init__(self, words: Words, bm25: bm25s.BM25 | None, documents: int) -> None:
+        self.words, self.bm25, self.documents = words, bm25, documents
+
+    @classmethod
+    def of(cls, texts: Iterable[str], language: str = "english") -> Lexical:
+        """Index texts; they are read once and not kept."""
+        words, vocabulary, ids = Words(language), {}, []
+        for text in texts:
+            ids.append(array("i", [vocabulary.setdefault(term, len(vocabulary)) for term in words(text)]))
+        if not vocabulary:
+            return cls(words, None, len(ids))
+        bm25 = bm25s.BM25(k1=K1, b=B, method="lucene")
+        bm25.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+        return cls(words, bm25, len(ids))
+
+    def scores(self, query: str) -> np.ndarray:
+        """The score of every document, (N,) float32."""
+        terms = self.bm25.get_tokens_ids(self.words(query)) if self.bm25 else []
+        if not terms:
+            return np.zeros(self.documents, dtype=np.float32)
+        return self.bm25.get_scores_from_ids(terms)
+
+    def save(self, folder: Path) -> None:
+        """Write bm25s's files: arrays that can be memory-mapped and JSON; nothing for a corpus without a word."""
+        if self.bm25:
+            self.bm25.save(folder, show_progress=False)
+
+    @classmethod
+    def load(cls, folder: Path, language: str, documents: int) -> Lexical:
+        """The opposite of `save`; the arrays stay on the disk."""
+        bm25 = bm25s.BM25.load(folder, mmap=True, show_progress=False) if folder.is_dir() else None
+        return cls(Words(language), bm25, documents)

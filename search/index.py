@@ -1,0 +1,217 @@
+"""An index of documents: vectors, BM25 and texts, in memory or in a folder from which they are read as needed.
+
+A document is searched by its windows, one for a short text, and the best of them stands for it. Both scores are those
+of windows; `eval.retrieval.hybrid` says how they are added. The folder has
+
+    index.json      the model's identity, the settings, the counts; written last
+    vectors.npy     unit vectors (windows, D) in float16; int8 has vectors.scale.npy too, see `eval.vectors.store`
+    windows.npy     document, first and end character of every window, (windows, 3) int64, in order
+    documents.arrow id, title and text of every document
+    bm25/           the arrays and words of bm25s, if the index has them
+
+and is complete or absent. A process that is killed leaves `.NAME.partial`, which the next one removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from common.errors import BadInput, brief, unwritable
+from common.files import read_json, write_json, writing_folder
+from eval.encode import unit
+from eval.retrieval.hybrid import WEIGHT, best, fused
+from eval.retrieval.lexical import Lexical
+from eval.vectors.store import VectorStore
+
+FORMAT = 1
+ENCODED = 20_000  # windows at a time
+BLOCK = 512  # vectors that are compared at a time: in float32 they fit the cache of a core
+SCORES = 2**26  # held at once, 256 MiB
+_FIELDS = {"format": int, "model": str, "identity": str, "windows": int, "width": int, "dtype": str}
+
+
+class Document(NamedTuple):
+    """A text with its title, which the text contains too, and an id."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Hit(NamedTuple):
+    """A document for a query.
+
+    Attributes:
+        document: its number in the index.
+        start, end: the best window, characters of the document's text.
+        score: both parts weighed, each standardised over all windows; the cosine in an index without BM25.
+        cosine: of query and window.
+        bm25: of the window; None in an index without BM25.
+    """
+
+    document: int
+    start: int
+    end: int
+    score: float
+    cosine: float
+    bm25: float | None
+
+
+class Index:
+    """Windows of documents to search.
+
+    Args:
+        documents: id, title and text.
+        windows: document, start and end, (W, 3), sorted; every document has one at least.
+        vectors: of the windows, (W, D) float32, float16 or int8, of length 1.
+        scales: of int8 vectors, (W,).
+        lexical: BM25 of the windows.
+    """
+
+    def __init__(
+        self,
+        documents: pa.Table,
+        windows: np.ndarray,
+        vectors: np.ndarray,
+        scales: np.ndarray | None = None,
+        lexical: Lexical | None = None,
+    ) -> None:
+        self.documents, self.windows, self.vectors, self.scales = documents, windows, vectors, scales
+        self.lexical = lexical
+        self._first = np.flatnonzero(np.diff(windows[:, 0], prepend=-1))  # window of every document
+
+    @classmethod
+    def build(
+        cls,
+        encode: Callable[[list[str]], np.ndarray],
+        documents: Sequence[Document],
+        cut: Callable[[str], list[tuple[int, int]]] = lambda text: [(0, len(text))],
+        language: str | None = "english",
+    ) -> Index:
+        """Encode documents.
+
+        Args:
+            encode: texts -> (N, D).
+            documents: at least one.
+            cut: text -> start and end of its windows, at least one.
+            language: of BM25's words; None leaves BM25 out.
+        """
+        windows = np.array([(number, *place) for number, document in enumerate(documents)
+                            for place in cut(document.text)], dtype=np.int64)  # fmt: skip
+        texts = [documents[number].text[start:end] for number, start, end in windows.tolist()]
+        parts = (encode(texts[start : start + ENCODED]) for start in range(0, len(texts), ENCODED))
+        vectors = np.concatenate([unit(part).astype(np.float32) for part in parts])
+        columns = map(list, zip(*documents, strict=True))
+        arrays = [pa.array(column, pa.large_string()) for column in columns]
+        lexical = Lexical.of(texts, language) if language else None
+        return cls(pa.table(arrays, list(Document._fields)), windows, vectors, None, lexical)
+
+    def document(self, number: int) -> Document:
+        return Document(*(self.documents[name][number].as_py() for name in Document._fields))
+
+    def search(
+        self, vectors: np.ndarray, queries: Sequence[str], k: int, weight: float = WEIGHT, device: str = "cpu"
+    ) -> list[list[Hit]]:
+        """The best documents for every query, best first, ties by order in the index.
+
+        Args:
+            vectors: of the queries, (Q, D).
+            queries: their texts, for BM25.
+            k: maximum hits per query.
+            weight: of the cosines, from 0 to 1; the rest is BM25's.
+            device: where vectors are compared.
+        """
+        if not 0 <= weight <= 1:
+            raise BadInput(f"search: weight {weight} must be from 0 (BM25 alone) to 1 (cosine alone)")
+        hits, size = [], max(1, SCORES // len(self.windows))
+        left = torch.from_numpy(unit(vectors).astype(np.float32)).to(device)
+        for start in range(0, len(queries), size):
+            rows = zip(self._cosines(left[start : start + size]), queries[start : start + size], strict=True)
+            hits += [self._hits(cosines, query, k, weight) for cosines, query in rows]
+        return hits
+
+    @torch.no_grad()
+    def _cosines(self, queries: torch.Tensor) -> np.ndarray:
+        """(Q, D) -> (Q, W) float32."""
+        cosines = torch.empty(len(queries), len(self.vectors))
+        for start in range(0, len(self.vectors), BLOCK):
+            rows = torch.from_numpy(self.vectors[start : start + BLOCK]).to(queries.device)
+            cosines[:, start : start + BLOCK] = queries @ rows.float().T
+        return cosines.numpy() if self.scales is None else cosines.numpy() * self.scales
+
+    def _hits(self, cosines: np.ndarray, query: str, k: int, weight: float) -> list[Hit]:
+        words = self.lexical.scores(query) if self.lexical else None
+        scores = cosines if words is None else fused(cosines, words, weight)
+        documents = best(np.maximum.reduceat(scores, self._first), k)
+        hits = []
+        for first, end in zip(self._first[documents], self._end[documents], strict=True):
+            window = first + int(np.argmax(scores[first:end]))
+            parts = float(scores[window]), float(cosines[window]), None if words is None else float(words[window])
+            hits.append(Hit(*self.windows[window].tolist(), *parts))
+        return hits
+
+    @cached_property
+    def _end(self) -> np.ndarray:
+        return np.append(self._first[1:], len(self.windows))
+
+    def unit_vectors(self) -> Iterator[np.ndarray]:
+        """The vectors in blocks, (B, D) float32."""
+        for start in range(0, len(self.vectors), ENCODED):
+            rows = self.vectors[start : start + ENCODED].astype(np.float32)
+            yield rows if self.scales is None else rows * self.scales[start : start + ENCODED, None]
+
+    def save(self, folder: Path, model: Mapping[str, Any], dtype: str = "float16") -> None:
+        """Write the index to a new folder; `model` is recorded. BadInput if the folder exists."""
+        refuse_existing(folder)
+        try:
+            with writing_folder(folder) as place:
+                VectorStore(place, "npy", dtype).write("vectors", self.unit_vectors())
+                np.save(place / "windows.npy", self.windows)
+                with pa.ipc.new_file(place / "documents.arrow", self.documents.schema) as file:
+                    file.write_table(self.documents, max_chunksize=ENCODED)
+                if self.lexical:
+                    self.lexical.save(place / "bm25")
+                counts = {"documents": len(self.documents), "windows": len(self.windows)}
+                language = self.lexical.words.language if self.lexical else None
+                facts = {"width": self.vectors.shape[1], "dtype": dtype, "language": language}
+                write_json(place / "index.json", {"format": FORMAT, **model, **counts, **facts})
+        except OSError as error:
+            raise unwritable(error, f"{folder}: cannot be written ({error.strerror}); choose another folder") from error
+
+    @classmethod
+    def load(cls, folder: Path) -> Index:
+        """An index whose vectors, texts and BM25 scores stay on the disk; BadInput if it is damaged."""
+        facts = read_facts(folder)
+        store = VectorStore(folder, "npy", facts["dtype"])
+        if damage := store.damage("vectors", facts["windows"], facts["width"]):
+            raise BadInput(f"{damage}; build the index again")
+        try:
+            # Mode "c" maps a file so that torch accepts it; nothing is ever written.
+            vectors, *scales = (np.load(path, mmap_mode="c") for path in store.files("vectors"))
+            documents = pa.ipc.open_file(pa.memory_map(str(folder / "documents.arrow"))).read_all()
+            windows, language = np.load(folder / "windows.npy"), facts["language"]
+            lexical = Lexical.load(folder / "bm25", language, facts["windows"]) if language else None
+        except (OSError, ValueError, KeyError, EOFError, pa.ArrowException) as error:
+            raise BadInput(f"{folder}: damaged index ({brief(error)}); build it again") from error
+        return cls(documents, windows, vectors, *(scales or [None]), lexical)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The content of index.json; BadInput if there is none, or one of another format."""
+    facts = read_json(folder / "index.json", "an index", "`python -m search build` writes one", fields=_FIELDS)
+    if facts["format"] != FORMAT:
+        raise BadInput(f"{folder}: an index of format {facts['format']}, this version reads {FORMAT}; build it again")
+    return facts
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise BadInput if there is something other than an empty folder."""
+    if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
+        raise BadInput(f"{folder}: exists already; remove it, or choose another folder")

@@ -1,0 +1,62 @@
+"""Both scores together: by hand, with ties and with queries that BM25 does not know."""
+
+import numpy as np
+import pytest
+
+from eval.retrieval.beir import SEARCHES, BeirTask
+from eval.retrieval.hybrid import best, fused, standardised
+from eval.retrieval.lexical import Lexical
+from eval.retrieval.search import cosines, in_blocks
+
+
+def test_scores_are_standardised_over_the_corpus_and_weighed():
+    dense, lexical = np.array([0.1, 0.5, 0.3], np.float32), np.array([0, 0, 6], np.float32)
+    expected = 0.6 * (dense - 0.3) / np.sqrt(0.08 / 3) + 0.4 * (lexical - 2) / np.sqrt(8)
+    assert fused(dense, lexical, 0.6) == pytest.approx(expected, abs=1e-6)
+    assert standardised(np.full(3, 0.1, np.float32)).tolist() == [0, 0, 0]
+
+
+def test_without_a_known_word_the_dense_order_stays_ties_included():
+    dense = np.nextafter(np.float32([0.5, 0.5, 0.5, 0.5]), np.float32([0, 1, 1, 0]))
+    assert best(fused(dense, np.zeros(4, np.float32)), 4).tolist() == best(dense, 4).tolist() == [1, 2, 0, 3]
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 7, 9])
+def test_ties_go_to_the_lower_index(k):
+    scores = np.array([1.0, 2.0, 1.0, -0.0, 2.0, 0.0, 1.0])
+    assert best(scores, k).tolist() == [1, 4, 0, 2, 6, 3, 5][:k]
+
+
+def test_cosines_of_all_documents_by_block():
+    rng = np.random.default_rng(1)
+    queries, documents = rng.normal(size=(3, 8)), rng.normal(size=(20, 8))
+    documents[4] = 0
+    norms = np.linalg.norm(queries, axis=1)[:, None] * np.maximum(np.linalg.norm(documents, axis=1), 1e-9)
+    assert cosines(queries, in_blocks(documents, 7), 20) == pytest.approx(queries @ documents.T / norms, abs=1e-6)
+
+
+def encode(texts):
+    """Vectors by letter counts."""
+    return np.array([[text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+
+
+def test_a_set_is_ranked_by_each_search(beir, monkeypatch):
+    beir.queries |= {"empty": "", "unknown": "bcdqx"}
+    beir.grades |= {"empty": {"d2": 1}, "unknown": {"d1": 1}}
+    beir.write()
+    rankings = {}
+    monkeypatch.setattr("eval.retrieval.beir.COSINES", 90)  # two queries at a time
+    monkeypatch.setattr("eval.retrieval.beir.per_query", lambda rankings, _: [*rankings])
+    for search in SEARCHES:
+        task = BeirTask("small", search=search)
+        [data] = task.load(beir.root).values()
+        rankings[search] = dict(zip(data.queries, task.per_query(encode, "", data), strict=True))
+    texts, lexical = beir.texts(), Lexical.of(beir.texts())
+    dense = cosines(encode(list(data.queries.values())), in_blocks(encode(texts)), len(texts))
+    for row, (query, text) in zip(dense, data.queries.items(), strict=True):
+        words = lexical.scores(text)
+        assert rankings["bm25"][query] == [str(i) for i in best(words, 99) if words[i] > 0]
+        assert rankings["hybrid"][query] == [str(i) for i in best(fused(row, words), 99)]
+        assert len(rankings["hybrid"][query]) == len(texts)
+    for query in ("empty", "unknown"):
+        assert rankings["bm25"][query] == [] and rankings["hybrid"][query] == rankings["dense"][query]

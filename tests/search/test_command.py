@@ -1,0 +1,48 @@
+"""`python -m search` as a user types it."""
+
+import io
+
+import pytest
+
+import search.__main__ as command
+from common.errors import BadInput
+
+
+@pytest.fixture
+def folder(sentences, tmp_path):
+    """Three long Markdown files; the second has a word that no other has, near its end."""
+    (tmp_path / "docs").mkdir()
+    for number in range(3):
+        lines = sentences[40 * number : 40 * number + 40]
+        lines[35] += " Zanzibar is far." if number == 1 else ""
+        (tmp_path / "docs" / f"{number}.md").write_text(f"# Page {number}\n\n" + "\n".join(lines))
+    return tmp_path / "docs"
+
+
+def test_long_files_are_built_and_queried(tiny_bert, folder, tmp_path, capsys, monkeypatch):
+    index = str(tmp_path / "index")
+    build = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={index}"]
+    command.main([*build, "--window=40", "--stride=20"])
+    assert "3 documents in " in capsys.readouterr().out
+    command.main(["query", index, "zanzibar", "--top_k=2", "--weight=0.1"])
+    first, shown, second, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("1. Page 1 (1.md): score ") and second.startswith("2. Page ")
+    assert "(cosine " in first and ", BM25 " in first and "**Zanzibar** is far" in shown
+    monkeypatch.setattr("sys.stdin", io.StringIO("zanzibar\n\nunheardof\n"))
+    command.main(["query", index, "--top_k=1", "--weight=0.1"])
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("query: ")] == ["query: zanzibar", "query: unheardof"]
+    assert printed[1].startswith("1. Page 1 (1.md)") and "BM25 0.00" in printed[5]
+    with pytest.raises(BadInput, match="exists already"):
+        command.main(build)
+
+
+def test_bad_flags_are_refused_before_anything_is_read(tiny_bert, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("embedder.Embedder", lambda *_, **named: pytest.fail("was loaded"))
+    build = ["build", str(folder), f"--model={tiny_bert}", "--pooling=avg", f"--output={tmp_path / 'index'}"]
+    with pytest.raises(BadInput, match="--stride 300 is above --window 200: text between windows would be lost"):
+        command.main([*build, "--stride=300"])
+    with pytest.raises(BadInput, match="no document"):
+        command.main(["build", str(tiny_bert), *build[2:]])
+    with pytest.raises(BadInput, match="invalid choice"):
+        command.main([*build, "--language=klingon"])

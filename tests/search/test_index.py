@@ -1,0 +1,148 @@
+"""An index ranks as a slow loop does, and a folder gives back what was saved or an error."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import search.index
+from common.errors import BadInput
+from embedder import Embedder
+from eval.retrieval.hybrid import fused
+from eval.retrieval.lexical import Lexical
+from search.index import Document, Index
+from tests.sources import ROOT
+
+
+@pytest.fixture
+def model(tiny_bert, sentences):
+    return Embedder(tiny_bert, pooling="avg").build_index(sentences[:60], lexical=True)
+
+
+def encode(texts):
+    """Vectors by letter counts."""
+    return np.array([[1 + text.lower().count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+
+
+def test_both_scores_are_added_and_the_best_window_stands_for_its_document(monkeypatch):
+    monkeypatch.setattr(search.index, "SCORES", 20)  # one query at a time
+    monkeypatch.setattr(search.index, "BLOCK", 3)
+    texts = ["bad cab fed a dad", "", "dad dad dad cab", "hag bag", "egg bed face"]
+    documents = [Document(f"d{i}", "", text) for i, text in enumerate(texts)]
+
+    def cut(text):
+        return [(start, min(start + 6, len(text))) for start in range(0, max(1, len(text)), 4)]
+
+    index = Index.build(encode, documents, cut)
+    windows = [(i, *place) for i, text in enumerate(texts) for place in cut(text)]
+    parts = [texts[i][start:end] for i, start, end in windows]
+    vectors = encode(parts) / np.linalg.norm(encode(parts), axis=1, keepdims=True)
+    lexical = Lexical.of(parts)
+    queries = ["dad", "cab bed", "", "unheardof"]
+    for weight in (0.0, 0.7, 1.0):
+        for query, hits in zip(queries, index.search(encode(queries), queries, 9, weight), strict=True):
+            [vector] = encode([query])
+            cosines = (vectors @ (vector / np.linalg.norm(vector))).astype(np.float32)
+            scores = fused(cosines, lexical.scores(query), weight)
+            expected = {}
+            for place, score in zip(windows, scores, strict=True):
+                if place[0] not in expected or score > expected[place[0]][0] + 1e-6:
+                    expected[place[0]] = (score, place)
+            assert sorted(hit.document for hit in hits) == [0, 1, 2, 3, 4]
+            assert [hit.score for hit in hits] == pytest.approx(sorted((s for s, _ in expected.values()), reverse=True),
+                                                                abs=1e-4)  # fmt: skip
+            for hit in hits:
+                assert expected[hit.document][1] == hit[:3]
+                assert hit.cosine == pytest.approx(cosines[windows.index(hit[:3])], abs=1e-5)
+                assert hit.bm25 == lexical.scores(query)[windows.index(hit[:3])]
+    with pytest.raises(BadInput, match=r"weight 1.1 must be from 0 .* to 1"):
+        index.search(encode(["a"]), ["a"], 1, 1.1)
+
+
+def test_without_a_known_word_the_order_is_the_cosines(model, sentences):
+    dense = Embedder.search(model, "qqq", top_k=60, weight=1.0)
+    for query in ("qqq", "", " ?"):
+        texts = [text for text, _ in model.search(query, top_k=60)]
+        assert texts == [text for text, _ in model.search(query, top_k=60, weight=1.0)]
+        assert {hit.bm25 for hit in model.hits([query])[0]} == {0}
+    assert len(dense) == 60
+    equal = model.build_index([sentences[0]] * 3, lexical=True).hits([sentences[1]])[0]
+    assert [hit.document for hit in equal] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 2e-2)])
+def test_what_was_saved_comes_back(model, sentences, tmp_path, dtype, error):
+    queries = sentences[60:64]
+    before = model.hits(queries, top_k=60)
+    model.save(tmp_path / "index", dtype)
+    loaded = Embedder.load_index(tmp_path / "index")
+    assert loaded.texts == sentences[:60] and isinstance(loaded.index.vectors, np.memmap)
+    assert str(loaded.index.vectors.dtype) == dtype
+    for one, other in zip(before, loaded.hits(queries, top_k=60), strict=True):
+        cosines = [{hit.document: hit.cosine for hit in hits} for hits in (one, other)]
+        assert cosines[1] == pytest.approx(cosines[0], abs=error)
+        assert {hit[0]: hit.bm25 for hit in one} == {hit[0]: hit.bm25 for hit in other}
+    assert loaded.vectors == pytest.approx(model.vectors, abs=error)
+    assert not [path for path in (tmp_path / "index").rglob("*") if path.suffix in (".pkl", ".pickle", ".bin")]
+
+
+def test_an_index_without_words_has_cosines_only(model, sentences, tmp_path):
+    model.build_index(sentences[:9]).save(tmp_path / "index")
+    loaded = Embedder.load_index(tmp_path / "index")
+    [hits] = loaded.hits([sentences[3]], top_k=9)
+    assert hits[0].document == 3 and hits[0].score == hits[0].cosine == pytest.approx(1, abs=1e-3)
+    assert {hit.bm25 for hit in hits} == {None}
+
+
+def test_another_model_and_another_folder_are_refused(model, tiny_roberta, tmp_path):
+    model.save(tmp_path / "index")
+    with pytest.raises(BadInput, match="is not the model that built the index"):
+        Embedder.load_index(tmp_path / "index", tiny_roberta)
+    with pytest.raises(BadInput, match="exists already; remove it"):
+        model.save(tmp_path / "index")
+    with pytest.raises(BadInput, match="cannot be read as an index"):
+        Embedder.load_index(tmp_path)
+    with pytest.raises(BadInput, match="save: there is no index yet"):
+        Embedder(model._source["model"], "avg").save(tmp_path / "other")
+
+
+def test_a_damaged_index_is_refused(model, tmp_path):
+    model.save(tmp_path / "index")
+    for name in ("vectors.npy", "documents.arrow", "windows.npy", "bm25/data.csc.index.npy"):
+        path = tmp_path / "index" / name
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(BadInput, match="again"):
+            Index.load(tmp_path / "index")
+        path.write_bytes(content)
+    facts = json.loads((tmp_path / "index" / "index.json").read_text())
+    (tmp_path / "index" / "index.json").write_text(json.dumps(facts | {"format": 2}))
+    with pytest.raises(BadInput, match="an index of format 2, this version reads 1"):
+        Index.load(tmp_path / "index")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import search.index
+from search.index import Document, Index
+
+index = Index.build(lambda texts: np.ones((len(texts), 4), np.float32), [Document("1", "", "a word")])
+search.index.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+index.save(Path(sys.argv[1]), {"model": "m", "identity": "i"})
+"""
+
+
+def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "index")], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == [".index.partial"]
+    model.save(tmp_path / "index")
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    assert len(Embedder.load_index(tmp_path / "index").texts) == 60
