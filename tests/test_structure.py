@@ -1,6 +1,5 @@
 """The architecture's rules that a machine can check: import directions, sizes, unsafe calls."""
 
-import ast
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -69,15 +68,6 @@ def test_the_fast_path_has_one_door():
 def test_one_file_imports_torch_distributed():
     users = [path.name for path in SOURCES if any(name.startswith("torch.distributed") for name in imports(path))]
     assert users == ["collectives.py"]
-
-
-def test_files_and_functions_stay_small():
-    for path in SOURCES:
-        text = path.read_text(encoding="utf-8")
-        assert len(text.splitlines()) <= 350, path
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                assert node.end_lineno - node.lineno + 1 <= 60, (path, node.name)
 
 
 def test_nothing_unsafe_is_called():

@@ -142,7 +142,7 @@ def test_a_killed_writer_leaves_nothing_that_can_be_loaded(model, tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "index")], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == [".index.partial"]
+    assert [path.name for path in tmp_path.iterdir()] == [".index.infocse-partial"]
     model.save(tmp_path / "index")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     assert len(Embedder.load_index(tmp_path / "index").texts) == 60
