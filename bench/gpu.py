@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 
 from bench.pair import MODELS
-from common.declared import ROOT
 from common.errors import BadInput
+from common.files import ROOT
 from common.flags import positive
 from eval.scores import markdown, write_rows
 

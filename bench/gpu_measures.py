@@ -23,8 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertModel
 
 from bench import pair
-from common.declared import ROOT
-from common.files import sha256
+from common.files import ROOT, sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive

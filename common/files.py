@@ -18,6 +18,8 @@ import yaml
 
 from common.errors import BadInput, brief, unwritable
 
+ROOT = Path(__file__).parents[1]  # of this project
+
 
 def refuse_special(path: Path) -> None:
     """Raise BadInput for a pipe or a device: opening one could block."""

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common.declared import ROOT, keys_of
 from common.errors import BadInput, unwritable
 
 
@@ -126,8 +125,7 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=names, help="pooling; needed for plain encoders only")
+    parser.add_argument("--pooling", help="pooling; needed for plain encoders only")
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, check_output
 from common.labels import labelled
@@ -32,7 +31,9 @@ _READERS = {  # flags that only some tasks read
 
 
 def parser() -> Parser:
-    groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
+    from eval.tasks import GROUPS
+    from eval.transfer.validation import MODES
+
     p = Parser(
         prog="python -m eval",
         description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
@@ -46,10 +47,10 @@ def parser() -> Parser:
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder or "
                    "sentence-transformers model; several give one table")  # fmt: skip
-    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
+    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
     p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS and BEIR: default test, or dev with --mode dev")
-    p.add_argument("--mode", choices=modes, default="test",
+    p.add_argument("--mode", choices=[*MODES], default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
                    "rmsprop)")  # fmt: skip
     add_encoder(p)

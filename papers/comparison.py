@@ -65,7 +65,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
     if not args.collect:
         runs.refuse_missing(chain(*studies.study_tasks(args).values()), args.data_dir)
         for method in args.methods:  # before the first of them is trained
-            runs.parsed(runs.as_argv(_flags(args, method, args.learning_rates[0], args.seeds[0])))
+            runs.parsed(_flags(args, method, args.learning_rates[0], args.seeds[0]))
     known = studies.known_rows(args, "method", "learning_rate", "dev", "sts_average", "precision")
     if others := [name for name, row in known.items() if row.get("steps", args.steps) != args.steps]:
         raise BadInput(f"--known {args.known}: {others[0]} has {known[others[0]]['steps']} steps, not {args.steps}")

@@ -14,7 +14,7 @@ from papers import runs
 from papers.plans import Choice, RunPlan, plan_of
 from papers.results import is_imported
 from papers.specification import Column, Table
-from training.flags import script_of
+from training.methods import script_of
 
 # Seconds per step if nothing was measured: InfoCSE with bf16 on one CPU core (results/README.md), rounded up.
 GUESSES = {"mini": 3.0, "bert-base": 6.0, "roberta-base": 6.0}

@@ -26,7 +26,6 @@ from eval.scores import markdown
 from papers.page import mean_and_std
 from papers.runs import (
     CONFIGS,
-    as_argv,
     facts_of,
     finished,
     read_once,
@@ -37,6 +36,7 @@ from papers.runs import (
 from papers.studies import add_flags, known_rows, run_flags
 from report.runs import read_log
 from training.record import RUN_FILE, read_run
+from training.settings import words_of
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def _row(args: argparse.Namespace, folder: Path, model: str, method: str, corpus
         if args.steps:
             flags["steps"] = max(1, args.steps // 2) if method == "infocse" else args.steps
         flags |= {"use_cpu": "true"} if device != device_here() else {}  # otherwise adapt refuses a CPU's run on a GPU
-        code = run_to_its_end([sys.executable, "-m", "adapt", model, *as_argv(flags)], stdout=sys.stderr)
+        code = run_to_its_end([sys.executable, "-m", "adapt", model, *words_of(flags)], stdout=sys.stderr)
         if code == BadInput.exit_code:  # already explained: no bag of words from a start without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:

@@ -15,7 +15,7 @@ from papers import runs
 from papers.imported import ImportedRun
 from papers.runs import CONFIGS, read_once
 from papers.specification import Table, TableRow
-from training.flags import script_of
+from training.methods import script_of
 from training.provenance import provenance
 
 STAND_IN = "simcse-{}.yaml"  # names the start of a backbone's methods without a first stage
@@ -105,7 +105,7 @@ class RunPlan:
         folder = self.folder(choice, seed)
         record = runs.finished(folder)
         if record is not None and self.flags:
-            runs.check_run(folder, record, runs.as_argv(runs.all_flags(folder, self.arguments(choice, seed))))
+            runs.check_run(folder, record, runs.all_flags(folder, self.arguments(choice, seed)))
         elif record is not None:
             runs.check_model(folder, record, self.model)
         return record

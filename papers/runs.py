@@ -8,22 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse, peek, read_config
-from common.declared import ROOT
 from common.errors import BadInput, CheckpointRefused, ProjectError
-from common.files import find_files
+from common.files import ROOT, find_files
 from data.lines import content_hash
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Options, Task, score_all, tasks_named
 from models.encoder import load_encoder
-from training.flags import load_method, script_of
+from training.methods import load_method, script_of
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
 from training.run import Run
-from training.run_arguments import RunArguments, argument_groups
+from training.run_arguments import RunArguments
 from training.run_folder import discard
+from training.settings import Settings, fill, lookup, read_config, words_of
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
@@ -59,20 +57,20 @@ def train(folder: Path, flags: Mapping[str, str]) -> dict[str, Any]:
         CheckpointRefused: the folder contains a finished run with other settings or changed input files.
         ProjectError: the script failed; it has printed the reason. The error has its exit code.
     """
-    argv = as_argv(all_flags(folder, flags))
+    flags = all_flags(folder, flags)
     record = finished(folder)
     if record is None:
-        launch(_script(peek(argv, "method")), argv)
+        launch(script_of(lookup(flags, "method")), words_of(flags))
         record = finished(folder)
         discard(folder, record.get("run_id"))
-    check_run(folder, record, argv)
+    check_run(folder, record, flags)
     return record
 
 
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
     """The flags of a run's script, including those of all runs."""
     # Runs of a method are scored afterwards, so that tasks can be added to a finished run.
-    tests = {"test_tasks": "none"} if peek(as_argv(flags), "method") else {}
+    tests = {"test_tasks": "none"} if lookup(flags, "method") else {}
     return {
         **flags,
         **tests,
@@ -80,14 +78,6 @@ def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
         "use_cpu": str(device_here() == "cpu").lower(),
         "disable_tqdm": "true",
     }
-
-
-def _script(method: str | None) -> str:
-    return script_of(method) if method else "run_pretrain_aux.py"
-
-
-def as_argv(flags: Mapping[str, str]) -> list[str]:
-    return [f"--{name}={value}" for name, value in flags.items()]
 
 
 def launch(script: str, argv: Sequence[str]) -> None:
@@ -153,28 +143,27 @@ def search_tasks(names: Sequence[str]) -> list[Task]:
     return tasks_named(["beir"], Options(beir=tuple(names), device=device_here())) if names else []
 
 
-def parsed(argv: Sequence[str]) -> tuple[Any, ...]:
-    """The argument dataclasses of a run's script; BadInput for flags that it would refuse."""
-    name = peek(argv, "method")
-    kinds = argument_groups(load_method(name)) if name else (PretrainArguments, DataArguments, RunArguments)
-    return parse(argv, kinds)
+def parsed(flags: Mapping[str, str]) -> Settings:
+    """The settings of a run; BadInput for flags that its script would refuse."""
+    return fill(script_of(lookup(flags, "method")), flags)
 
 
-def check_run(folder: Path, record: Mapping[str, Any], argv: Sequence[str]) -> None:
-    """Compare a finished run's settings, and the content of its text and models, with those of `argv`.
+def check_run(folder: Path, record: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+    """Compare a finished run's settings, and the content of its text and models, with those of `flags`.
 
     The folder's name covers only paths and flags. Deleted text and models are not compared: a run may outlive them.
 
     Raises:
         CheckpointRefused: the run has other settings, or its input files have changed.
     """
-    groups = *models, data, args = parsed(argv)
-    if models[0].packed is None:  # the default depends on the device, here on that of the finished run
-        models[0].packed = "device" not in record["trajectory"]
-    old, new = dict(record["trajectory"]), Run(_script(peek(argv, "method")), argv, groups, {}).trajectory
+    settings = parsed(flags)
+    if settings.model_args.packed is None:  # the default depends on the device, here on that of the finished run
+        settings.model_args.packed = "device" not in record["trajectory"]
+    old, new = dict(record["trajectory"]), Run(settings, {}).trajectory
     names = sorted((old.keys() & new.keys()) - {"use_cpu"})  # the machine may differ
     changed = [f"{n}: was {old[n]}, now {new[n]}" for n in names if old[n] != new[n]]
-    changed += _changed_text(old.get("text", {}), data, args) + _changed_models(old, vars(models[0]) | vars(models[-1]))
+    changed += _changed_text(old.get("text", {}), settings.data_args, settings.args)
+    changed += _changed_models(old, settings.values)
     _refuse(folder, changed)
 
 

@@ -3,12 +3,9 @@
 import pytest
 import yaml
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse, peek, read_config
 from tests.sources import ROOT
-from training.automatic import Automatic
-from training.flags import load_method
-from training.run_arguments import RunArguments, argument_groups
+from training.methods import script_of
+from training.settings import fill, read_config
 
 CONFIGS = ROOT / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
@@ -38,14 +35,11 @@ EXPECTED = {
 
 
 def parsed(name):
-    argv = [f"--config={CONFIGS / name}.yaml", "--bf16=false"]
-    if name.startswith("aux-"):
-        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
-    else:
-        method = load_method(peek(argv, "method"))
-        groups = parse(argv, argument_groups(method), choose=Automatic())
-        method.views(groups[1])
-    return {key: value for group in groups for key, value in vars(group).items()}
+    path = CONFIGS / f"{name}.yaml"
+    settings = fill(script_of(read_config(str(path)).get("method")), {"config": path, "bf16": False})
+    if settings.method:
+        settings.method.views(settings.method_args)
+    return settings.values
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ import torch
 from bench import gpu, gpu_measures
 from bench.__main__ import main
 from common.errors import BadInput, ProjectError
-from training.flags import method_names
+from training.methods import method_names
 
 OBJECTIVES = [*method_names(), "stage 1"]
 

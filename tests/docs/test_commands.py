@@ -13,7 +13,7 @@ from common.arguments import ModelArguments, PretrainArguments, SentenceArgument
 from papers import comparison, factorial, gap, own_text
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
-from training.flags import load_method, method_names
+from training.methods import load_method, method_names
 from training.run_arguments import RunArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from bench.__main__ import main
 from common.errors import BadInput, ProjectError
 from papers import own_text
-from training.flags import load_method
+from training.methods import load_method
 
 
 def made(method, corpus, pseudo, real, verdict, seed=0):
