@@ -15,6 +15,7 @@ from papers.plans import Choice, RunPlan, plan_of
 from papers.results import is_imported
 from papers.specification import Column, Table
 from training.methods import script_of
+from training.run_arguments import RunArguments
 
 # Seconds per step if nothing was measured: InfoCSE with bf16 on one CPU core (results/README.md), rounded up.
 GUESSES = {"mini": 3.0, "bert-base": 6.0, "roberta-base": 6.0}
@@ -87,7 +88,8 @@ def _steps(plan: RunPlan, choice: Choice) -> int | None:
     count = int(settings.get("max_rows", 0)) or _count_lines(settings["train_file"], choice.data_dir)
     if count is None:
         return None
-    return int(count // int(settings["per_device_train_batch_size"]) * float(settings.get("num_train_epochs", 1)))
+    batch = int(settings.get("per_device_train_batch_size", RunArguments.per_device_train_batch_size))
+    return int(count // batch * float(settings.get("num_train_epochs", 1)))
 
 
 def _count_lines(names: str | list[str], data_dir: str) -> int | None:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.sources import ROOT
-from training.methods import script_of
+from training.methods import UNSUP, script_of
 from training.settings import fill, read_config
 
 CONFIGS = ROOT / "configs"
@@ -42,6 +42,12 @@ def parsed(name):
     return settings.values
 
 
+def parsed_defaults():
+    """What every method shares."""
+    values = fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
+    return {key: values[key] for key in ("seed", "eval_steps", "max_length", "per_device_train_batch_size")}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_configuration_parses_and_has_its_own_output_folder(name):
     values = parsed(name)
@@ -62,6 +68,13 @@ def test_numbers_that_shape_a_result_carry_their_source(name):
     for key in ("learning_rate", "mask_rate", "temperature", "projection", "pooling", "max_length"):
         for line in (line for line in lines if line.startswith(f"{key}:")):
             assert "#" in line, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_configuration_has_only_what_differs_from_what_all_share(name):
+    values, shared = parsed(name), parsed_defaults()
+    for key in read_config(str(CONFIGS / f"{name}.yaml")).keys() & shared.keys():
+        assert values[key] != shared[key], key
 
 
 def test_output_folders_are_distinct():

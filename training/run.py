@@ -108,7 +108,7 @@ class Run:
                     trainer, description = build()
                     description += self.settings.describe_choices()
                     if dry:
-                        dry_run(trainer, description)
+                        dry_run(trainer, description + self.settings.describe_sources())
                         return self.args.output_dir
                     self._train(trainer, start, description, callbacks)
                     if trainer.is_world_process_zero():

@@ -19,10 +19,10 @@ _GRAPHS = 64  # shapes of batches that a compiled run may have; torch's 8 end so
 
 @dataclass
 class RunArguments(TrainingArguments):
-    """TrainingArguments with this family's defaults.
+    """TrainingArguments with this family's defaults; a configuration has only what differs.
 
-    Source: the SimCSE and InfoCSE scripts (AdamW without weight decay, no warm-up, linear schedule, clipping at 1, seed
-    42, batch 64, evaluation every 125 steps).
+    Source: the scripts of SimCSE and InfoCSE: AdamW without weight decay, no warm-up, linear schedule, clipping at 1,
+    batch 64 (SimCSE's README), evaluation every 125 steps (SimCSE's script, InfoCSE 4.2), seed 42 (the Trainer's).
     """
 
     output_dir: str | None = flag(None, "the run's folder: result, record, log and checkpoints")

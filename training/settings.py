@@ -87,6 +87,13 @@ class Settings:
         """The command that repeats the run; it needs no configuration file."""
         return ["python", self.script, *words_of(self.given)]
 
+    def describe_sources(self) -> str:
+        """A line for every value that is not a default, with where it is from."""
+        lines = (
+            f"{name} {' '.join(map(str, _parts(value)))} ({self.sources[name]})" for name, value in self.given.items()
+        )
+        return "\n" + "\n".join(f"  settings: {line}" for line in lines)
+
     def describe_choices(self) -> str:
         """A line for every `auto`."""
         return "".join(f"\n{name:>10}: {choice}, by auto" for name, choice in self.chosen.items())

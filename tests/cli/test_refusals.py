@@ -283,7 +283,8 @@ def test_dry_run_prints_the_plan_and_writes_no_run(unsup, tmp_path, capsys, monk
     run_unsup.main([*unsup(chunk_size=chunk_size), "--dry_run"])
     printed = capsys.readouterr().out
     for word in ("masked_input_ids 2 x 8 x", "contrastive", "aux_mlm", "6 steps of 8 (0.16 epochs)",
-                 "hidden_dropout_prob 0.1", "masked 40% (bert)", "min of training", "GB"):  # fmt: skip
+                 "hidden_dropout_prob 0.1", "masked 40% (bert)", "min of training", "GB",
+                 "settings: max_steps 6 (flag)"):  # fmt: skip
         assert word in printed
     assert not (tmp_path / "run").exists()
     assert not [*(tmp_path / "temporary").glob("dry-run-*")]
