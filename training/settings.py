@@ -89,10 +89,8 @@ class Settings:
 
     def describe_sources(self) -> str:
         """A line for every value that is not a default, with where it is from."""
-        lines = (
-            f"{name} {' '.join(map(str, _parts(value)))} ({self.sources[name]})" for name, value in self.given.items()
-        )
-        return "\n" + "\n".join(f"  settings: {line}" for line in lines)
+        shown = {name: " ".join(map(_word, _parts(value))) for name, value in self.given.items()}
+        return "".join(f"\n  settings: {name} {value} ({self.sources[name]})" for name, value in shown.items())
 
     def describe_choices(self) -> str:
         """A line for every `auto`."""
@@ -214,6 +212,8 @@ class SettingsParser(Parser, HfArgumentParser):
             parts = _parts(value)
             if len(parts) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
                 raise BadInput(f"--{name}: takes one value, not {parts}")
+            if len(parts) > 1 and any(str(part).startswith("--") for part in parts):
+                raise BadInput(f"--{name}: {parts} has a word that looks like a flag")
             (words if all(isinstance(part, str) for part in parts) else objects)[name] = value
         found, _ = self.parse_known_args(words_of(words))
         for name, value in objects.items():
@@ -315,8 +315,6 @@ def read_config(path: str) -> dict[str, str | list[str]]:
         parts = value if isinstance(value, list) else [value]
         if not parts or not all(isinstance(part, str) and part for part in parts):
             raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
-        if isinstance(value, list) and any(part.startswith("--") for part in value):
-            raise BadInput(f"{path}: '{key}' takes words, not {value}")
     return {
         key: [*map(_at_home, value)] if isinstance(value, list) else _at_home(value) for key, value in content.items()
     }
