@@ -21,12 +21,12 @@ from accelerate import PartialState
 import run_pretrain_aux
 import run_sup
 import run_unsup
-from common.command_line import split_flag
 from common.files import sha256
 from common.flags import Parser
 from common.streams import show
 from training.provenance import provenance
 from training.record import RUN_FILE, WEIGHTS, check_result, read_run
+from training.settings import values_of, words_of
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}
 
@@ -61,8 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     if new.resolve().is_relative_to(old.resolve()):
         raise BadInput(f"--output {new}: this is the run itself, or inside it; choose another folder")
     _check_new(new)
-    _, other_flags = split_flag(record["command"][2:], "output_dir")
-    SCRIPTS[script]([*other_flags, f"--output_dir={new}"])
+    SCRIPTS[script](words_of(values_of(record["command"][2:]) | {"output_dir": str(new)}))
     if PartialState().is_main_process:
         _compare(old, new, record, read_run(new))
 

@@ -9,29 +9,26 @@ head (`aux_head.safetensors`), from which stage 2 (run_unsup.py) starts. The sam
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import check_command, declared
-from training.python_arguments import as_flags, joined
+from data.given import joined, with_text
 from training.signals import stoppable
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
-    argv = sys.argv[1:] if argv is None else argv
-    checked = check_command(argv, __doc__, "run_pretrain_aux.py", declared("PretrainArguments", "DataArguments"))
-    if checked.finished:
-        return checked.finished
-    from training.pretrain_run import pretrain  # here: it imports torch; flags are checked first
+    from training.methods import STAGE_ONE
+    from training.pretrain_run import pretrain  # here: signals are handled during the slow imports
+    from training.settings import read
 
-    return pretrain(argv, callbacks, checked.inputs)
+    return pretrain(read(STAGE_ONE, argv, __doc__), callbacks)
 
 
+@stoppable
 def train(
     text: str | PathLike | Iterable[str] | None = None,
     model: str | PathLike | None = None,
@@ -41,7 +38,11 @@ def train(
 ) -> str:
     """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
     named = {"model_name_or_path": model, "output_dir": output_dir}
-    return main(as_flags(text, joined(named, settings)), callbacks)
+    from training.methods import STAGE_ONE
+    from training.pretrain_run import pretrain
+    from training.settings import fill
+
+    return pretrain(fill(STAGE_ONE, with_text(text, joined(named, settings))), callbacks)
 
 
 if __name__ == "__main__":

@@ -8,29 +8,26 @@ in run_unsup.py, which can train the result further: --model_name_or_path OUTPUT
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import check_sentence_command
-from training.python_arguments import as_flags, joined
+from data.given import joined, with_text
 from training.signals import stoppable
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
-    argv = sys.argv[1:] if argv is None else argv
-    checked = check_sentence_command(argv, __doc__, labels=True)
-    if checked.finished:
-        return checked.finished
-    from training.sentence_run import train_sentences  # here: it imports torch; flags are checked first
+    from training.methods import SUP
+    from training.sentence_run import train_sentences  # here: signals are handled during the slow imports
+    from training.settings import read
 
-    return train_sentences(argv, labels=True, callbacks=callbacks, inputs=checked.inputs)
+    return train_sentences(read(SUP, argv, __doc__), callbacks)
 
 
+@stoppable
 def train(
     pairs: str | PathLike | Iterable[Sequence[str]] | None = None,
     model: str | PathLike | None = None,
@@ -46,7 +43,11 @@ def train(
     """
     method = method or (None if "config" in settings else "nli")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
-    return main(as_flags(pairs, joined(named, settings), labelled=True), callbacks)
+    from training.methods import SUP
+    from training.sentence_run import train_sentences
+    from training.settings import fill
+
+    return train_sentences(fill(SUP, with_text(pairs, joined(named, settings), labelled=True)), callbacks)
 
 
 if __name__ == "__main__":

@@ -9,29 +9,26 @@ task, is in OUTPUT_DIR for AutoModel and SentenceTransformer. In Python: `run_un
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
 from common.errors import run_command
-from training.flags import check_sentence_command
-from training.python_arguments import as_flags, joined
+from data.given import joined, with_text
 from training.signals import stoppable
 
 
 @stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
-    argv = sys.argv[1:] if argv is None else argv
-    checked = check_sentence_command(argv, __doc__, labels=False)
-    if checked.finished:
-        return checked.finished
-    from training.sentence_run import train_sentences  # here: it imports torch; flags are checked first
+    from training.methods import UNSUP
+    from training.sentence_run import train_sentences  # here: signals are handled during the slow imports
+    from training.settings import read
 
-    return train_sentences(argv, labels=False, callbacks=callbacks, inputs=checked.inputs)
+    return train_sentences(read(UNSUP, argv, __doc__), callbacks)
 
 
+@stoppable
 def train(
     text: str | PathLike | Iterable[str] | Iterable[Sequence[str]] | None = None,
     model: str | PathLike | None = None,
@@ -58,7 +55,11 @@ def train(
     """
     method = method or (None if "config" in settings else "simcse")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
-    return main(as_flags(text, joined(named, settings)), callbacks)
+    from training.methods import UNSUP
+    from training.sentence_run import train_sentences
+    from training.settings import fill
+
+    return train_sentences(fill(UNSUP, with_text(text, joined(named, settings))), callbacks)
 
 
 if __name__ == "__main__":

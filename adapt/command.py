@@ -5,24 +5,21 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from adapt import CONFIG
-from common.command_line import read_config, split_flag
+from adapt.run import run
 from common.errors import BadInput
-from common.files import digest, read_json
 from common.flags import Parser, positive, refuse_repeated, underscored
 from common.model_place import check_place
 from common.ranges import Seed, check_range
-from common.streams import show
-from training.finished import finished, inputs_of
-from training.flags import check_sentence_command, declared
-from training.python_arguments import as_flags, joined, keep
-from training.record import RUN_FILE, read_run
+from data.given import joined, keep, with_text
+from training.methods import UNSUP, load_method
+from training.settings import SettingsParser, fill, lookup, read_config, values_of, words_of
 
 DESCRIPTION = """Adapt a model to search in your own documents.
 
@@ -59,67 +56,50 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Hold out, train, mix, judge, write; returns the content of adapt.json."""
-    args, words, inputs = checked(argv)
-    if verdict := finished_before(args.output, inputs):
-        show(verdict["said"], args.output)
-        return verdict
-    from adapt.run import run  # here: it imports torch; flags are checked first
-
-    return run(args, words, inputs)
+    return run(*checked(argv))
 
 
-def finished_before(output: str, inputs: str | None) -> dict[str, Any] | None:
-    """The content of adapt.json if this command has finished and its inputs and outputs are unchanged."""
-    file = Path(output) / "adapt.json"
-    if inputs is None or not file.is_file() or not (Path(output) / RUN_FILE).is_file():
-        return None
-    verdict, run = read_json(file, "the verdict of adapt"), read_run(Path(output))
-    same = verdict.get("inputs") == inputs and finished(output, run.get("inputs"))
-    return verdict if same and run["run_id"] == verdict["run_id"] else None
-
-
-def checked(argv: list[str] | None) -> tuple[argparse.Namespace, list[str], str | None]:
-    """Flags of adapt, those for run_unsup.py with a default `--config`, and a hash of all inputs.
+def checked(argv: list[str] | None) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Flags of adapt, and those for run_unsup.py by name, among them a configuration.
 
     Raises:
-        BadInput: a wrong flag, or the model does not exist.
+        BadInput: a wrong flag.
     """
     argv = sys.argv[1:] if argv is None else argv
     refuse_repeated(argv)
-    file, _ = split_flag(argv, "config")
-    config = read_config(file) if file else {}
     flags = parser()
+    _, words = flags.parse_known_args(argv)
+    given: dict[str, Any] = values_of(words)
+    file = lookup(given, "config")
+    config = read_config(file) if file else {}
     flags.set_defaults(**{name: config[name] for name in ("seed", "cache_dir") if name in config})
-    args, training_flags = flags.parse_known_args(argv)
-    _refuse_misplaced(args, argv, training_flags)
+    args, _ = flags.parse_known_args(argv)
+    _refuse_misplaced(args, underscored(argv), words)
     if excluded := {"dev_file", "dataset_name"} & config.keys():
         raise BadInput(f"{file}: '{min(excluded)}' excludes what adapt sets itself; use a copy without it")
-    if not file:
-        training_flags.append(f"--config={CONFIG}")
-    ours = [f"--model_name_or_path={args.model}", f"--output_dir={args.output}"]  # not those of the configuration
-    training_inputs = check_sentence_command([*training_flags, *ours], DESCRIPTION, labels=False).inputs
+    given.setdefault("config", str(CONFIG))
+    _refuse_names(args, given)
+    fill(UNSUP, given | {"model_name_or_path": args.model, "output_dir": args.output})  # before the slow preparation
     check_place(args.model)
-    settings = vars(args) | {"output": None, "output_dir": args.output}  # the name that marks it as an output
-    own_inputs = inputs_of(as_flags(None, settings), {})
-    inputs = digest([training_inputs, own_inputs]) if training_inputs and own_inputs else None
-    return args, training_flags, inputs
+    return args, given
 
 
-def _refuse_misplaced(args: argparse.Namespace, argv: list[str], training_flags: list[str]) -> None:
-    """Refuse a wrong seed, and flags for run_unsup.py that adapt sets itself or that are misspelt ones of adapt."""
+def _refuse_misplaced(args: argparse.Namespace, argv: list[str], words: list[str]) -> None:
     check_range("seed", args.seed, Seed)
-    before = underscored(argv)[argv.index(args.model) - 1] if args.model in argv[1:] else ""
-    if before.startswith("--") and before in training_flags:
+    before = argv[argv.index(args.model) - 1] if args.model in argv[1:] else ""
+    if before.startswith("--") and before in words:
         raise BadInput(f"{before} {args.model}: MODEL comes first: python -m adapt MODEL --text ...")
-    names = [word[2:].split("=")[0] for word in training_flags if word.startswith("--")]
-    if args.steps and "max_steps" in names:
-        raise BadInput("--steps and --max_steps mean the same; give one")
-    if reserved := _OWN & {*names}:
+
+
+def _refuse_names(args: argparse.Namespace, given: Mapping[str, Any]) -> None:
+    """Refuse flags for run_unsup.py that adapt sets itself or that are misspelt ones of adapt."""
+    if args.steps and (same := {"max_steps", "num_train_epochs"} & given.keys()):
+        raise BadInput(f"--steps and --{min(same)} mean the same; give one")
+    if reserved := _OWN & given.keys():
         raise BadInput(f"--{min(reserved)}: set by adapt itself; use python run_unsup.py to choose it")
-    known = declared("ModelArguments", "SentenceArguments")
-    for name in names:
-        near = difflib.get_close_matches(name, vars(args), n=1, cutoff=0.75)
-        if near and name not in known:
+    known = SettingsParser(UNSUP, load_method(lookup(given, "method"), UNSUP)).names
+    for name in given.keys() - known - {"config"}:
+        if near := difflib.get_close_matches(name, vars(args), n=1, cutoff=0.75):
             raise BadInput(f"unknown argument '--{name}'; did you mean '--{near[0]}'?")
 
 
@@ -147,8 +127,9 @@ def adapt(
         text.to_parquet(content)
         cache = Path(named.get("cache_dir") or parser().get_default("cache_dir"))
         text = keep(content.getvalue(), cache / "documents.parquet")
-    words = as_flags(text, named)
-    if "columns" not in named and any(word.startswith("--columns=") for word in words):
+    values = with_text(text, named)
+    if "columns" in values.keys() - named.keys():
         raise BadInput("documents of several parts: give each as one text or, with titles, a Dataset with the columns "
                        "title and text")  # fmt: skip
-    return main([fspath(model), *(word.replace("--train_file=", "--text=", 1) for word in words)])
+    values["text"] = values.pop("train_file")
+    return main([fspath(model), *words_of({name: value for name, value in values.items() if value is not None})])

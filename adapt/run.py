@@ -16,7 +16,6 @@ import numpy as np
 import run_unsup
 from adapt import CONFIG
 from adapt.documents import Document, read_documents, split, with_unique_titles, write_task
-from common.command_line import peek, read_config, split_flag
 from common.errors import BadInput
 from common.files import digest, find_files, read_json, write_json
 from common.streams import show
@@ -28,21 +27,21 @@ from eval.encode import Encode, device_here
 from models.encoder import SentenceEncoder, load_encoder
 from models.saved_format import read_modules
 from training.best import BEST
-from training.flags import load_method
+from training.methods import load_method
 from training.record import read_run
 from training.result import start_of
+from training.settings import lookup, read_config
 
 logger = logging.getLogger(__name__)
 _VERSION = 6  # of the prepared text; increase it when the same documents would be split or written differently
 
 
-def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | None = None) -> dict[str, Any]:
+def run(args: argparse.Namespace, given: Mapping[str, Any]) -> dict[str, Any]:
     """Hold out, train, mix, judge, write.
 
     Args:
         args: the flags of `python -m adapt`.
-        training_flags: flags for run_unsup.py.
-        inputs: hash of the inputs, by which a repeated command is recognised.
+        given: flags for run_unsup.py, by name.
 
     Returns:
         The content of adapt.json.
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | N
     labels = search_set(args.labels, ["test"]) if args.labels else None  # a wrong folder fails before the training
     files = find_files(args.text, ".", (args.cache_dir, args.output))
     folder = prepare(files, args.seed, args.cache_dir, args.text_column, args.title_column)
-    trained = run_unsup.main([*flags(args, training_flags, folder), *training_flags])
+    trained = run_unsup.train(**settings(args, given, folder))
     if not Path(trained).is_dir() or int(os.environ.get("RANK", "0")):
         return {}  # a dry run, which leaves no folder, or not the main process
     record = read_run(Path(args.output))
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace, training_flags: Sequence[str], inputs: str | N
         verdict["labels"] = on_labels(args, labels, verdict)
     if scored := verdict.get("labels"):
         lines.append(f"{scored['set']}, real queries: {in_words(scored | {'shipped': verdict['shipped']})}")
-    verdict |= {"inputs": inputs, "run_id": record["run_id"], "said": "\n".join(lines)}
+    verdict |= {"run_id": record["run_id"], "said": "\n".join(lines)}
     write_json(file, verdict)
     show(verdict["said"], args.output)
     return verdict
@@ -111,12 +110,12 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[str]:
-    """The flags that adapt adds for run_unsup.py.
+def settings(args: argparse.Namespace, given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of the run: those that are given, and what adapt adds.
 
     Args:
         args: the flags of `python -m adapt`.
-        given: flags for run_unsup.py with a `--config`; what they or its file set keeps its value.
+        given: flags for run_unsup.py with a `config`; what they or its file set keeps its value.
         folder: see `prepare`.
     """
     own: dict[str, Any] = {
@@ -131,8 +130,8 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
     }
     ours = read_config(str(CONFIG))  # also beside another --config
     defaults = {name: ours[name] for name in ("start_shares", "keep_start", "least_gain", "test_tasks")}
-    method = load_method(peek(given, "method"))
-    named = {word[2:].split("=")[0] for word in given if word.startswith("--")}
+    method = load_method(lookup(given, "method"))
+    named = {*given}
     if "title_share" in {field.name for field in fields(method.arguments)} and (folder / "titled.jsonl").exists():
         own |= {"train_file": folder / "titled.jsonl", "title_column": "title", "text_column": "text"}
         defaults["title_share"] = 0.5
@@ -142,12 +141,11 @@ def flags(args: argparse.Namespace, given: Sequence[str], folder: Path) -> list[
         half = max(1, args.steps // 2)
         steps = {"max_steps": args.steps, "eval_steps": half, "save_steps": half}
         own |= {name: value for name, value in steps.items() if name not in named}
-    file, _ = split_flag(given, "config")
-    named |= read_config(file).keys()
+    named |= read_config(lookup(given, "config")).keys()
     if "pooling" not in named:
         defaults["pooling"] = _pooling(args.model)
     added = own | {name: value for name, value in defaults.items() if name not in named}
-    return [f"--{name}={value}" for name, value in added.items()]
+    return added | given
 
 
 def _pooling(model: str) -> str:

@@ -11,16 +11,15 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
 from bench.pair import WORDS, draw_lengths, tokenizer_of
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse
-from common.declared import ROOT
+from common.files import ROOT
 from data.source import source_of
 from data.tokenised import load_tokenised
 from data.tokenizer import SPECIAL
 from models.loading import load_tokenizer
 from training import pretrain_run, sentence_run
-from training.flags import load_method, method_names
-from training.run_arguments import RunArguments, argument_groups
+from training.methods import STAGE_ONE as STAGE_ONE_SCRIPT
+from training.methods import load_method, method_names, script_of
+from training.settings import fill, kinds_of
 from training.trainer import EmbeddingTrainer
 
 STAGE_ONE = "stage 1"
@@ -82,26 +81,25 @@ class Materials:
     def trainer(self, case: Case, **flags: object) -> EmbeddingTrainer:
         """The Trainer of a case, built as in the training scripts; `flags` replace those of the case."""
         if case.objective == STAGE_ONE:
-            argv = self._argv(case, self.folder / "text", {"skip_from": self.layers // 2} | flags)
-            groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
-            _, tokenizer, blocks = pretrain_run.load_text(*groups)
-            return pretrain_run.build(groups, tokenizer, blocks)[0]
+            given = self._flags(case, self.folder / "text", {"skip_from": self.layers // 2} | flags)
+            settings = fill(STAGE_ONE_SCRIPT, given)
+            _, tokenizer, blocks = pretrain_run.load_text(settings)
+            return pretrain_run.build(settings, tokenizer, blocks)[0]
         method = load_method(case.objective)
         config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
-        groups = argument_groups(method)
+        script = script_of(case.objective)
         file = self.folder / ("pairs" if method.labels else "text")
         small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2,
                  "queue_size": 4 * self.batch}  # fmt: skip
-        known = {field.name for group in groups for field in fields(group)}
-        argv = self._argv(case, file, {name: value for name, value in small.items() if name in known} | flags)
-        parsed = model_args, method_args, data_args, _ = parse(["--config", str(config), *argv], groups)
-        tokenizer = load_tokenizer(model_args.model_name_or_path)
-        text = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
-        return sentence_run.build(method, parsed, method.tokenizer(method_args, tokenizer), text, None)[0]
+        known = {field.name for kind in kinds_of(script, method) for field in fields(kind)}
+        given = self._flags(case, file, {name: value for name, value in small.items() if name in known} | flags)
+        settings = fill(script, {"config": config, **given})
+        tokenizer = load_tokenizer(settings.model_args.model_name_or_path)
+        text = load_tokenised(source_of(settings.data_args, method.labels), tokenizer, settings.data_args.cache_dir)
+        return sentence_run.build(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]
 
-    def _argv(self, case: Case, file: Path, more: dict[str, object]) -> list[str]:
-        flags = {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
+    def _flags(self, case: Case, file: Path, more: dict[str, object]) -> dict[str, object]:
+        return {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,
                  "bf16": case.precision == "bf16", "max_length": self.length, "cache_dir": self.folder / "cache",
                  "output_dir": self.folder / "run", "use_cpu": True, "report_to": "none",
                  "per_device_train_batch_size": self.batch, **more}  # fmt: skip
-        return [f"--{name}={value}" for name, value in flags.items()]

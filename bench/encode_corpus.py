@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.corpus import HashedTexts, text_of
-from common.declared import ROOT
 from common.errors import ProjectError
+from common.files import ROOT
 from common.flags import positive
 from common.memory import peak_mib
 from data.lines import numbered_lines

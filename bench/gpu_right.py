@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from bench.cases import STAGE_ONE, Case, Materials
 from bench.gpu import Work
-from training.flags import method_names
 from training.graph import CapturedAdamW, GraphedStep
+from training.methods import method_names
 
 SHAPES = {
     "tiny": {"initializer_range": 0.1},  # vectors that differ

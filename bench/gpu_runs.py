@@ -22,8 +22,7 @@ from bench import pair
 from bench.cases import Case, Materials
 from bench.gpu import Work
 from bench.gpu_fast import sentences
-from common.declared import ROOT
-from common.files import sha256
+from common.files import ROOT, sha256
 from eval.encode import Encode
 from models.encoder import SentenceEncoder
 

@@ -134,7 +134,7 @@ class DataArguments:
         "a row; lines of text need a tab-separated header",
     )
     title_column: str | None = flag(None, "column with the title, which becomes the first text of a row")
-    max_length: int = flag(32, "tokens per sentence or block, special tokens included")
+    max_length: int = flag(32, "tokens per sentence or block, special tokens included (SimCSE's and InfoCSE's code)")
     data_dir: str = flag("corpora", "folder that `python -m data.prepare` fills")
     cache_dir: str = flag("corpora/cache", "tokenised text, keyed by content")
     held_out: CountOrZero = flag(

@@ -18,6 +18,7 @@ import yaml
 
 from common.errors import BadInput, brief, unwritable
 
+ROOT = Path(__file__).parents[1]  # of this project
 RUN_FILE = "run.json"  # the record of a run, beside its result
 PARTIAL = ".infocse-partial"  # in the name of a folder that is being written; nobody else's has it
 _PART = "[0-9a-f]" * 8 + ".part"

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from common.declared import ROOT, keys_of
 from common.errors import BadInput, unwritable
 
 
@@ -126,9 +125,8 @@ def _check_writable(output: str, folder: Path, flag: str = "output") -> None:
 
 def add_pooling(parser: argparse.ArgumentParser) -> None:
     """Add `--pooling` for commands that read any encoder."""
-    names = keys_of(ROOT / "models" / "pooling.py", "POOLINGS")
-    parser.add_argument("--pooling", choices=[*names, "pooler"], help="pooling; needed for plain encoders only; "
-                        "pooler: [CLS] behind the checkpoint's own pooler (supervised SimCSE)")  # fmt: skip
+    parser.add_argument("--pooling", help="pooling; needed for plain encoders only; pooler: [CLS] behind the "
+                        "checkpoint's own pooler (supervised SimCSE)")  # fmt: skip
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:

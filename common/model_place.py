@@ -7,9 +7,8 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from common.declared import ROOT
 from common.errors import BadInput, first_line
-from common.files import read_yaml
+from common.files import ROOT, read_yaml
 
 
 def check_place(name: str) -> None:

@@ -13,6 +13,7 @@ from common.errors import BadInput
 
 def flag(default: Any, help: str) -> Any:
     """Declare a field with this default and help."""
+    help = help.replace("%", "%%")  # argparse formats it
     if isinstance(default, list):
         return field(default_factory=lambda: copy.copy(default), metadata={"help": help})
     return field(default=default, metadata={"help": help})

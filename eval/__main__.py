@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
 from common.model_place import check_place
@@ -55,9 +54,11 @@ class Scored(NamedTuple):
 
 
 def parser() -> Parser:
-    searches, languages = (keys_of(ROOT / "eval/retrieval" / file, name)
-                           for file, name in (("beir.py", "SEARCHES"), ("lexical.py", "LANGUAGES")))  # fmt: skip
-    groups, modes = keys_of(ROOT / "eval/tasks.py", "GROUPS"), keys_of(ROOT / "eval/transfer/validation.py", "MODES")
+    from eval.retrieval.beir import SEARCHES
+    from eval.retrieval.lexical import LANGUAGES
+    from eval.tasks import GROUPS
+    from eval.transfer.validation import MODES
+
     p = Parser(
         prog="python -m eval",
         description="Score sentence encoders: STS (Spearman x 100), transfer (accuracy), retrieval (nDCG, recall).",
@@ -72,19 +73,19 @@ def parser() -> Parser:
     )
     p.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="run or export folder, Hugging Face encoder or "
                    "sentence-transformers model; several give one table")  # fmt: skip
-    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(groups)} or task names")
+    p.add_argument("--tasks", nargs="+", default=[], metavar="TASK", help=f"{', '.join(GROUPS)} or task names")
     p.add_argument("--dev_file", help="your own pairs: tab-separated, header sentence1, sentence2, score (0 to 5)")
     p.add_argument("--split", choices=["test", "dev"], help="STS and BEIR: default test, or dev with --mode dev")
-    p.add_argument("--mode", choices=modes, default="test",
+    p.add_argument("--mode", choices=[*MODES], default="test",
                    help="transfer: test as in the papers (10 folds); fasttest and, for dev scores, dev (5 folds, "
                    "rmsprop)")  # fmt: skip
     add_encoder(p)
     add_prompts(p, "query", "document")
     p.add_argument("--beir", nargs="+", default=[], metavar="NAME",
                    help="sets for --tasks beir: folders in DATA_DIR/beir, paper14, nano")  # fmt: skip
-    p.add_argument("--search", nargs="+", choices=searches, default=["dense"], help="how search tasks rank: by cosine, "
+    p.add_argument("--search", nargs="+", choices=SEARCHES, default=["dense"], help="how search tasks rank: by cosine, "
                    "by BM25, by both; several give one table and the intervals between them")  # fmt: skip
-    p.add_argument("--language", choices=languages, default="english", help="stop words of BM25; only English words "
+    p.add_argument("--language", choices=LANGUAGES, default="english", help="stop words of BM25; only English words "
                    "are stemmed")  # fmt: skip
     p.add_argument("--embeddings", metavar="DIR", help="keep the document vectors of search tasks here (several "
                    "models: in DIR/NAME), so that a stopped command resumes")  # fmt: skip

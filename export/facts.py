@@ -13,7 +13,7 @@ from common.errors import BadInput
 from common.files import read_json
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
-from training.flags import load_method, method_files
+from training.methods import load_method, method_names
 from training.record import RUN_FILE, read_run
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
@@ -77,7 +77,7 @@ class Facts:
     @property
     def without(self) -> list[str]:
         """Weights of the method's loss terms that the run set to 0: the model was trained by another loss."""
-        if self.method not in method_files():
+        if self.method not in method_names():
             return []
         weights = {each.name: each.default for each in fields(load_method(self.method).arguments) if
                    each.name.endswith("_weight")}  # fmt: skip

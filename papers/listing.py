@@ -9,6 +9,7 @@ from papers import runs, study
 from papers.plans import Choice, RunPlan, plan_of
 from papers.specification import Table
 from papers.study import Study
+from training.methods import script_of
 
 Listed = tuple[Table | Study, Choice, set]  # the last: what `--output` has of runs that are not here
 
@@ -66,4 +67,5 @@ def _command(plan: RunPlan, choice: Choice, seed: int) -> str:
         return ""
     flags = runs.all_flags(plan.folder(choice, seed), plan.arguments(choice, seed))
     words = shlex.join(word for name, value in flags.items() for word in (f"--{name}", value))
-    return f"python {runs.script_for(plan.settings())} {words}"
+    script = script_of(plan.settings().get("method"))
+    return f"python {script} {words}"

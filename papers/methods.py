@@ -4,27 +4,27 @@ One line per method file: its first sentence, the configurations of the method, 
 records in eval/compare/published.yaml that are named like these configurations.
 """
 
-import ast
+import sys
 
-from common.command_line import read_config
-from common.declared import ROOT
 from common.errors import run_command
+from common.files import ROOT
 from common.flags import Parser
 from common.streams import show
 from eval.compare.sides import records
 from eval.scores import AVERAGE, Key, markdown
 from papers.page import rewritten
-from training.flags import method_files
+from training.methods import load_method, method_names
+from training.settings import read_config
 
 
 def table() -> str:
     rows = [["method", "file", "configurations", "published STS average"]]
     trains = {file.stem: read_config(str(file)).get("method") for file in (ROOT / "configs").glob("*.yaml")}
-    for name, path in method_files().items():
+    for name in method_names():
         configs = sorted(config for config, method in trains.items() if method == name)
         names = ", ".join(f"`{config}`" for config in configs)
-        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
-        rows.append([about.split(":")[0].split(" (")[0], f"`{path.relative_to(ROOT)}`", names, _published(configs)])
+        about = sys.modules[type(load_method(name)).__module__].__doc__.splitlines()[0]
+        rows.append([about.split(":")[0].split(" (")[0], f"`models/objectives/{name}.py`", names, _published(configs)])
     return markdown(rows)
 
 

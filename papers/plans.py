@@ -15,7 +15,7 @@ from papers import runs
 from papers.imported import ImportedRun
 from papers.runs import CONFIGS, read_once
 from papers.specification import Table, TableRow
-from training.flags import script_of
+from training.methods import script_of
 from training.provenance import provenance
 
 STAND_IN = "simcse-{}.yaml"  # names the start of a backbone's methods without a first stage

@@ -8,19 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.command_line import read_config
-from common.declared import ROOT
 from common.errors import BadInput, CheckpointRefused, ProjectError
-from common.files import find_files
+from common.files import ROOT, find_files
 from data.lines import content_hash
 from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from models.encoder import load_encoder
-from training.flags import load_method, script_of
+from training.methods import load_method, script_of
 from training.provenance import contents
 from training.record import RUN_FILE, read_run, write_run
 from training.run_folder import discard
+from training.settings import read_config, words_of
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ def train(folder: Path, flags: Mapping[str, str]) -> None:
     if record := finished(folder):
         check_inputs(folder, record, settings, flags["data_dir"])
         return
-    launch(script_for(settings), as_argv(all_flags(folder, flags)))
+    launch(script_of(settings.get("method")), words_of(all_flags(folder, flags)))
     discard(folder, finished(folder).get("run_id"))
 
 
@@ -70,20 +69,12 @@ def settings_of(flags: Mapping[str, str]) -> dict[str, Any]:
     return {**read_once(flags["config"]), **flags}
 
 
-def script_for(settings: Mapping[str, Any]) -> str:
-    return script_of(settings["method"]) if "method" in settings else "run_pretrain_aux.py"
-
-
 def all_flags(folder: Path, flags: Mapping[str, str]) -> dict[str, str]:
     """The flags of a run's script, including those of all runs."""
     # Runs of a method are scored afterwards, so that tasks can be added to a finished run.
     tests = {"test_tasks": "none"} if "method" in settings_of(flags) else {}
     machine = {"use_cpu": str(device_here() == "cpu").lower(), "disable_tqdm": "true"}
     return {**flags, **tests, "output_dir": str(folder), **machine}
-
-
-def as_argv(flags: Mapping[str, str]) -> list[str]:
-    return [f"--{name}={value}" for name, value in flags.items()]
 
 
 def launch(script: str, argv: Sequence[str]) -> None:

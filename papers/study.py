@@ -36,6 +36,7 @@ from papers.plans import Choice, RunPlan
 from papers.runs import CONFIGS, facts_of, finished, read_once
 from report.runs import read_log
 from training import curves
+from training.settings import words_of
 from training.signals import run_to_its_end
 
 logger = logging.getLogger(__name__)
@@ -260,7 +261,7 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
             model = plan.folder(choice, seed)
         flags = {"text": beir / "corpus.jsonl", "labels": beir, "output": folder, "seed": seed, "keep_start": "false",
                  "bf16": str(choice.bf16).lower(), "disable_tqdm": "true", "cache_dir": cache, **flags}  # fmt: skip
-        code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *runs.as_argv(flags)], stdout=sys.stderr)
+        code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *words_of(flags)], stdout=sys.stderr)
         if code == BadInput.exit_code:  # explained above: no bag of words from a start without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from common.declared import ROOT
 from common.errors import run_command
+from common.files import ROOT
 
 # isort: split
 

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.declared import ROOT, keys_of
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
 from common.model_place import check_place
 from common.streams import show
+from eval.retrieval.lexical import LANGUAGES
 
 if TYPE_CHECKING:  # torch is imported inside the functions, so that flags are checked first
     from embedder import Embedder
@@ -43,8 +43,8 @@ def parser() -> Parser:
                        "what the model reads")  # fmt: skip
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
     build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
-    build.add_argument("--language", choices=keys_of(ROOT / "eval/retrieval/lexical.py", "LANGUAGES"),
-                       default="english", help="stop words; only English words are stemmed")  # fmt: skip
+    stop_words = "stop words; only English words are stemmed"
+    build.add_argument("--language", choices=LANGUAGES, default="english", help=stop_words)
     query = commands.add_parser("query", help="search in an index")
     query.add_argument("index", metavar="INDEX")
     query.add_argument("query", nargs="?", help="default: lines from standard input")

@@ -19,7 +19,7 @@ from models.heads import projection_named
 from models.loading import load_backbone, load_config, load_tokenizer, set_dropout
 from models.masked_lm import AuxiliaryMaskedLM
 from models.training import EncoderForTraining
-from training.flags import load_method, method_names
+from training.methods import load_method, method_names
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
 OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]

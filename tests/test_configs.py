@@ -3,12 +3,9 @@
 import pytest
 import yaml
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse, peek, read_config
 from tests.sources import ROOT
-from training.automatic import Automatic
-from training.flags import load_method
-from training.run_arguments import RunArguments, argument_groups
+from training.methods import UNSUP, script_of
+from training.settings import fill, read_config
 
 CONFIGS = ROOT / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
@@ -39,14 +36,17 @@ EXPECTED = {
 
 
 def parsed(name):
-    argv = [f"--config={CONFIGS / name}.yaml", "--bf16=false"]
-    if name.startswith("aux-"):
-        groups = parse(argv, (PretrainArguments, DataArguments, RunArguments))
-    else:
-        method = load_method(peek(argv, "method"))
-        groups = parse(argv, argument_groups(method), choose=Automatic())
-        method.views(groups[1])
-    return {key: value for group in groups for key, value in vars(group).items()}
+    path = CONFIGS / f"{name}.yaml"
+    settings = fill(script_of(read_config(str(path)).get("method")), {"config": path, "bf16": False})
+    if settings.method:
+        settings.method.views(settings.method_args)
+    return settings.values
+
+
+def parsed_defaults():
+    """What every method shares."""
+    values = fill(UNSUP, {"method": "simcse", "use_cpu": True}).values
+    return {key: values[key] for key in ("seed", "eval_steps", "max_length", "per_device_train_batch_size")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,6 +69,13 @@ def test_numbers_that_shape_a_result_carry_their_source(name):
     for key in ("learning_rate", "mask_rate", "temperature", "projection", "pooling", "max_length"):
         for line in (line for line in lines if line.startswith(f"{key}:")):
             assert "#" in line, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_configuration_has_only_what_differs_from_what_all_share(name):
+    values, shared = parsed(name), parsed_defaults()
+    for key in read_config(str(CONFIGS / f"{name}.yaml")).keys() & shared.keys():
+        assert values[key] != shared[key], key
 
 
 def test_output_folders_are_distinct():

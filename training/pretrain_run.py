@@ -1,4 +1,4 @@
-"""The command of stage 1: parse, build, train, save."""
+"""The run of stage 1: build, train, save."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM, set_seed
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse
+from common.arguments import PretrainArguments
 from common.errors import BadInput
 from data.collator import MaskedCollator
 from data.source import Source, source_of
@@ -25,13 +24,13 @@ from models.auxiliary import load_head, load_masked_lm, new_head, top_layers
 from models.families import check_apart
 from models.loading import load_config, load_tokenizer, set_dropout, usable_length
 from models.masked_lm import AuxiliaryMaskedLM
-from training.automatic import Automatic
 from training.faults import storage_errors
 from training.graph import GraphedTrainer
 from training.plan import describe_masking, plan
 from training.provenance import contents, weights_hash
 from training.run import Run
-from training.run_arguments import RunArguments, describe_packing, settle_packing
+from training.run_arguments import describe_packing, settle_packing
+from training.settings import Settings
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
@@ -66,49 +65,40 @@ def build_head(model_args: PretrainArguments, backbone) -> nn.ModuleList:
     return head
 
 
-def load_text(
-    model_args: PretrainArguments, data_args: DataArguments, args: RunArguments
-) -> tuple[Source, Any, TokenisedText]:
+def load_text(settings: Settings) -> tuple[Source, Any, TokenisedText]:
     """The text, the tokenizer (the checkpoint's, or trained on the text) and the training blocks."""
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     if bool(model_args.model_name_or_path) == bool(model_args.config_name):
         raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
-    unused = "output_init" if model_args.config_name else "vocabulary_size"
-    if (value := getattr(model_args, unused)) != getattr(PretrainArguments, unused):
-        start = "from scratch" if model_args.config_name else "from a checkpoint"
-        raise BadInput(f"--{unused} {value}: has no effect on a model {start}; leave it out")
+    tokenizer = load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
-        if model_args.model_name_or_path:
-            tokenizer = load_tokenizer(model_args.model_name_or_path)
-        else:
+        if tokenizer is None:
             tokenizer = train_tokenizer(source, model_args.vocabulary_size, data_args.cache_dir)
         room = data_args.max_length - frame_of(tokenizer).added
         return source, tokenizer, load_tokenised(source, tokenizer, data_args.cache_dir, block=room)
 
 
 @storage_errors(".")
-def pretrain(argv: Sequence[str], callbacks: Sequence[Any], inputs: str | None) -> str:
-    """Parse, build, train, save.
+def pretrain(settings: Settings, callbacks: Sequence[Any]) -> str:
+    """Build, train, save.
 
     Args:
-        argv: the flags.
+        settings: of stage 1.
         callbacks: `transformers.TrainerCallback`s.
-        inputs: hash of the inputs, see `training.finished`.
 
     Returns:
         The run's folder.
     """
-    automatic = Automatic()
-    groups = parse(argv, (PretrainArguments, DataArguments, RunArguments), choose=automatic)
-    model_args, data_args, args = groups
+    model_args, args = settings.model_args, settings.args
     model_args.packed = settle_packing(model_args.packed, args)
-    source, tokenizer, blocks = load_text(model_args, data_args, args)
+    source, tokenizer, blocks = load_text(settings)
     identity = {
         "text": blocks.facts,
         "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
         "contents": contents(vars(model_args)),
     }
-    run = Run("run_pretrain_aux.py", argv, groups, identity, source.file_names, inputs)
+    run = Run(settings, identity, source.file_names)
 
     def end(trainer: EmbeddingTrainer) -> None:
         run.export(lambda folder: trainer.model.save(folder, tokenizer))
@@ -119,12 +109,12 @@ def pretrain(argv: Sequence[str], callbacks: Sequence[Any], inputs: str | None) 
             shlex.quote(args.output_dir), " --skip_from auto" * bool(model_args.head_layers),
         )  # fmt: skip
 
-    return run.execute(partial(build, groups, tokenizer, blocks), end, automatic, callbacks)
+    return run.execute(partial(build, settings, tokenizer, blocks), end, callbacks)
 
 
-def build(groups, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
+def build(settings: Settings, tokenizer, blocks) -> tuple[EmbeddingTrainer, str]:
     """The Trainer, with model and collator, and the plan as text."""
-    model_args, data_args, args = groups
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     set_seed(args.seed)
     masking, aux_masking = maskings(model_args)
     model = build_model(model_args, tokenizer)

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from common.declared import ROOT
-from common.files import sha256
+from common.files import ROOT, sha256
 
 logger = logging.getLogger(__name__)
 MODEL_FILES = """config.json tokenizer*.json special_tokens_map.json added_tokens.json vocab.* merges.txt *.model

@@ -8,7 +8,6 @@ from typing import Any
 
 from common.errors import BadInput, CheckpointRefused, newer_format
 from common.files import RUN_FILE, read_json, sha256, write_json
-from training.refused import NO_EFFECT
 
 FORMAT = 1
 WEIGHTS = ("model.safetensors", "aux_head.safetensors")
@@ -25,6 +24,12 @@ MAY_DIFFER = frozenset(
     hub_model_id hub_strategy hub_token hub_private_repo hub_revision hub_always_push ddp_timeout debug
     include_num_input_tokens_seen skip_memory_metrics train_file dev_file dev_beir local_rank
     change_steps use_cpu""".split()
+)
+NO_EFFECT = frozenset(  # of transformers; records have them, and nothing here reads them
+    """do_train do_eval do_predict per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches
+    eval_use_gather_object batch_eval_metrics prediction_loss_only label_names length_column_name use_cache
+    fsdp_config liger_kernel_config restore_callback_states_from_checkpoint hub_model_id hub_strategy
+    hub_revision hub_always_push""".split()
 )
 STEPS = ("max_steps", "num_train_epochs")
 # Those among them that must agree over the processes of a run, because they determine when processes synchronize.

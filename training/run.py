@@ -9,20 +9,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 
-from common.command_line import peek
 from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped
 from common.files import hashes
 from eval.tasks import Options, tasks_named
 from models.collectives import sum_over_processes, wait_for_everyone
-from training.automatic import Automatic
 from training.best import BEST, best_step
 from training.callbacks import Pace, RunLog
 from training.checkpoint import checkpoints, replacing_files, state_of, step_of
@@ -44,6 +41,7 @@ from training.record import (
 )
 from training.run_arguments import saved_at_once, steps_of
 from training.run_folder import Start, clean, locked, open_run, status_of
+from training.settings import Settings
 from training.signals import STOPPING
 from training.trainer import EmbeddingTrainer
 
@@ -54,48 +52,35 @@ class Run:
     """One run of a training script, from its settings to its finished folder.
 
     Args:
-        script: the script's name, for the record.
-        argv: the command line, for the record.
-        groups: the parsed dataclasses, including the TrainingArguments.
+        settings: what the run does.
         identity: inputs other than settings that determine the numbers: hashes of the texts and start checkpoint.
         files: names of the training text's files, for the record.
-        inputs: hash of the inputs, see `training.finished`.
 
     Raises:
         BadInput: the processes differ in their settings, or are not connected.
     """
 
-    def __init__(
-        self,
-        script: str,
-        argv: Sequence[str],
-        groups: Sequence[Any],
-        identity: dict[str, Any],
-        files: Sequence[str] = (),
-        inputs: str | None = None,
-    ) -> None:
-        self.args: TrainingArguments = next(g for g in groups if isinstance(g, TrainingArguments))
+    def __init__(self, settings: Settings, identity: dict[str, Any], files: Sequence[str] = ()) -> None:
+        self.settings, self.args, values = settings, settings.args, settings.values
         started = int(os.environ.get("WORLD_SIZE", "1"))
         if started > self.args.world_size:
             raise BadInput(f"{started} processes were started, but are not connected; on a CPU add --use_cpu true")
-        settings = {name: value for group in groups for name, value in _settings(group).items()}
-        if peek(argv, "output_dir") is None and not settings.get("dry_run"):
+        if "output_dir" not in settings.given and not values["dry_run"]:
             raise BadInput("--output_dir is missing: give the run's folder")
-        self.trajectory = {k: v for k, v in settings.items() if k not in MAY_DIFFER}
-        self.trajectory |= identity | {"script": script, "world_size": self.args.world_size}
+        self.trajectory = {k: v for k, v in values.items() if k not in MAY_DIFFER}
+        self.trajectory |= identity | {"script": settings.script, "world_size": self.args.world_size}
         if self.args.device.type != "cpu":  # devices round and draw differently; older CPU runs have no such entry
             self.trajectory["device"] = self.args.device.type
-        in_step = {k: v for k, v in settings.items() if k in IN_STEP}
+        in_step = {k: v for k, v in values.items() if k in IN_STEP}
         check_agreement(gather_object([self.trajectory | in_step]))
         self.record = {
             "format": FORMAT,
             "run_id": uuid.uuid4().hex,
-            "script": script,
-            "command": ["python", script, *argv],
-            "settings": settings,
+            "script": settings.script,
+            "command": settings.command,
+            "settings": values,
             "trajectory": self.trajectory,
             "text_files": [*files],
-            "inputs": inputs,
             **provenance(self.args.device.type == "cuda"),
         }
         self._began = time.time()
@@ -104,7 +89,6 @@ class Run:
         self,
         build: Callable[[], tuple[EmbeddingTrainer, str]],
         end: Callable[[EmbeddingTrainer], None],
-        automatic: Automatic,
         callbacks: Sequence[TrainerCallback],
     ) -> str:
         """Build, train and end the run, unless it has finished; a dry run only measures a few batches.
@@ -112,7 +96,6 @@ class Run:
         Args:
             build: returns the Trainer and the plan as text.
             end: exports the result and completes the record; called on the main process.
-            automatic: what `auto` chose, for the plan.
             callbacks: further ones of the Trainer.
 
         Returns:
@@ -123,9 +106,9 @@ class Run:
             if not start.finished:
                 with self._memory_errors():
                     trainer, description = build()
-                    description += str(automatic)
+                    description += self.settings.describe_choices()
                     if dry:
-                        dry_run(trainer, description)
+                        dry_run(trainer, description + self.settings.describe_sources())
                         return self.args.output_dir
                     self._train(trainer, start, description, callbacks)
                     if trainer.is_world_process_zero():
@@ -297,8 +280,3 @@ def _early_end(trainer: EmbeddingTrainer) -> str | None:
     if trainer.is_out_of_patience(trainer.state.log_history):
         cause = f"the dev score did not improve in {trainer.patience} evaluations (--patience)"
     return f"{cause}, so training ended after step {done} of {last}"
-
-
-def _settings(group: Any) -> dict[str, Any]:
-    values = group.to_dict() if isinstance(group, TrainingArguments) else vars(group)
-    return {f.name: values[f.name] for f in fields(group) if f.init and f.name in values}

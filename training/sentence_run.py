@@ -1,4 +1,4 @@
-"""The command behind run_unsup.py and run_sup.py: parse, build, train, export, score."""
+"""The run behind run_unsup.py and run_sup.py: build, train, export, score."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from transformers import set_seed
 
-from common.arguments import ModelArguments, ScoredArguments
-from common.command_line import parse, peek
 from common.errors import BadInput
 from common.files import digest
 from data.collator import Collator
@@ -27,43 +25,36 @@ from models.adapters import adapter_dropout
 from models.encoder import SentenceEncoder
 from models.families import check_apart
 from models.loading import dropout_rates, load_tokenizer
-from models.objectives.base import Method
 from models.pooling import pooling_named
 from models.training import build_model
-from training.automatic import Automatic
 from training.faults import storage_errors
-from training.flags import SCRIPTS, load_method
 from training.graph import GraphedTrainer
 from training.plan import describe_masking, describe_truncation, plan
 from training.provenance import contents, weights_hash
 from training.result import dev_set, finish, load_tests
 from training.run import Run
-from training.run_arguments import RunArguments, argument_groups, describe_packing, settle_packing
+from training.run_arguments import describe_packing, settle_packing
+from training.settings import Settings
 from training.trainer import CachedTrainer, EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _MANY_UNKNOWN = 0.1  # share of tokens; below 0.001 for English Wikipedia and BERT
 _SAMPLED = 100_000  # rows that the plan examines
-Groups = tuple[ModelArguments, Any, ScoredArguments, RunArguments]
 
 
 @storage_errors(".")
-def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any], inputs: str | None) -> str:
-    """Parse the flags of the method, build, train, export, score.
+def train_sentences(settings: Settings, callbacks: Sequence[Any]) -> str:
+    """Build, train, export, score.
 
     Args:
-        argv: the script's arguments.
-        labels: whether the script trains methods that need labelled pairs.
+        settings: of a method.
         callbacks: `transformers.TrainerCallback`s.
-        inputs: hash of the inputs, see `training.finished`.
 
     Returns:
         The run's folder.
     """
-    method = load_method(peek(argv, "method"), labels)
-    automatic = Automatic()
-    groups = parse(argv, argument_groups(method), choose=automatic)
-    model_args, method_args, data_args, args = groups
+    method, model_args, method_args = settings.method, settings.model_args, settings.method_args
+    data_args, args = settings.data_args, settings.args
     for name in method.unread(method_args):
         if (value := getattr(method_args, name)) != getattr(method.arguments(), name):
             logger.warning("--%s %s has no effect with the other flags", name, value)
@@ -75,7 +66,7 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any],
     sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
     with args.main_process_first(desc="tokenise"):
         source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
-        if source.titled and not _cuts(method.views_of_rows(groups[1], source.width)):
+        if source.titled and not _cuts(method.views_of_rows(method_args, source.width)):
             source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
         corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
     dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
@@ -83,26 +74,26 @@ def train_sentences(argv: Sequence[str], labels: bool, callbacks: Sequence[Any],
         "text": corpus.facts,
         "start": weights_hash(model_args.model_name_or_path),
         "dev_pairs": dev and digest([dev.metric, dev.content]),
-        "contents": contents(vars(model_args) | vars(groups[1])),
+        "contents": contents(vars(model_args) | vars(method_args)),
     }
-    run = Run(SCRIPTS[labels], argv, groups, identity, source.file_names, inputs)
-    tokenizer = method.tokenizer(groups[1], tokenizer)  # may add a template, which the stored ids lack
+    run = Run(settings, identity, source.file_names)
+    tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
 
     def end(trainer: EmbeddingTrainer) -> None:
         text = read_text(source, data_args.cache_dir)
         texts = text.cells(None if sample is None else sample.rows(len(text)))
         finish(run, trainer, tokenizer, dev, tests, data_args, texts)
 
-    return run.execute(partial(build, method, groups, tokenizer, corpus, dev), end, automatic, callbacks)
+    return run.execute(partial(build, settings, tokenizer, corpus, dev), end, callbacks)
 
 
-def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
+def build(settings: Settings, tokenizer, corpus: TokenisedText, dev) -> tuple[EmbeddingTrainer, str]:
     """The Trainer of a method, with model and collator, and the plan as text."""
-    model_args, method_args, data_args, args = groups
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     set_seed(args.seed)
-    model = build_model(method, method_args, model_args, tokenizer, args.bf16)
-    collator = make_collator(method, groups, corpus, tokenizer, model)
-    trainer = make_trainer(groups, model, collator, tokenizer, dev)
+    model = build_model(settings.method, settings.method_args, model_args, tokenizer, args.bf16)
+    collator = make_collator(settings, corpus, tokenizer, model)
+    trainer = make_trainer(settings, model, collator, tokenizer, dev)
     column = corpus.columns - 1 if _cuts(collator.views) else 0  # titles may be empty or rarely shown
     first = np.arange(min(len(corpus), _SAMPLED))
     lengths = np.stack([corpus.lengths(first, column) for column in range(corpus.columns)])
@@ -122,9 +113,9 @@ def build(method: Method, groups: Groups, tokenizer, corpus: TokenisedText, dev)
     return trainer, plan(model, args, trainer.sampler, facts)
 
 
-def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokenizer, model) -> Collator:
+def make_collator(settings: Settings, corpus: TokenisedText, tokenizer, model) -> Collator:
     """The collator of the method's views; in rows of several sentences each view is one of them."""
-    model_args, method_args, data_args, args = groups
+    method, method_args, data_args, args = settings.method, settings.method_args, settings.data_args, settings.args
     longest = model.encoder.max_length
     if data_args.max_length > longest:
         raise BadInput(f"--max_length {data_args.max_length}: the model accepts at most {longest} tokens")
@@ -134,7 +125,7 @@ def make_collator(method: Method, groups: Groups, corpus: TokenisedText, tokeniz
     if corpus.columns == 1 and views.count(View()) > 1 and not _has_dropout(model.encoder):
         logger.warning("the model has no dropout, so both views give the same vector: give --dropout, such as 0.1")
     words = any(objective.reads_words for objective in model.objectives)
-    packing = model.packing(model_args.chunk_size, args.torch_compile or args.cuda_graph)
+    packing = model.packing(settings.model_args.chunk_size, args.torch_compile or args.cuda_graph)
     return Collator(
         corpus, tokenizer, views, data_args.max_length, args.seed, method.masking(method_args),
         model.config.hidden_size, model.encoder.dropout_operations, longest, words, packing,
@@ -165,9 +156,9 @@ def _has_dropout(encoder: SentenceEncoder) -> bool:
     return any(rates) or not rates or adapter_dropout(encoder.backbone) > 0
 
 
-def make_trainer(groups: Groups, model, collator: Collator, tokenizer, dev: DevSet | None) -> EmbeddingTrainer:
+def make_trainer(settings: Settings, model, collator: Collator, tokenizer, dev: DevSet | None) -> EmbeddingTrainer:
     """The Trainer with its dev score; BadInput for a batch or flag that the objectives do not support."""
-    model_args, _, data_args, args = groups
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
     for objective in model.objectives:
         objective.check_batch(args.per_device_train_batch_size * args.world_size)
         if args.cuda_graph and objective.not_replayed:

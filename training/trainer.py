@@ -27,7 +27,7 @@ from training.callbacks import ResumedProgress, Steps, StopWhenAsked
 from training.checkpoint import STAGING, commit_checkpoint
 from training.faults import FirstBad, NonFiniteStep, not_finite
 from training.resuming import ResumingTrainer
-from training.run_arguments import check_activation_checkpointing, check_machine
+from training.run_arguments import check_machine
 from training.signals import outlast_signals
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,6 @@ class EmbeddingTrainer(ResumingTrainer):
         held = min(held_out, count // _SPARED)
         self.sampler = KeyedSampler(args.seed, count, batch, held if held >= _FEWEST else 0)
         check_machine(args, self.sampler.count, len(self.sampler.held))
-        check_activation_checkpointing(args, model)
         self.dev, self.keep_best, self.patience = dev, keep_best, patience
         self._sums: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=args.device))
         self._micro_steps = 0

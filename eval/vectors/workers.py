@@ -14,9 +14,8 @@ from pathlib import Path
 import torch
 
 from common import errors
-from common.declared import ROOT
 from common.errors import BadInput, ProjectError
-from common.files import files_of
+from common.files import ROOT, files_of
 from common.memory import keep_freed_memory
 from eval.encode import Encoder, device_here
 from eval.vectors.job import Job

@@ -1,8 +1,6 @@
 """`python -m adapt`: text in, verdict out, and a run that ships its start unless the result is better."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from torch import nn
 
 import adapt.run
 from adapt import command
-from common.errors import BadInput, CheckpointRefused
+from common.errors import BadInput
 from eval.dev import search_set
 from eval.encode import Encode
 from eval.retrieval.beir import BeirTask
@@ -22,7 +20,6 @@ from models.heads import Dense, Head, Normalize
 from tests.encoders import encode_of
 from tests.eval.toys import write_beir
 from tests.folders import normalise, record, same_weights
-from tests.sources import ROOT
 
 
 @pytest.fixture
@@ -320,21 +317,3 @@ def test_flags_of_the_training_are_checked_by_it(arguments):
         command.main(arguments("run", "--lables", "x"))
     with pytest.raises(BadInput, match="unknown argument '--learning_rat"):
         command.main(arguments("run", "--learning_rat", "1"))
-
-
-def test_a_finished_command_is_known_before_torch_is_imported(arguments, corpus, tmp_path, capsys):
-    words = arguments("run", "--max_rows=64")
-    found = command.main(words)
-    shown, before = capsys.readouterr().out.splitlines()[-2:], (tmp_path / "run" / "adapt.json").stat().st_mtime_ns
-    code = "import sys; from adapt import command; found = command.main(sys.argv[1:]); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [*shown, "False"]
-    assert (tmp_path / "run" / "adapt.json").stat().st_mtime_ns == before
-    known = command.checked(words)[-1]
-    assert command.finished_before(str(tmp_path / "run"), known) == found
-    (corpus / "qrels" / "test.tsv").touch()
-    for changed in (words, [*words, "--learning_rate=1e-9"], [*words, "--dry_run"]):
-        assert command.finished_before(str(tmp_path / "run"), command.checked(changed)[-1]) is None
-    (tmp_path / "run" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointRefused, match="has changed since"):
-        command.finished_before(str(tmp_path / "run"), known)

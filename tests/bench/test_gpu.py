@@ -14,7 +14,7 @@ from bench.__main__ import main
 from bench.cases import Materials
 from common.errors import BadInput
 from tests.pretend_gpu import run
-from training.flags import method_names
+from training.methods import method_names
 
 OBJECTIVES = [*method_names(), "stage 1"]
 

@@ -13,7 +13,7 @@ from data.text import NLI_LABELS
 from models.loading import load_tokenizer
 from tests.folders import rewind
 from tests.methods import stage_one
-from training.flags import load_method
+from training.methods import load_method
 
 COMMON = {"logging_steps": 1, "save_steps": 3, "max_steps": 6, "learning_rate": "1e-3", "use_cpu": "true",
           "disable_tqdm": "true"}  # fmt: skip

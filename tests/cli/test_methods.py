@@ -11,7 +11,6 @@ from transformers import AutoModel
 
 import run_sup
 import run_unsup
-from common.command_line import parse
 from common.errors import BadInput
 from data.source import source_of
 from data.tokenised import load_tokenised
@@ -21,8 +20,8 @@ from models.training import build_model
 from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
 from training import sentence_run
-from training.flags import load_method, method_names
-from training.run_arguments import argument_groups
+from training.methods import load_method, method_names, script_of
+from training.settings import read
 
 UNLABELLED, LABELLED = method_names(labels=False), method_names(labels=True)
 METHODS = UNLABELLED + LABELLED
@@ -36,21 +35,21 @@ TWO_VIEWS = [name for name in UNLABELLED if len(load_method(name).views(load_met
 QUEUED = [method for method in METHODS if "queue_size" in {f.name for f in fields(load_method(method).arguments)}]
 
 
-def parsed(argv, method):
-    """The method, and its arguments among those of the script."""
-    method = load_method(method)
-    return method, parse(argv, argument_groups(method))
+def settings_of(argv, method):
+    """The settings as the script reads them."""
+    return read(script_of(method), argv, "")
 
 
 def model_of(argv, method):
     """The model as the script builds it, and the first batch as the script makes it."""
-    method, groups = parsed(argv, method)
-    model_args, method_args, data_args, _ = groups
+    settings = settings_of(argv, method)
+    method, model_args, method_args = settings.method, settings.model_args, settings.method_args
+    data_args = settings.data_args
     tokenizer = load_tokenizer(model_args.model_name_or_path)
     corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
     tokenizer = method.tokenizer(method_args, tokenizer)
     model = build_model(method, method_args, model_args, tokenizer)
-    collator = sentence_run.make_collator(method, groups, corpus, tokenizer, model)
+    collator = sentence_run.make_collator(settings, corpus, tokenizer, model)
     return model, collator([(0, index, 0) for index in range(8)])
 
 
@@ -127,7 +126,7 @@ def test_every_trainable_parameter_has_a_gradient_and_no_frozen_one(unsup, metho
     """In the encoder and its head only a flag freezes anything; tests/models checks what objectives freeze."""
     model, batch = model_of(unsup(method=method), method)
     model.train()(**batch).loss.backward()
-    _, (_, method_args, _, _) = parsed(unsup(method=method), method)
+    method_args = settings_of(unsup(method=method), method).method_args
     for name, p in model.named_parameters():
         assert p.grad.abs().max() > 0 if p.requires_grad else p.grad is None, name
         if not name.startswith("objectives."):
@@ -204,17 +203,17 @@ def test_a_method_without_a_projection_refuses_one(unsup, method):
 
 
 def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
-    with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it; here choose one of consert, "):
+    with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it"):
         run_unsup.main(unsup(method="nli"))
-    with pytest.raises(BadInput, match="--method simcse: use run_unsup\\.py for it; here choose one of nli"):
+    with pytest.raises(BadInput, match="--method simcse: use run_unsup\\.py for it"):
         run_sup.main(unsup(method="simcse"))
 
 
 @pytest.mark.parametrize("method", TWO_VIEWS)
 def test_the_two_views_really_differ(unsup, method):
     """By dropout alone, or by what was drawn of the words or embeddings; in every sentence."""
-    module, (_, method_args, _, _) = parsed(unsup(method=method), method)
-    views = module.views(method_args)
+    settings = settings_of(unsup(method=method), method)
+    views = settings.method.views(settings.method_args)
     edited = any(view.edit or view.template for view in views)
     perturbed = any(view.perturb for view in views)
     model, batch = model_of(unsup(method=method), method)

@@ -87,8 +87,6 @@ def test_from_scratch_learns_a_vocabulary_and_a_model(aux, tmp_path):
     ("flags", "said"),
     [
         ({"config_name": "x"}, "give either"),
-        ({"vocabulary_size": 300}, "--vocabulary_size 300: has no effect on a model from a checkpoint"),
-        (SCRATCH | {"output_init": "new"}, "--output_init new: has no effect on a model from scratch"),
         ({"mask_rate": 15}, "--mask_rate 15.0"),
         ({"mask_rate": "nan"}, "nan"),
         ({"head_layers": -1}, "--head_layers -1"),

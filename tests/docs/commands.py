@@ -10,8 +10,8 @@ from unittest import mock
 
 from accelerate.commands.launch import launch_command_parser
 
-from common.command_line import read_config
 from tests.sources import ROOT
+from training.settings import read_config
 
 RUN = re.compile(
     r"""python\ (run_\w+\.py\ .*(MY_SENTENCES|MY_PARAGRAPHS|toy/sentences)
@@ -112,7 +112,6 @@ def parse(words):
 
     with (
         mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
-        mock.patch("training.flags.check_place"),  # a run that the page's reader has made
     ):
         try:
             call(words)

@@ -11,7 +11,7 @@ import training.run
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
-from training.flags import load_method, method_names
+from training.methods import load_method, method_names
 from training.run_arguments import RunArguments
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # of runpy, which runs commands here

@@ -16,7 +16,7 @@ from eval.compare.sides import records as published_records
 from export.__main__ import main
 from export.card import citations, comparison
 from export.facts import Facts, read_facts
-from training.flags import method_names
+from training.methods import method_names
 
 from .conftest import SCORES, record
 

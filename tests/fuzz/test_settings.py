@@ -7,14 +7,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.command_line import config_flags, read_config
 from common.errors import BadInput
 from common.files import read_yaml
 from tests.fuzz.damage import MANY, damaged, result
 from tests.refusals import refused
+from training.settings import read_config
 
 _CONFIG = b"method: simcse\nlearning_rate: 3e-5\ntrain_file: [a.txt, b.txt]\n# no: 1\nseed: 010\nrun_name: 'x: y'\n"
-_KNOWN = {"method": "str", "learning_rate": "float", "train_file": "list[str]", "seed": "int", "run_name": "str"}
 _SCRAPS = [b"!!python/object/apply:os.system [x]", b"!!map ", b"!!set ", b"!!int ", b"!!float ", b"!!timestamp ",
            b"!!omap ", b"!!binary ", b"!!bool ", b"&a ", b"*a", b"<<: ", b"? ", b"- ", b": ", b"{" * 3000,
            b"- " * 3000, b"---\n", b"|\n", b"~", b"0b_", b"0x_", b"2001-99-99", b"1:99", b"%YAML 9.9\n",
@@ -27,13 +26,8 @@ def test_a_configuration_is_read_as_words_or_refused(tmp_path, content):
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     found = result(read_config, str(path))
-    flags = result(config_flags, str(path), _KNOWN)
-    if found is None or not found.keys() <= _KNOWN.keys():
-        assert flags is None
-        return
-    for value in found.values():
+    for value in (found or {}).values():
         assert all(type(part) is str and part for part in (value if isinstance(value, list) else [value]))
-    assert flags is None or sum(flag.startswith("--") for flag in flags) == len(found)
 
 
 _WORD = st.text(string.ascii_letters + string.digits + " .:#-'\"~!&*[]{}<>%@,\u00e9", min_size=1, max_size=9)

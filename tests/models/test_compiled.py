@@ -12,7 +12,7 @@ from bench.cases import STAGE_ONE, Case, Materials
 from models.encoder import SentenceEncoder
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
-from training.flags import method_names
+from training.methods import method_names
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
         "vocab_size": 1000}  # fmt: skip

@@ -3,7 +3,7 @@
 from papers import methods
 from papers.page import rewritten
 from tests.sources import ROOT
-from training.flags import method_names
+from training.methods import method_names
 
 
 def test_the_page_of_methods_is_that_of_the_folder():

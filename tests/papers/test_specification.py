@@ -2,7 +2,6 @@
 
 import pytest
 
-from common.command_line import parse, read_config
 from common.errors import BadInput
 from common.files import read_yaml
 from eval.compare.sides import records
@@ -13,8 +12,8 @@ from papers.plans import config_path
 from papers.specification import names, read
 from papers.tasks import needed
 from tests.sources import check_entry
-from training.flags import load_method
-from training.run_arguments import argument_groups
+from training.methods import script_of
+from training.settings import fill, read_config
 
 TABLES = {name: read(name) for name in names()}
 ROWS = [(name, row) for name, table in TABLES.items() for row in table.rows]
@@ -51,13 +50,12 @@ def test_every_other_configuration_is_there():
 
 @pytest.mark.parametrize(("overrides", "path"), THERE.values(), ids=THERE)
 def test_every_override_is_a_flag_of_its_method(overrides, path):
-    flags = [f"--{name}={value}" for name, value in overrides.items()]
-    method = load_method(read_config(str(path))["method"])
-    parsed = parse([f"--config={path}", *flags, "--bf16=false", "--use_cpu=true"], argument_groups(method))
-    values = {name: value for group in parsed for name, value in vars(group).items()}
+    script = script_of(read_config(str(path))["method"])
+    settings = fill(script, {"config": path, **overrides, "bf16": False, "use_cpu": True})
+    values = settings.values
     for name, value in overrides.items():
         assert type(values[name])(value) == values[name] or str(values[name]).lower() == value
-    method.masking(parsed[1])
+    settings.method.masking(settings.method_args)
 
 
 def test_untrained_rows_name_a_pooling_and_columns_a_task_that_exists():

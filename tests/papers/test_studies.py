@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from common.arguments import DataArguments, PretrainArguments
-from common.command_line import parse
 from common.errors import BadInput, ProjectError
 from eval.scores import row as score_row
 from papers import runs, study, views
@@ -16,8 +14,8 @@ from papers.page import rewritten
 from papers.plans import Choice, RunPlan
 from tests.papers.conftest import flags_of
 from tests.sources import ROOT
-from training.flags import load_method
-from training.run_arguments import RunArguments, argument_groups
+from training.methods import load_method, script_of
+from training.settings import fill
 
 STUDIES = {name: study.read(name) for name in study.names()}
 
@@ -89,13 +87,11 @@ def test_a_page_of_results_is_that_of_its_json(name):
 
 @pytest.mark.parametrize("name", [name for name, content in STUDIES.items() if not content.adapt])
 def test_every_flag_of_a_study_is_one_of_its_script(name):
-    stage_1 = PretrainArguments, DataArguments, RunArguments
     for levels in STUDIES[name].combinations:
         plan = study.plan_of(STUDIES[name], levels, Choice(model="m"))
-        for one in filter(None, (plan, plan.starts_from)):
-            method = one.settings().get("method")
-            argv = runs.as_argv(runs.all_flags(Path("f"), one.arguments(Choice(model="m"), 0) | {"bf16": "false"}))
-            parse(argv, argument_groups(load_method(method)) if method else stage_1)
+        for planned in filter(None, (plan, plan.starts_from)):
+            flags = runs.all_flags(Path("f"), planned.arguments(Choice(model="m"), 0) | {"bf16": "false"})
+            fill(script_of(planned.settings().get("method")), flags)
 
 
 def test_every_method_of_adapt_has_its_flags():

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 
-from common.declared import ROOT
+from common.files import ROOT
 
 DEVICE = torch.device("cuda:0")
 _ROOT, _HERE = str(ROOT), str(Path(__file__).parent)

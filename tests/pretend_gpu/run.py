@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from common.declared import ROOT
 from common.errors import BadInput
+from common.files import ROOT
 
 logger = logging.getLogger(__name__)
 _GUARD = Path(__file__).parent / "guard.cpp"

@@ -45,7 +45,7 @@ def test_its_steps_are_those_of_a_plain_run(folder, script, flags):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"method": "moco"}, "--cuda_graph: not supported by this method; the queue grows"),
+        ({"method": "moco"}, "--cuda_graph: not supported by this method; its queue grows"),
         ({"method": "simcse", "chunk_size": 2}, "--chunk_size does not support --cuda_graph"),
         ({"method": "simcse", "gradient_accumulation_steps": 2}, "--cuda_graph: needs one process"),
     ],

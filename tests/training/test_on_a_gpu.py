@@ -14,12 +14,14 @@ from eval.encode import GPU_FACTOR, TOKENS_PER_BATCH, Encode
 from models.loading import load_tokenizer
 from tests.sources import ROOT
 from training import run
+from training.methods import UNSUP
 from training.plan import plan
 from training.record import write_run
 from training.resuming import ResumingTrainer, check_device_state
 from training.run import Run
 from training.run_arguments import RunArguments, check_machine
 from training.run_folder import open_run
+from training.settings import fill
 
 
 @pytest.fixture
@@ -37,7 +39,11 @@ def arguments(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("began", "goes_on"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
-    first, other = (Run("run_unsup.py", ["--output_dir=run"], [arguments(device)], {}) for device in (began, goes_on))
+    def started(device):
+        arguments(device)
+        return Run(fill(UNSUP, {"method": "simcse", "output_dir": tmp_path / "run", "use_cpu": True}), {})
+
+    first, other = started(began), started(goes_on)
     assert [each.record["on_gpu"] for each in (first, other)] == [began == "cuda", goes_on == "cuda"]
     (tmp_path / "run" / "best").mkdir(parents=True)
     write_run(tmp_path / "run", first.record | {"status": "running"})

@@ -1,15 +1,10 @@
-"""The arguments of `train` as a command line: settings become flags, sentences a file.
-
-So a run started from Python is an ordinary run: its record contains a command that repeats or resumes it.
-"""
+"""Text that is given from Python as a file, so that such a run's record has a command that repeats it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,12 +16,14 @@ from common.files import writing
 _SEPARATORS = re.compile(r"[\r\n\t]+")  # of rows and columns in a file
 
 
-def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any], labelled: bool = False) -> list[str]:
-    """The command line of a run.
+def with_text(
+    text: str | PathLike | Iterable | None, settings: Mapping[str, Any], labelled: bool = False
+) -> dict[str, Any]:
+    """The settings of a run with its text among them.
 
     Args:
         text: a path; or sentences, rows of sentences or a `datasets.Dataset`, which are written into the cache.
-        settings: flag values by name; None leaves a flag out.
+        settings: values by flag name.
         labelled: the rows are labelled pairs: premise, hypothesis and label name.
 
     Raises:
@@ -49,7 +46,7 @@ def as_flags(text: str | PathLike | Iterable | None, settings: Mapping[str, Any]
         settings["train_file"], columns = write_text(text, cache, (*NLI_COLUMNS, LABEL) if labelled else ())
         if columns > 1 and not labelled:
             settings.setdefault("columns", columns)
-    return [word for name, value in settings.items() if value is not None for word in _words(name, value)]
+    return settings
 
 
 def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,17 +54,6 @@ def joined(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, A
     if both := sorted(name for name in settings if named.get(name) is not None):
         raise BadInput(f"{both[0]}: given twice, by its own argument and by this name; leave one out")
     return {**named, **settings}
-
-
-def _words(name: str, value: Any) -> list[str]:
-    if isinstance(value, (list, tuple)):
-        return [f"--{name}", *map(_word, value)]
-    return [f"--{name}={_word(value)}"]
-
-
-def _word(value: Any) -> str:
-    value = value.value if isinstance(value, Enum) else value
-    return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
 
 
 def _rows(dataset: Any, columns: str | Sequence[str] | None) -> Iterable:

@@ -1,0 +1,409 @@
+"""One parser, one object: the file gives defaults, flags win, Python fills the same dataclasses."""
+
+import os
+import shutil
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args, get_type_hints
+
+import pytest
+import yaml
+from transformers import SchedulerType
+
+import models.objectives
+import run_unsup
+from common.arguments import ModelArguments, PretrainArguments
+from common.errors import BadInput
+from common.files import _Strings
+from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, check_range, ranges_of
+from tests.folders import change_json
+from tests.refusals import refused
+from training import automatic, settings
+from training.methods import STAGE_ONE, SUP, UNSUP, load_method, method_names
+from training.record import is_longer
+from training.settings import fill, lookup, read, read_config
+
+METHODS = [load_method(name).arguments for name in method_names()]
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.yaml"
+
+    def write(content):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def parsed(config_text, *flags, config, script=UNSUP):
+    method = [] if script == STAGE_ONE else ["--method=simcse"]
+    return read(script, ["--config", config(config_text), "--use_cpu", *method, *flags], "")
+
+
+def refusal(config_text, *flags, config):
+    return refused(parsed, config_text, *flags, config=config)
+
+
+def test_without_a_file_the_defaults_are_the_family_s():
+    found = read(UNSUP, ["--use_cpu", "--method=simcse"], "")
+    model, data, run = found.model_args, found.data_args, found.args
+    assert (model.pooling, model.dropout, data.max_length, data.dev) == ("cls_before_pooler", None, 32, "stsb")
+    assert (run.learning_rate, run.per_device_train_batch_size, run.num_train_epochs) == (3e-5, 64, 1.0)
+    assert (run.eval_steps, run.dataloader_drop_last, run.remove_unused_columns) == (125, True, False)
+    assert (run.weight_decay, run.warmup_steps, run.max_grad_norm, run.seed) == (0.0, 0, 1.0, 42)
+    assert run.lr_scheduler_type == "linear"
+
+
+def test_flags_override_the_file_and_both_are_named_as_sources(config):
+    text = "max_length: 48\npooling: avg\nseed: 7\n"
+    found = parsed(text, "--seed", "9", "--pooling=cls", config=config)
+    assert (found.data_args.max_length, found.model_args.pooling, found.args.seed) == (48, "cls", 9)
+    assert found.sources["max_length"] == config(text) and found.sources["seed"] == "flag"
+    words = ["--seed", "9", "--use_cpu", "--method=simcse", f"--config={config(text)}"]
+    assert read(UNSUP, words, "").args.seed == 9, "wherever --config stands"
+
+
+def test_the_command_repeats_the_settings_without_the_file(config):
+    text = "max_length: 48\ntrain_file: [a b.txt, c.txt]\ntest_tasks: none\n"
+    found = parsed(text, "--learning_rate=1e-5", "--bf16=auto", "--keep_start", config=config)
+    assert found.command[:2] == ["python", "run_unsup.py"] and not {"--bf16=auto", "--config"} & {*found.command}
+    again = read(UNSUP, found.command[2:], "")
+    assert again.values == found.values and "bf16: " in found.describe_choices()
+    python = fill(UNSUP, {"method": "simcse", "use_cpu": True, "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 3})
+    assert read(UNSUP, python.command[2:], "").values == python.values
+
+
+def test_values_in_a_file_are_parsed_like_flags(config):
+    text = """learning_rate: 3e-5, max_length: 010, run_name: 12:30, model_name_or_path: 007, dropout: 0,
+        bf16_full_eval: no, dry_run: yes, save_steps: 50, output_dir: off, dev_file: null, dev: none"""
+    found = parsed("\n".join(line.strip() for line in text.split(",")), config=config)
+    model, data, run = found.model_args, found.data_args, found.args
+    assert (run.learning_rate, data.max_length, run.run_name) == (3e-5, 10, "12:30")
+    assert (model.model_name_or_path, data.dev_file, run.output_dir, data.dev) == ("007", "null", "off", "none")
+    assert model.dropout == 0.0 and isinstance(model.dropout, float)
+    assert (run.bf16_full_eval, data.dry_run, run.save_steps) == (False, True, 50)
+
+
+@pytest.mark.parametrize(("written", "value"), [("false", False), ("no", False), ("True", True), ("1", True)])
+def test_switches_that_are_on_can_be_turned_off(config, written, value):
+    assert parsed(f"whole_words: {written}", config=config, script=STAGE_ONE).model_args.whole_words is value
+    found = parsed("seed: 1", "--whole_words", written, config=config, script=STAGE_ONE)
+    assert found.model_args.whole_words is value
+    assert parsed("seed: 1", "--no-whole_words", config=config, script=STAGE_ONE).model_args.whole_words is False
+
+
+def test_lists(config):
+    def text(content, *flags):
+        return parsed(content, *flags, config=config).data_args.train_file
+
+    assert text("train_file: [a.txt, b.txt]") == ["a.txt", "b.txt"]
+    assert text("train_file:\n- a b.txt\n- -1\n") == ["a b.txt", "-1"]
+    assert text("train_file: one.txt") == ["one.txt"]
+    assert text("train_file: [a]", "--train_file", "c", "d") == ["c", "d"]
+    assert parsed("test_tasks: [STS12, STS-B]", config=config).data_args.test_tasks == ["STS12", "STS-B"]
+
+
+PYTHON = {"seed": 7, "learning_rate": 1, "bf16": False, "dev_file": None, "test_tasks": ["STS12", "MR"], "dropout": 0.1,
+          "lr_scheduler_type": SchedulerType.COSINE, "lr_scheduler_kwargs": {"num_cycles": 2}, "use_cpu": True,
+          "output_dir": Path("run"), "start_shares": 0.5, "method": "simcse", "max_length": "24"}  # fmt: skip
+
+
+def test_python_fills_the_same_dataclasses():
+    found = fill(UNSUP, PYTHON)
+    assert (found.args.seed, found.args.learning_rate, found.args.output_dir) == (7, 1, "run")
+    assert (found.data_args.test_tasks, found.data_args.start_shares) == (["STS12", "MR"], [0.5])
+    assert (found.args.lr_scheduler_type, found.args.lr_scheduler_kwargs) == ("cosine", {"num_cycles": 2})
+    assert (found.data_args.max_length, found.model_args.dropout, found.data_args.dev_file) == (24, 0.1, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seed", 1.5), ("seed", True), ("bf16", 1), ("dev", 3), ("test_tasks", [1]), ("temperature", [0.1]), ("seed", -1),
+     ("learning_rate", float("nan")), ("temprature", 0.1)],
+)  # fmt: skip
+def test_python_values_of_the_wrong_type_or_range_are_refused_by_name(name, value):
+    assert f"--{name}" in refused(fill, UNSUP, {"method": "simcse", "use_cpu": True, name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("max_lenght: 32", "unknown key 'max_lenght'; did you mean 'max_length'?"),
+        ("learning-rate: 1", "unknown key 'learning-rate'; did you mean 'learning_rate'?"),
+        ("xyzzy: 32", "unknown key 'xyzzy'"),
+        ("skip_from: 6", "unknown key 'skip_from'; a flag of method infocse, infocse_rtd"),
+        ("config: other.yaml", "unknown key 'config'"),
+        ("seed: 1\nmax_length: 2\nseed: 1", "'seed' is repeated"),
+        ("model:\n  pooling: avg", "'model' needs a value"),
+        *((text, "'pooling' needs a value") for text in ("pooling:\n  name: avg", "pooling:", "pooling: ''")),
+        *((f"train_file: {text}", "'train_file' needs a value") for text in ("[[a]]", "[]", "[a, '']")),
+        *((text, "tag") for text in ("max_length: !!int 32", "pooling: !!python/object/apply:os.getcwd []",
+                                     "pooling: !custom avg")),
+        ("? [a, b]\n: c", "the key is not a string; quote it"),
+        *((text, "must be a YAML mapping") for text in ("- pooling", "pooling", "", "# only a comment")),
+        *((text, "not a YAML file")
+          for text in ("a: 1\n---\nb: 2", "pooling: [avg", "pooling: a: b", "pooling: avg\n\tseed: 1",
+                       'pooling: "\\UFFFFFFFF"', 'pooling: "\\U00110000"', "pooling: &a [*a]", "pooling: *nothing",
+                       "pooling: " + "[" * 20_000, "pooling: zwölf".encode("latin-1"), b"pooling: \x00",
+                       "pooling: avg".encode("utf-16"))),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused_by_name_and_key(config, text, said):
+    message = refusal(text, config=config)
+    assert message.startswith(config(text) + ": ")
+    assert said in message
+
+
+def test_aliases_of_aliases_do_not_explode(config):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(letters))
+    with pytest.raises(BadInput, match="'b' needs a value"):
+        read_config(config(bomb))
+
+
+@pytest.mark.parametrize("place", ["missing.yaml", "", "x" * 300])
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path, place):
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(UNSUP, ["--config", str(tmp_path / place)], "")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(BadInput, match=r"pipe\.yaml: not a regular file"):
+        read(UNSUP, ["--config", str(tmp_path / "pipe.yaml")], "")
+
+
+def test_each_key_is_compared_with_few_others():
+    """Comparing each with all would take a minute for a file of some ten thousand keys."""
+    compared = []
+
+    class Word(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    class Counting(_Strings):
+        def compose_scalar_node(self, anchor):
+            node = super().compose_scalar_node(anchor)
+            node.value = Word(node.value)
+            return node
+
+    found = yaml.load("".join(f"key_{n}: {n}\n" for n in range(500)), Loader=Counting)
+    assert len(found) == 500
+    assert len(compared) < 1000
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("max_length", value) for value in ("3.5", "many", "3e1", "1" + "0" * 5000)),
+        ("learning_rate", "fast"), ("dropout", "0,1"), ("dry_run", "maybe"), ("dev", "sick"), ("seed", "[1, 2]"),
+        ("lr_scheduler_type", "stairs"), ("eval_strategy", "sometimes"),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_type_is_refused_by_key(config, key, value):
+    assert key in refusal(f"{key}: {value}", config=config) or key in ("lr_scheduler_type", "eval_strategy")
+    if not value.startswith("["):
+        refusal("seed: 1", f"--{key}", value, config=config)
+
+
+def test_a_list_cannot_smuggle_in_another_flag(config):
+    assert "train_file" in refusal("train_file: [a.txt, --seed, '7']", config=config)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max_lenght", "3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
+        (["--max_lenght=3"], "unknown argument '--max_lenght'; did you mean '--max_length'?"),
+        (["--xyzzy"], "unknown argument '--xyzzy'"),
+        (["stray"], "unknown argument 'stray'"),
+        (["--max_len", "3"], "unknown argument '--max_len'"),
+        (["--seed"], "--seed: expected one argument"),
+        (["--config"], "--config: expected one argument"),
+    ],
+)
+def test_bad_flags_are_refused_by_name(flags, said):
+    assert said in refused(read, UNSUP, ["--method=simcse", "--use_cpu=yes", *flags], "")
+
+
+def test_a_flag_replaces_the_alternatives_in_the_file(config):
+    text = config("train_file: [a.txt]\nmodel_name_or_path: m\ndev_file: pairs.tsv\nmax_steps: 3\n")
+    every = {"train_file", "model_name_or_path", "dev_file", "max_steps"}
+    for word, gone in {"--dataset_name=o/n": "train_file", "--dev=none": "dev_file", "--dev_beir=b": "dev_file",
+                       "--num_train_epochs=2": "max_steps", "--max_steps=4": None}.items():  # fmt: skip
+        found = read(UNSUP, [f"--config={text}", "--method=simcse", word], "")
+        assert every & found.given.keys() == every - {gone}
+    values = {"config": text, "config_name": "c"}
+    assert lookup(values, "model_name_or_path") is None and lookup(values, "config_name") == "c"
+    both = read(UNSUP, [f"--config={text}", "--method=simcse", "--dev=none", "--dev_file=x"], "")
+    assert both.data_args.dev_file == "x", "for the error"
+
+
+def test_a_home_is_found_where_the_shell_leaves_it_alone(config, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    path = config("cache_dir: ~/cache\ntrain_file: [~/a.txt, b~/c.txt]\n")
+    assert read_config(path) == {"cache_dir": "/home/me/cache", "train_file": ["/home/me/a.txt", "b~/c.txt"]}
+    assert parsed("seed: 1", "--output_dir=~/run", config=config).args.output_dir == "/home/me/run"
+
+
+def test_one_value_is_looked_up_before_the_method_is_known(config):
+    path = config("method: infocse\nseed: 3\n")
+    assert lookup({"config": path}, "method") == "infocse"
+    assert lookup({"config": [path], "method": ["simcse"]}, "method") == "simcse"
+    assert lookup({"config": path}, "pooling") is None and lookup({}, "method") is None
+    with pytest.raises(BadInput, match="--method: expected one argument, not 2"):
+        lookup({"config": config("method: [infocse, simcse]\n")}, "method")
+    with pytest.raises(BadInput, match="cannot be read"):
+        lookup({"config": path + "x"}, "method")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    """per_device_train_batch_size=-3 per_device_train_batch_size=0 learning_rate=nan learning_rate=-1e-5
+    learning_rate=inf num_train_epochs=0 save_steps=-1 save_steps=0 eval_steps=nan save_total_limit=0 seed=-1
+    seed=4294967296""".split(),
+)
+def test_training_arguments_out_of_range_are_refused_by_name(flag):
+    with pytest.raises(BadInput, match=f"^--{flag.partition('=')[0]} .*: must be "):
+        read(UNSUP, ["--method=simcse", "--use_cpu", f"--{flag}"], "")
+
+
+def test_a_number_that_is_none_is_refused_in_every_group(config):
+    for value in ("nan", "inf"):
+        assert refusal("seed: 1", "--dropout", value, config=config) == f"--dropout {value}: must be a finite number"
+
+
+@pytest.mark.parametrize("kind", [ModelArguments, PretrainArguments, *METHODS], ids=lambda k: k.__module__ + k.__name__)
+def test_a_number_out_of_the_range_of_its_type_is_refused_by_name(kind):
+    """Every number of a method says its range: nothing else would look at a negative weight."""
+    hints = get_type_hints(kind, include_extras=True)
+    numbers = {name for name, plain in get_type_hints(kind).items() if {int, float} & {plain, *get_args(plain)}}
+    ranged = {name for name in numbers if [*ranges_of(hints[name])]}
+    assert numbers - ranged <= {"hard_negative_weight", "skip_from"}  # a logarithm; a layer, looked up in the model
+    for name in ranged:
+        with pytest.raises(BadInput, match=f"--{name} -1: must be "):
+            check_range(name, -1, hints[name])
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused", "taken"),
+    [(Weight, "-0.1", "0"), (Positive, "0", "1e-9"), (Rate, "1", "0"), (Share, "0", "0.999"), (Share, "1", "1e-9"),
+     (Count, "0", "1"), (CountOrZero, "-1", "0"), (Rate | None, "1", "0"), (list[Rate], "1", "0")],
+)  # fmt: skip
+def test_the_ends_of_the_ranges(kind, refused, taken):
+    check_range("value", float(taken), kind)
+    with pytest.raises(BadInput, match=f"--value {float(refused)}: must be "):
+        check_range("value", [float(taken), float(refused)], kind)
+
+
+def test_a_flag_given_twice_is_refused(config):
+    assert "--max_length: given twice" in refusal("seed: 1", "--max_length=3", "--max-length", "4", config=config)
+    assert "--config: given twice" in refusal("seed: 1", "--config", "other.yaml", config=config)
+
+
+def test_more_steps_may_be_asked_for_only_when_the_learning_rate_is_constant():
+    old = {"lr_scheduler_type": "constant", "max_steps": 10}
+    assert is_longer(old, old | {"max_steps": 11})
+    for other in ({"max_steps": 9}, {"max_steps": 10}, {"max_steps": -1}, {"lr_scheduler_type": "linear"}):
+        assert not is_longer(old, old | {"max_steps": 11} | other)
+    for every, same in ((5, True), (2, True), (3, False), (0.5, False)):
+        selecting = old | {"dev": "stsb", "eval_steps": every}
+        assert is_longer(selecting, selecting | {"max_steps": 20}) is same
+    late = old | {"dev": "stsb", "eval_steps": 2, "eval_delay": 11}
+    assert not is_longer(late, late | {"max_steps": 20}), "the first run was evaluated at its end, before the delay"
+    linear = old | {"lr_scheduler_type": "linear"}
+    assert not is_longer(linear, linear | {"max_steps": 11})
+
+
+GPU, NEW, OLD = {"cuda": True}, {"amx_bf16": True}, {"avx512_bf16": False}
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "chosen"),
+    [
+        (GPU | {"bf16": True}, {"use_cpu": "auto"}, [False, True]),
+        (GPU | {"bf16": False}, {"use_cpu": "auto"}, [False, False]),
+        (GPU | {"bf16": True} | OLD, {"use_cpu": True}, [True, False]),
+        (NEW, {"use_cpu": "auto"}, [True, True]),
+        (OLD, {"use_cpu": "auto"}, [True, False]),
+        (NEW, {"use_cpu": False}, [False, False]),
+    ],
+)
+def test_auto_device_and_precision_are_the_machine_s(machine, flags, chosen, monkeypatch):
+    monkeypatch.setattr(automatic.torch.cuda, "is_available", lambda: machine.get("cuda", False))
+    monkeypatch.setattr(automatic.torch.cuda, "is_bf16_supported", lambda **_: machine["bf16"])
+    monkeypatch.setattr(automatic.torch.cpu, "get_capabilities", lambda: machine)
+    monkeypatch.setattr(settings, "_built", lambda kinds, found: [SimpleNamespace(**vars(found))] * len(kinds))
+    found = fill(UNSUP, {"method": "simcse", "bf16": "auto", **flags})
+    assert [found.args.use_cpu, found.args.bf16] == chosen and ", by auto" in found.describe_choices()
+
+
+def test_the_layer_is_that_of_stage_one_or_half_of_the_model_s(tiny_bert, tmp_path):
+    for name, change, layer in (("plain", {}, 2), ("trained", {"skip_from": 1}, 1)):
+        folder = shutil.copytree(tiny_bert, tmp_path / name)
+        change_json(folder / "config.json", **change)
+        found = fill(STAGE_ONE, {"model_name_or_path": folder, "skip_from": "auto", "use_cpu": True})
+        assert found.model_args.skip_from == found.given["skip_from"] == layer
+    with pytest.raises(BadInput, match="--skip_from auto: depends on the model"):
+        fill(STAGE_ONE, {"skip_from": "auto", "use_cpu": True})
+
+
+ORDINARY = """'A method in ordinary Python.'
+from dataclasses import dataclass
+from models.objectives import simcse
+from models.objectives._of_a_stranger import UNIT
+from models.objectives.base import Method
+from common.ranges import Positive, flag
+
+@dataclass
+class Options(simcse.Arguments):
+    first: float = flag(2.5, "positional")
+    second: Positive = flag(default=25.0, help=f"half of it is 50 {UNIT}")
+
+class Stranger(simcse.SimCSE):
+    arguments = Options
+
+METHOD: Method = Stranger()
+"""
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A method, its helper and a file that does not import, in a folder that counts as a part of models/objectives."""
+    folder = tmp_path / "objectives"
+    folder.mkdir()
+    for name, code in (("stranger", ORDINARY), ("_of_a_stranger", "UNIT = '%'"), ("broken", "import nothing_at_all")):
+        (folder / f"{name}.py").write_text(code)
+    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(folder)])
+    yield
+    for name in ("stranger", "_of_a_stranger"):
+        sys.modules.pop(f"models.objectives.{name}", None)
+
+
+def test_a_method_is_ordinary_python(stranger, capsys):
+    with pytest.raises(SystemExit):
+        run_unsup.main(["--method=stranger", "--help"])
+    shown = capsys.readouterr().out
+    assert (
+        "flags of stranger" in shown and "half of it is 50 % (default: 25.0)" in shown and "--adam_beta1" not in shown
+    )
+    found = fill(UNSUP, {"method": "stranger", "second": 2, "use_cpu": True})
+    assert (found.method_args.first, found.method_args.second, found.script) == (2.5, 2, "run_unsup.py")
+    assert "stranger" in method_names() and "_of_a_stranger" not in method_names()
+    assert "a flag of --method stranger" in refused(fill, UNSUP, {"method": "simcse", "second": 2})
+
+
+@pytest.mark.parametrize(("script", "method"), [(UNSUP, "simcse"), (SUP, "nli"), (STAGE_ONE, None)])
+def test_help_shows_our_flags_and_on_request_those_of_transformers(script, method, capsys):
+    for word, theirs in (("-h", False), ("--help", False), ("--help_all", True)):
+        with pytest.raises(SystemExit):
+            read(script, [word, *([f"--method={method}"] if method else [])], "what it does")
+        shown = capsys.readouterr().out
+        assert "what it does" in shown and "--max_steps int" in shown and ("--adam_beta1" in shown) == theirs

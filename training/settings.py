@@ -1,0 +1,333 @@
+"""All settings of a run, made once: `read` fills them from a command line, `fill` from Python, both over a YAML file.
+
+A value of the file is parsed like a flag, so `3e-5` is a number, `no` is a string, and an error names the flag. A flag
+wins over the file, and also replaces the alternatives to it that the file names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+import types
+from argparse import SUPPRESS
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import wraps
+from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from transformers import HfArgumentParser, TrainingArguments
+
+from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
+from common.errors import BadInput, brief, refuse_tokens
+from common.files import read_yaml
+from common.flags import Parser
+from common.model_place import nearest
+from common.ranges import check_range
+from common.streams import show
+from models.objectives.base import Method
+from training.automatic import AUTOMATIC
+from training.methods import STAGE_ONE, SUP, flags_of, load_method, method_names
+from training.run_arguments import RunArguments
+
+_HELP = {"h", "help", "help_all"}
+_REPLACED = {  # keys of a configuration that a flag excludes
+    "train_file": {"dataset_name", "dataset_config_name", "dataset_split"},
+    "dataset_name": {"train_file"},
+    "model_name_or_path": {"config_name", "vocabulary_size"},
+    "config_name": {"model_name_or_path"},
+    "dev": {"dev_file", "dev_beir"},
+    "dev_file": {"dev", "dev_beir"},
+    "dev_beir": {"dev", "dev_file"},
+    "num_train_epochs": {"max_steps"},
+    "max_steps": {"num_train_epochs"},
+}
+
+
+@dataclass
+class Settings:
+    """What a run does.
+
+    Attributes:
+        script: the script that runs it.
+        method: a file of models/objectives; None in stage 1.
+        model_args, method_args, data_args, args: the flags; stage 1 has no method's.
+        given: every value that is not a default, by name: words, or an object from Python.
+        sources: where the given values are from: "flag", or the configuration file.
+        chosen: value and reason of every `auto`.
+    """
+
+    script: str
+    method: Method | None
+    model_args: Any
+    method_args: Any
+    data_args: Any
+    args: RunArguments
+    given: dict[str, Any]
+    sources: dict[str, str]
+    chosen: dict[str, str]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting by name, as the record keeps it."""
+        groups = [vars(group) for group in (self.model_args, self.method_args, self.data_args) if group is not None]
+        groups.append(self.args.to_dict())
+        kinds = kinds_of(self.script, self.method)
+        return {f.name: group[f.name] for kind, group in zip(kinds, groups, strict=True)
+                for f in fields(kind) if f.init and f.name in group}  # fmt: skip
+
+    @property
+    def command(self) -> list[str]:
+        """The command that repeats the run; it needs no configuration file."""
+        return ["python", self.script, *words_of(self.given)]
+
+    def describe_sources(self) -> str:
+        """A line for every value that is not a default, with where it is from."""
+        shown = {name: " ".join(map(_word, _parts(value))) for name, value in self.given.items()}
+        return "".join(f"\n  settings: {name} {value} ({self.sources[name]})" for name, value in shown.items())
+
+    def describe_choices(self) -> str:
+        """A line for every `auto`."""
+        return "".join(f"\n{name:>10}: {choice}, by auto" for name, choice in self.chosen.items())
+
+
+def read(script: str, argv: Sequence[str] | None, description: str) -> Settings:
+    """The settings of a command line (None: of this process).
+
+    Raises:
+        BadInput: see `fill`; a flag is given twice.
+        SystemExit: after printing --help.
+    """
+    values = values_of(sys.argv[1:] if argv is None else argv)
+    if _HELP & values.keys():
+        name = lookup(values, "method")
+        method = None if script == STAGE_ONE or name is None else load_method(name, script)
+        if script != STAGE_ONE:
+            description += f"\nmethods: {', '.join(method_names())}; --method NAME --help shows the flags of one"
+        show(SettingsParser(script, method, description, "help_all" in values).format_help().rstrip())
+        raise SystemExit(0)
+    return fill(script, values)
+
+
+def fill(script: str, values: Mapping[str, Any]) -> Settings:
+    """The settings that these values give, over the file `config` if there is one among them.
+
+    Args:
+        script: `STAGE_ONE`, `UNSUP` or `SUP`.
+        values: by flag name: words, which are parsed, or objects of the flag's type; None leaves a flag out.
+
+    Raises:
+        BadInput: an unknown name, a value of the wrong type or out of range, a file that is not a flat YAML mapping.
+    """
+    flags = {name: value for name, value in values.items() if value is not None and name != "config"}
+    config = lookup(values, "config")
+    file = {} if config is None else _without_replaced(read_config(config), flags)
+    refuse_tokens(words_of(file | flags))
+    method = None if script == STAGE_ONE else load_method(_single("method", (file | flags).get("method")), script)
+    parser = SettingsParser(script, method)
+    parser.check_names(file, flags, config)
+    given = file | flags
+    found = parser.parse(given)
+    chosen = {}
+    for name, choose in AUTOMATIC.items():
+        if getattr(found, name, None) == "auto":
+            value, reason = choose(found)
+            setattr(found, name, value)
+            given[name], chosen[name] = value, f"{_word(value)} ({reason})"
+    sources = {name: "flag" if name in flags else str(config) for name in given}
+    *groups, args = _built(kinds_of(script, method), found)
+    model_args, method_args, data_args = groups if method else (groups[0], None, groups[1])
+    return Settings(script, method, model_args, method_args, data_args, args, given, sources, chosen)
+
+
+def _built(kinds: Sequence[type], found: Any) -> list[Any]:
+    """One instance of each dataclass."""
+    for kind in kinds:
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            if hasattr(found, name):
+                check_range(name, getattr(found, name), hint)
+    try:
+        return [kind(**{f.name: getattr(found, f.name) for f in fields(kind) if f.init}) for kind in kinds]
+    except (ValueError, ImportError, OSError) as error:  # transformers checks its own values
+        raise BadInput(brief(error)) from error
+
+
+def kinds_of(script: str, method: Method | None) -> tuple[type, ...]:
+    """The dataclasses whose fields are the flags of a script: model, method, data and training."""
+    if script == STAGE_ONE:
+        return PretrainArguments, DataArguments, RunArguments
+    data = ScoredArguments if script == SUP else SentenceArguments
+    return ModelArguments, *([method.arguments] if method else []), data, RunArguments
+
+
+class SettingsParser(Parser, HfArgumentParser):
+    """The flags of a script and method; `--help` shows those of this project, with `everything` transformers' too."""
+
+    def __init__(self, script: str, method: Method | None, description: str = "", everything: bool = False) -> None:
+        self.script, self.kinds = script, kinds_of(script, method)
+        if method is not None:
+            method.arguments._argument_group_name = f"flags of {method.name}"
+        usage = f"python {script} [--config FILE] [--flag value ...]"
+        super().__init__(self.kinds, usage=usage, description=description)
+        self.hints = {name: hint for kind in self.kinds for name, hint in get_type_hints(kind).items()}
+        self.names = {f.name for kind in self.kinds for f in fields(kind) if f.init}
+        theirs = {f.name for f in fields(TrainingArguments)} - {*RunArguments.__annotations__}
+        for action in self._actions:
+            action.option_strings = [word for word in action.option_strings if "-" not in word.lstrip("-")]
+            if action.type and not action.choices:
+                action.metavar = action.type.__name__.replace("string_to_bool", "bool")
+            if not everything and (action.dest in theirs or not action.help):
+                action.help = SUPPRESS
+            if action.dest in AUTOMATIC:
+                action.type = _or_auto(action.type)
+        self.add_argument("--config", metavar="FILE", help="YAML file of flags; flags on the command line win")
+        self.add_argument("--help_all", action="store_true", help="show transformers' flags too")
+
+    def check_names(self, file: Iterable[str], flags: Iterable[str], config: str | None) -> None:
+        """Raise BadInput, with the nearest name, for a key of the file or a flag that does not exist."""
+        for name in file:
+            if name not in self.names:
+                raise BadInput(f"{config}: unknown key '{name}'; {self._advice(name).replace('--', '')}")
+        for name in flags:
+            if f"--{name}" not in self._option_string_actions:
+                raise BadInput(f"unknown argument '--{name}'; {self._advice(name)}")
+
+    def _advice(self, name: str) -> str:
+        methods = [] if self.script == STAGE_ONE else method_names()
+        if having := [method for method in methods if name in flags_of(method)]:
+            return f"a flag of --method {', '.join(having)}"
+        matches = difflib.get_close_matches(name, sorted(self.names), n=1)
+        return f"did you mean '--{matches[0]}'?" if matches else "--help lists the flags"
+
+    def parse(self, given: Mapping[str, Any]) -> Any:
+        """A namespace with every flag's value, `auto` as it stands."""
+        objects, words = {}, {}
+        for name, value in given.items():
+            parts = _parts(value)
+            if len(parts) > 1 and self._option_string_actions[f"--{name}"].nargs != "+":
+                raise BadInput(f"--{name}: takes one value, not {parts}")
+            if len(parts) > 1 and any(str(part).startswith("--") for part in parts):
+                raise BadInput(f"--{name}: {parts} has a word that looks like a flag")
+            (words if all(isinstance(part, str) for part in parts) else objects)[name] = value
+        found, _ = self.parse_known_args(words_of(words))
+        for name, value in objects.items():
+            setattr(found, name, self._object(name, value))
+        return found
+
+    def _object(self, name: str, value: Any) -> Any:
+        """A value from Python; BadInput if it is not of the flag's type."""
+        value, hint = value.item() if isinstance(value, np.generic) else value, self.hints[name]
+        for candidate in (value, [value]):  # a single value of a list
+            if _is_a(candidate, hint):
+                return candidate
+        raise BadInput(f"--{name} {value!r}: must be {str(getattr(hint, '__name__', hint)).replace('typing.', '')}")
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a value is of a flag's type; an int is a float, a bool is neither."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_is_a(value, option) for option in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is list:
+        return isinstance(value, (list, tuple)) and all(_is_a(part, get_args(hint)[0]) for part in value)
+    numbers = {int: Integral, float: Real}
+    return isinstance(value, numbers.get(hint, origin or hint)) and not (hint in numbers and isinstance(value, bool))
+
+
+def values_of(argv: Sequence[str]) -> dict[str, list[str]]:
+    """The words after each flag of a command line; BadInput for a flag that is given twice, or a word without one."""
+    values: dict[str, list[str]] = {}
+    open_to: list[str] | None = None
+    for word in argv:
+        if word.startswith("--") or word == "-h":
+            name, equals, value = word.lstrip("-").partition("=")
+            name = name.replace("-", "_")
+            if name in values:
+                raise BadInput(f"--{name}: given twice; put all values after one flag")
+            values[name] = [_at_home(value)] if equals else []
+            open_to = None if equals else values[name]
+        elif open_to is None:
+            raise BadInput(f"unknown argument '{word}'; --help lists the flags")
+        else:
+            open_to.append(_at_home(word))
+    return values
+
+
+def words_of(values: Mapping[str, Any]) -> list[str]:
+    """The command line that gives these values."""
+    words = []
+    for name, value in values.items():
+        parts = [_word(part) for part in _parts(value)]
+        words += [f"--{name}={parts[0]}"] if len(parts) == 1 else [f"--{name}", *parts]
+    return words
+
+
+def _word(value: Any) -> str:
+    value = value.value if isinstance(value, Enum) else value
+    return json.dumps(value) if isinstance(value, (bool, dict)) else str(value)
+
+
+def _parts(value: Any) -> list[Any]:
+    """A value as a list; enumerations and paths as their words."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    parts = [part.value if isinstance(part, Enum) else part for part in parts]
+    return [fspath(part) if isinstance(part, PathLike) else part for part in parts]
+
+
+def _single(name: str, value: Any) -> str | None:
+    parts = [] if value is None else _parts(value)
+    if len(parts) > 1 or (value is not None and not parts):
+        raise BadInput(f"--{name}: expected one argument, not {len(parts)}")
+    return parts[0] if parts else None
+
+
+def lookup(values: Mapping[str, Any], name: str) -> str | None:
+    """One value of those given, else of their configuration file; None if neither names it."""
+    if name in values or name == "config" or values.get("config") is None:
+        return _single(name, values.get(name))
+    return _single(name, _without_replaced(read_config(lookup(values, "config")), values).get(name))
+
+
+def _without_replaced(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    replaced = {key for name in flags for key in _REPLACED.get(name, ())}
+    return {key: value for key, value in file.items() if key not in replaced or key in flags}
+
+
+def read_config(path: str) -> dict[str, str | list[str]]:
+    """Read a flat YAML mapping; every scalar stays the string in the file."""
+    with suppress(OSError):  # a name that is too long: `read_yaml` reports it
+        if not Path(path).exists():
+            near = nearest(Path(path), "*.y*ml")
+            advice = f"did you mean '{near}'?" if near else "see configs/ for the ones in this repository"
+            raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
+    content = read_yaml(Path(path), strings=True)
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")
+    for key, value in content.items():
+        parts = value if isinstance(value, list) else [value]
+        if not parts or not all(isinstance(part, str) and part for part in parts):
+            raise BadInput(f"{path}: '{key}' needs a value or a list of values; omit the key for the default")
+    return {
+        key: [*map(_at_home, value)] if isinstance(value, list) else _at_home(value) for key, value in content.items()
+    }
+
+
+def _at_home(word: str) -> str:
+    """Expand `~`, which the shell does only at the beginning of a word."""
+    return str(Path(word).expanduser()) if word.startswith("~/") else word
+
+
+def _or_auto(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    @wraps(kind)
+    def parsed(text: str) -> Any:
+        return text if text == "auto" else kind(text)
+
+    return parsed
