@@ -24,6 +24,7 @@ NEEDED = {
     "run_pretrain_aux": "--use_cpu=true",
     "run_sup": "--method=nli --use_cpu=true",
     "run_unsup": "--method=simcse --use_cpu=true",
+    "search.__main__": "build x --model=x --output=x",
 }  # what a command asks for before it looks at the rest
 
 

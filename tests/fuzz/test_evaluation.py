@@ -33,7 +33,10 @@ def test_columns_are_read_or_refused(tmp_path, form, data):
     if pairs is not None:
         _whole(pairs, 2)
         header = isinstance(form[1][0], str)
-        assert len(pairs.gold) == len(path.read_bytes().removesuffix(b"\n").split(b"\n")) - header
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        while not lines[-1].strip():
+            lines.pop()
+        assert len(pairs.gold) == len(lines) - header
 
 
 @MANY
