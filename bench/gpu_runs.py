@@ -70,6 +70,8 @@ def loop(materials: Materials, packed: bool, args, device: torch.device, flags: 
         Case("simcse", "bert", packed, "bf16"), max_steps=steps, save_steps=10 * steps, eval_steps=10 * steps,
         use_cpu=device.type == "cpu", projection="linear_tanh", **flags,
     )  # fmt: skip
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     clock = Clock(device, (steps // 4, steps - 1))
     trainer.add_callback(clock)
     trainer.train()
