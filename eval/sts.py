@@ -46,7 +46,8 @@ class Pairs:
 
 
 def _score(text: str, where: str, lowest: float = 0.0, highest: float = 5.0) -> float:
-    value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    number = text.strip()  # also of separators that `float` does not accept
+    value = float(number) if _NUMBER.fullmatch(number) else math.nan
     if not lowest <= value <= highest:
         raise BadInput(f"{where}: '{text}' is not a score from {lowest:g} to {highest:g}")
     return value
