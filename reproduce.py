@@ -24,8 +24,8 @@ import run_unsup
 from common.files import sha256
 from common.flags import Parser
 from common.streams import show
+from training.folder import RUN_FILE, WEIGHTS, check_result, read_run
 from training.provenance import provenance
-from training.record import RUN_FILE, WEIGHTS, check_result, read_run
 from training.settings import values_of, words_of
 
 SCRIPTS = {"run_unsup.py": run_unsup.main, "run_sup.py": run_sup.main, "run_pretrain_aux.py": run_pretrain_aux.main}

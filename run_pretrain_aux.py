@@ -22,8 +22,8 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, save; returns the run's folder."""
     from training.methods import STAGE_ONE
-    from training.pretrain_run import pretrain  # here: signals are handled during the slow imports
     from training.settings import read
+    from training.stages import pretrain  # here: signals are handled during the slow imports
 
     return pretrain(read(STAGE_ONE, argv, __doc__), callbacks)
 
@@ -39,8 +39,8 @@ def train(
     """The command as a function; arguments as in `run_unsup.train`, but `text` is running text."""
     named = {"model_name_or_path": model, "output_dir": output_dir}
     from training.methods import STAGE_ONE
-    from training.pretrain_run import pretrain
     from training.settings import fill
+    from training.stages import pretrain
 
     return pretrain(fill(STAGE_ONE, with_text(text, joined(named, settings))), callbacks)
 

@@ -21,8 +21,8 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     from training.methods import SUP
-    from training.sentence_run import train_sentences  # here: signals are handled during the slow imports
     from training.settings import read
+    from training.stages import train_sentences  # here: signals are handled during the slow imports
 
     return train_sentences(read(SUP, argv, __doc__), callbacks)
 
@@ -44,8 +44,8 @@ def train(
     method = method or (None if "config" in settings else "nli")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
     from training.methods import SUP
-    from training.sentence_run import train_sentences
     from training.settings import fill
+    from training.stages import train_sentences
 
     return train_sentences(fill(SUP, with_text(pairs, joined(named, settings), labelled=True)), callbacks)
 

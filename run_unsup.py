@@ -22,8 +22,8 @@ from training.signals import stoppable
 def main(argv: Sequence[str] | None = None, callbacks: Sequence[Any] = ()) -> str:
     """Parse, build, train, export, score; returns the run's folder."""
     from training.methods import UNSUP
-    from training.sentence_run import train_sentences  # here: signals are handled during the slow imports
     from training.settings import read
+    from training.stages import train_sentences  # here: signals are handled during the slow imports
 
     return train_sentences(read(UNSUP, argv, __doc__), callbacks)
 
@@ -56,8 +56,8 @@ def train(
     method = method or (None if "config" in settings else "simcse")
     named = {"method": method, "model_name_or_path": model, "output_dir": output_dir}
     from training.methods import UNSUP
-    from training.sentence_run import train_sentences
     from training.settings import fill
+    from training.stages import train_sentences
 
     return train_sentences(fill(UNSUP, with_text(text, joined(named, settings))), callbacks)
 

@@ -26,10 +26,10 @@ from eval.dev import DevSet, in_words, search_set
 from eval.encode import Encode, device_here
 from models.encoder import SentenceEncoder, load_encoder
 from models.saved_format import read_modules
-from training.best import BEST
+from training.checkpoint import BEST
+from training.folder import read_run
 from training.methods import load_method
-from training.record import read_run
-from training.result import start_of
+from training.result import initial_encoder
 from training.settings import lookup, read_config
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def on_labels(args: argparse.Namespace, labels: DevSet, verdict: Mapping[str, An
     run, kept = read_run(Path(args.output)), verdict["shipped"] == "start"
     settings = run["settings"]
     result, tokenizer = load_encoder(str(Path(args.output) / BEST) if kept else args.output)
-    start = start_of(settings, result)
+    start = initial_encoder(settings, result)
     device = "cpu" if settings["use_cpu"] else device_here()
 
     def items(model: SentenceEncoder) -> Items:

@@ -16,10 +16,11 @@ from data.source import source_of
 from data.tokenised import load_tokenised
 from data.tokenizer import SPECIAL
 from models.loading import load_tokenizer
-from training import pretrain_run, sentence_run
+from training import builders
 from training.methods import STAGE_ONE as STAGE_ONE_SCRIPT
 from training.methods import load_method, method_names, script_of
 from training.settings import fill, kinds_of
+from training.stages import load_blocks
 from training.trainer import EmbeddingTrainer
 
 STAGE_ONE = "stage 1"
@@ -83,8 +84,8 @@ class Materials:
         if case.objective == STAGE_ONE:
             given = self._flags(case, self.folder / "text", {"skip_from": self.layers // 2} | flags)
             settings = fill(STAGE_ONE_SCRIPT, given)
-            _, tokenizer, blocks = pretrain_run.load_text(settings)
-            return pretrain_run.build(settings, tokenizer, blocks)[0]
+            _, tokenizer, blocks = load_blocks(settings)
+            return builders.build_pretraining(settings, tokenizer, blocks)[0]
         method = load_method(case.objective)
         config = ROOT / "configs" / f"{_NAMED.get(case.objective, case.objective.replace('_', '-') + '-mini')}.yaml"
         script = script_of(case.objective)
@@ -96,7 +97,7 @@ class Materials:
         settings = fill(script, {"config": config, **given})
         tokenizer = load_tokenizer(settings.model_args.model_name_or_path)
         text = load_tokenised(source_of(settings.data_args, method.labels), tokenizer, settings.data_args.cache_dir)
-        return sentence_run.build(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]
+        return builders.build_training(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]
 
     def _flags(self, case: Case, file: Path, more: dict[str, object]) -> dict[str, object]:
         return {"model_name_or_path": self.folder / case.family, "packed": case.packed, "train_file": file,

@@ -25,7 +25,7 @@ from models.masked_lm import AuxiliaryMaskedLM
 from models.objectives.base import Batch
 from models.objectives.simcse import Contrastive
 from models.training import EncoderForTraining
-from training.graph import CapturedAdamW, GraphedStep
+from training.graph import GraphedStep
 
 METHODS = ("infocse", "simcse", "stage 1")
 PATHS = ("published", "padded", "packed", "padded, graph", "packed, graph")
@@ -63,12 +63,12 @@ def step(
     """Forward, backward, clipping and AdamW, for batches of `size` sentences, `chunk` at a time."""
     model = build(name, path, args.model).to(device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = CapturedAdamW(trained, lr=1e-5, fused=device.type == "cuda")
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=device.type == "cuda")
     inputs = batches(name, path, model, args, size or args.batch, chunk)
     tokens = sum(int(batch["attention_mask"].sum()) for batch in inputs) / len(inputs)
     inputs = [send_to_device(batch, device) for batch in inputs]
     half = partial(torch.autocast, device.type, dtype=torch.bfloat16)
-    graphed = GraphedStep(model, optimizer, half) if "graph" in path else None
+    graphed = GraphedStep(model, half) if "graph" in path else None
     cache = GradientCache(model, chunk, half) if chunk else None
     call = torch.compile(model, fullgraph=True, dynamic=False) if "compiled" in path else model
 
@@ -76,15 +76,14 @@ def step(
         batch = inputs[number % len(inputs)]
         if graphed:
             graphed(batch)
-            return
-        if cache:
+        elif cache:
             cache.backward(Batch.of(**batch))
         else:
             with half():
                 output = call(**batch)
             (output if isinstance(output, Tensor) else output.loss).backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.update()
+        optimizer.step()
         optimizer.zero_grad()
 
     counted = not ("compiled" in path or "graph" in path)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from bench.cases import STAGE_ONE, Case, Materials
 from bench.gpu import Work
-from training.graph import CapturedAdamW, GraphedStep
+from training.graph import GraphedStep
 from training.methods import method_names
 
 SHAPES = {
@@ -104,34 +104,23 @@ class Compared:
         made, inputs = self._made(path)
         model = copy.deepcopy(made).to(device).train()
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = CapturedAdamW(trained, lr=1e-3, eps=1e-3, weight_decay=0.0, fused=device.type == "cuda")
+        optimizer = torch.optim.AdamW(trained, lr=1e-3, eps=1e-3, weight_decay=0.0, fused=device.type == "cuda")
         inputs = send_to_device(inputs, device)
         torch.manual_seed(SEED)
         if "graph" in precision:
-            output, gradients = self._by_graph(model, optimizer, inputs)
+            step = GraphedStep(model, nullcontext)
+            step({**inputs, "input_ids": inputs["input_ids"].clone().fill_(5)})  # captures the graph
+            torch.manual_seed(SEED)
+            output = step(inputs)
         else:
-            half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-            with half:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
                 output = model(**inputs)
             output.loss.backward()
-            nn.utils.clip_grad_norm_(trained, 1.0)
-            gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in trained]
-            optimizer.update()
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in trained]
+        optimizer.step()
         return Taken(output.loss.detach().float().cpu(), *([part.detach().float().cpu() for part in parts]
                      for parts in (gradients, trained)))  # fmt: skip
-
-    def _by_graph(self, model: nn.Module, optimizer: CapturedAdamW, inputs: dict) -> tuple:
-        """A step on another batch, which captures the graph; then, from the first weights, the step to compare."""
-        step, weights = GraphedStep(model, optimizer, nullcontext), copy.deepcopy(model.state_dict())
-        step({**inputs, "input_ids": inputs["input_ids"].clone().fill_(5)})
-        with torch.no_grad():
-            for name, value in model.state_dict().items():
-                value.copy_(weights[name])
-            for state in optimizer.state.values():
-                for value in state.values():
-                    value.zero_()
-        torch.manual_seed(SEED)
-        return step(inputs), [gradient.clone() for gradient in step.gradients]
 
 
 def _error(values: list[Tensor], expected: list[Tensor]) -> float:

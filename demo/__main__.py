@@ -100,7 +100,7 @@ def write(docs: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]
 def hits(model: str, run: str, docs: Sequence[tuple[str, str]], questions: Sequence[str]) -> str:
     """A table with the names of the nearest documents of each question, before and after."""
     from embedder import Embedder
-    from training.record import read_run
+    from training.folder import read_run
 
     settings = read_run(Path(run))["settings"]
     names = {f"{name} {text}": name for name, text in docs}

@@ -13,8 +13,8 @@ from common.errors import BadInput
 from common.files import read_json
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
+from training.folder import RUN_FILE, read_run
 from training.methods import load_method, method_names
-from training.record import RUN_FILE, read_run
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
 _KINDS = {

@@ -15,10 +15,9 @@ from eval.encode import Encode, device_here
 from eval.scores import rows_of, write_scores
 from eval.tasks import Task, score_all
 from models.encoder import load_encoder
+from training.folder import RUN_FILE, discard, read_run, write_run
 from training.methods import load_method, script_of
 from training.provenance import contents
-from training.record import RUN_FILE, read_run, write_run
-from training.run_folder import discard
 from training.settings import read_config, words_of
 from training.signals import run_to_its_end
 

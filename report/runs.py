@@ -16,7 +16,7 @@ import numpy as np
 from common.errors import BadInput
 from eval.compare.sides import Side, from_files
 from eval.scores import AVERAGE, has_scores, read_items
-from training.record import RUN_FILE, read_run
+from training.folder import RUN_FILE, read_run
 
 SEARCH = "search.json"  # nDCG@10: `python -m eval RUN --tasks beir --output RUN/search.json`
 

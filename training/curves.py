@@ -13,8 +13,10 @@ from matplotlib.ticker import MaxNLocator
 
 OWN, OTHER, GAP = "eval_aux_mlm", "eval_aux_mlm_shuffled_cls", "eval_aux_gap"
 CLEAR = 0.3  # nats per masked token; below it the sentence vector hardly helps
-_NOT_TERMS = {"epoch", "step", "grad_norm", "learning_rate", "loss", "train_loss", "train_runtime", "total_flos",
-              "tokens", "train_samples_per_second", "train_steps_per_second"}  # fmt: skip
+_NOT_TERMS = frozenset(
+    "epoch step grad_norm learning_rate loss train_loss train_runtime total_flos tokens train_samples_per_second "
+    "train_steps_per_second".split()
+)
 _DEV_SCORE = re.compile(r"eval_\w+_(spearman|ndcg)(_\d+)?")  # a number: of a prefix of the vectors
 _UNITS = {"spearman": "Spearman x 100", "ndcg": "nDCG@10 x 100"}
 
@@ -87,8 +89,8 @@ def draw(history: History, path: str | Path) -> None:
     spread = [name for name in ("eval_uniformity", "eval_mean_cosine") if name in curves]
     gap = [GAP] if GAP in curves else []
     terms = [name for name in curves if name not in (*spread, *gap) and not dev_unit(name)]
-    panels = {"loss term (raw)": terms, **scores, "neighbour's minus own [CLS], nats": gap,
-              "spread of the vectors": spread}  # fmt: skip
+    panels = {"loss term (raw)": terms, **scores}
+    panels |= {"neighbour's minus own [CLS], nats": gap, "spread of the vectors": spread}
     panels = {label: names for label, names in panels.items() if names}
     if not panels:
         return

@@ -1,4 +1,4 @@
-"""Faults that end a run: storage, memory, compilation and non-finite numbers, as one-line errors."""
+"""Faults that end a run: storage, memory and non-finite numbers, as one-line errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from common.errors import DISK, BadInput, ProjectError, StorageError, first_line
+from common.errors import DISK, ProjectError, StorageError
 
 # Losing write permission during a run leaves its state intact, so the same command can resume.
 _DENIED = "no permission"
@@ -114,22 +114,6 @@ def memory_errors(batch: str) -> Iterator[None]:
             "--gradient_accumulation_steps is equivalent), --bf16, a smaller --max_length or "
             "--per_device_train_batch_size (fewer negatives: a different experiment)"
         ) from error
-
-
-@contextmanager
-def step_errors() -> Iterator[None]:
-    """Turn errors of torch.compile and of DDP about this model into a BadInput."""
-    try:
-        yield
-    except torch._dynamo.exc.FailOnRecompileLimitHit as error:
-        raise BadInput("--torch_compile: the batches of this text have too many shapes; leave it out") from error
-    except RuntimeError as error:
-        if "finished reduction in the prior iteration" in str(error):
-            flag = "--ddp_find_unused_parameters true"
-            raise BadInput(f"some of this model's weights get no gradient; give {flag}") from error
-        if not isinstance(error, torch._dynamo.exc.TorchDynamoException):
-            raise
-        raise BadInput(f"--torch_compile: this step cannot be compiled: {first_line(error)}") from error
 
 
 class FirstBad:

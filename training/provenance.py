@@ -62,10 +62,11 @@ def contents(settings: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def _files(value: Any) -> dict[str, str]:
     if isinstance(value, (list, tuple)):
-        parts = [(part, _files(part)) for part in value]
-        numbered = [(f"{n} {file}".rstrip(), found) for n, (part, files) in enumerate(parts, 1)
-                    for file, found in (files or {"": part}).items()]  # fmt: skip
-        return dict(numbered) if any(files for _, files in parts) else {}
+        parts = [_files(part) for part in value]
+        numbered = {}
+        for number, (part, files) in enumerate(zip(value, parts, strict=True), 1):
+            numbered |= {f"{number} {file}".rstrip(): content for file, content in (files or {"": part}).items()}
+        return numbered if any(parts) else {}
     return _hashes(Path(value)) if isinstance(value, str) and value else {}
 
 

@@ -1,9 +1,8 @@
-"""The end of a run: choose between start and trained weights, compare them, export and score."""
+"""The end of a run: choose between initial and trained weights, compare them, export and score."""
 
 from __future__ import annotations
 
 import logging
-import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 
 from common.arguments import ScoredArguments
 from common.errors import BadInput
-from common.files import read_json
+from common.files import hashes, read_json
 from common.streams import show
 from eval.dev import DevSet, clears, halves_set, in_words, pairs_set, search_set
 from eval.encode import Encode
@@ -27,14 +26,14 @@ from models.folder import is_inside
 from models.loading import load_backbone
 from models.pooling import pooling_named
 from models.saved_format import read_modules
-from training.best import BEST, copy_best, read_best
+from training.checkpoint import BEST, copy_best, read_best, replacing_files
+from training.folder import read_run
 from training.provenance import MODEL_FILES
-from training.run import Run
+from training.settings import Settings
 from training.trainer import EmbeddingTrainer
 
 logger = logging.getLogger(__name__)
 _HALVES = 128  # held-out texts that replace the dev task of a run without one
-_SPREADS = {"uniformity": uniformity, "mean_cosine": mean_cosine}
 _LONGEST = 512  # tokens per held-out text
 _PARTS = (*MODEL_FILES, "config_sentence_transformers.json", "LICENSE*")
 
@@ -51,14 +50,13 @@ def dev_set(data_args: ScoredArguments, pooling: str) -> DevSet | None:
     shares, given = data_args.start_shares, [name for name in ("dev_file", "dev_beir") if getattr(data_args, name)]
     if len(given) > 1:
         raise BadInput("--dev_file and --dev_beir: only one of them can select the best model; leave one out")
-    unused = [*given, *(name for name in ("start_shares", "keep_start", "patience") if getattr(data_args, name))]
-    if data_args.dev == "none" and unused:
-        raise BadInput(f"--dev none --{unused[0]}: without a dev score it has no effect; leave one of them out")
+    if data_args.dev == "none" and given:
+        raise BadInput(f"--dev none --{given[0]}: without a dev score it has no effect; leave one of them out")
     if shares and pooling_named(pooling).keeps_head:
-        raise BadInput(f"--start_shares: the start has no head to mix with that of --pooling {pooling}; give --pooling "
-                       "cls_before_pooler ([CLS] without a head) or avg")  # fmt: skip
-    if data_args.least_gain and not data_args.keep_start:
-        logger.warning("--least_gain %s has no effect without --keep_start true", data_args.least_gain)
+        raise BadInput(
+            f"--start_shares: the initial model has no head to mix with that of --pooling {pooling}; give --pooling "
+            "cls_before_pooler ([CLS] without a head) or avg"
+        )
     if data_args.dev == "none":
         return None
     if data_args.dev_beir:
@@ -77,71 +75,63 @@ def load_tests(data_args: ScoredArguments, device: str) -> list:
     return tests
 
 
-def finish(
-    run: Run,
-    trainer: EmbeddingTrainer,
-    tokenizer,
-    dev: DevSet | None,
-    tests: list,
-    data_args: ScoredArguments,
-    texts: Iterable[str],
-) -> None:
-    """Choose and judge the result, export it to the run's folder, score it, and complete the record.
+def unscored(folder: str, test_tasks: list[str]) -> str:
+    """How to score a finished run on tasks that it was not asked for; empty if there are none."""
+    before = read_run(Path(folder)).get("settings", {}).get("test_tasks") or []
+    known = {*tasks_named([name for name in before if name != "none"], Options())}
+    wanted = [name for name in test_tasks if name != "none"]
+    new = " ".join(name for name in wanted if not known.issuperset(tasks_named([name], Options())))
+    return f"not scored: {new} (python -m eval {folder} --tasks {new})" if new else ""
+
+
+def save_result(
+    trainer: EmbeddingTrainer, settings: Settings, record: dict[str, Any], tokenizer, dev: DevSet | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Choose and judge the result, and write it into the run's folder.
 
     Args:
-        run: the run.
         trainer: after training.
+        settings: of the run.
+        record: of the run; gets the hashes of the result.
         tokenizer: the encoder's.
         dev: the examples that selected the best model; None for `--dev none`.
-        tests: the tasks of `--test_tasks`.
-        data_args: options.
-        texts: the training text.
+
+    Returns:
+        Facts for the record (best step, verdict, dev score by width), and the findings in words.
     """
-    folder, facts = Path(run.args.output_dir), {}
+    folder, facts, findings = Path(trainer.args.output_dir), {}, []
     if dev:
         facts["best"] = read_best(folder, trainer.run_id)
-    encoder, facts["verdict"] = _choose(run, trainer, tokenizer, dev, data_args)
-    if encoder is not None and run.record["settings"]["lora_keep"]:
-        logger.warning("no adapter/ beside the result: it is the start, or a mixture with it, which has no adapters")
-    if encoder is not None and facts["verdict"]["shipped"] == "start":
-        run.export(lambda place: _save_start(run, encoder, place, tokenizer))
-    elif encoder is not None:
-        run.export(lambda place: encoder.save(place, tokenizer))
-    elif dev:
-        run.export(lambda place: copy_best(folder, place))
-    else:
-        logger.info("no dev task: the last model is the result")
-        run.export(lambda place: trainer.model.encoder.save(place, tokenizer))
-    findings = [in_words(facts["verdict"])] if facts["verdict"] else []
-    if dev and (widths := run.record["settings"]["matryoshka_dims"]):
-        facts["dev_by_width"] = dev.scores(_encode(run, *load_encoder(str(folder))), widths)
+    encoder, facts["verdict"] = _choose(trainer, settings, tokenizer, dev)
+    if encoder is not None and settings.model_args.lora_keep:
+        logger.warning("no adapter/ beside the result: it is the initial model, or a mixture with it")
+    with replacing_files(folder) as temporary:
+        if encoder is not None and facts["verdict"]["shipped"] == "start":
+            _save_initial(settings, encoder, temporary, tokenizer)
+        elif encoder is not None:
+            encoder.save(str(temporary), tokenizer)
+        elif dev:
+            copy_best(folder, temporary)
+        else:
+            logger.info("no dev task: the last model is the result")
+            trainer.model.encoder.save(str(temporary), tokenizer)
+        record["result"] = hashes(temporary)
+    if facts["verdict"]:
+        findings.append(in_words(facts["verdict"]))
+    if dev and (widths := settings.model_args.matryoshka_dims):
+        facts["dev_by_width"] = dev.scores(_encode(settings, *load_encoder(str(folder))), widths)
         scores = ", ".join(f"{name} {value:.2f}" for name, value in facts["dev_by_width"].items())
         findings.append(f"the whole vector and its prefixes: {scores}")
-    facts["seen_test_texts"] = _score(run, tests, data_args.data_dir, texts)
-    run.finish(trainer, facts, findings)
-    logger.info("next: %s", "; ".join(_next(folder, data_args)))
+    return facts, findings
 
 
-def _next(folder: Path, data_args: ScoredArguments) -> list[str]:
-    """Suggested next commands; an evaluation only if its data is present."""
-    name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
-    if data_args.dev_file and data_args.dev != "none":
-        evaluate = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
-    else:
-        evaluate = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
-    export = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
-    return [*evaluate, f"python -m report {name} --output report.html", export]
-
-
-def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[str, dict[str, int]]:
+def score_result(settings: Settings, tests: list, texts: Iterable[str]) -> dict[str, dict[str, int]]:
     """Write `scores.json` of the exported model; returns how many test sentences the training text contains."""
-    folder = Path(run.args.output_dir)
-    encoder, tokenizer = load_encoder(str(folder))
-    encode = _encode(run, encoder, tokenizer)
+    folder, data_dir = Path(settings.args.output_dir), settings.data_args.data_dir
+    encode = _encode(settings, *load_encoder(str(folder)))
     results = score_all(encode, tests, data_dir)
     seen = count_seen(texts, tests, data_dir) if tests else {}
-    rows = rows_of(results, run.record["settings"]["method"], folder.name, **encode.settings)
-    rows = with_share_seen(rows, seen)
+    rows = with_share_seen(rows_of(results, settings.model_args.method, folder.name, **encode.settings), seen)
     write_scores(folder / "scores.json", results, rows)
     if rows:
         show(tables({folder.name: rows}), folder / "scores.json")
@@ -151,35 +141,38 @@ def _score(run: Run, tests: list, data_dir: str, texts: Iterable[str]) -> dict[s
 
 
 def _choose(
-    run: Run, trainer: EmbeddingTrainer, tokenizer, dev: DevSet | None, data_args: ScoredArguments
+    trainer: EmbeddingTrainer, settings: Settings, tokenizer, dev: DevSet | None
 ) -> tuple[SentenceEncoder | None, dict[str, Any] | None]:
-    """The encoder to export, None for the trained one unchanged, and the comparison with the start."""
+    """The encoder to export, None for the trained one unchanged, and the comparison with the initial model."""
+    data_args = settings.data_args
     judge = dev or _halves(trainer, tokenizer)
     if judge is None:
         return None, None
     trained = trainer.model.encoder
     if dev is not None:
-        trained, _ = load_encoder(str(Path(run.args.output_dir) / BEST))
-    start = start_of(run.record["settings"], trained)
-    models = {0.0: trained} | {share: trained.mixed_with(start, share) for share in sorted(set(data_args.start_shares))}
-    models[1.0] = start
+        trained, _ = load_encoder(str(Path(settings.args.output_dir) / BEST))
+    initial = initial_encoder(settings.values, trained)
+    shares = sorted({*data_args.start_shares})
+    models = {0.0: trained} | {share: trained.mixed_with(initial, share) for share in shares} | {1.0: initial}
     if dev is not None:
         trainer.model.to("cpu")  # the result comes from best/; a GPU holds one model at a time
     items = {}
     for share, encoder in models.items():
-        items[share] = judge.items(_encode(run, encoder, tokenizer))
+        items[share] = judge.items(_encode(settings, encoder, tokenizer))
         encoder.to("cpu")
-    scores = {share: judge.score_of(one) for share, one in items.items()} if data_args.start_shares else {0.0: None}
+    scores = {share: judge.score_of(scored) for share, scored in items.items()} if shares else {0.0: None}
     best = max(scores, key=scores.__getitem__)
-    found = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}
+    verdict = {"metric": judge.metric, **judge.verdict(items[1.0], items[best]), "shipped": "result"}
     if dev is None:
-        encoders = (_encode(run, one, tokenizer) for one in (start, trained))
-        found |= _spread([" ".join(pair) for pair in judge.content], *encoders)
-    if data_args.start_shares:
-        found |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
-    if data_args.keep_start and not clears(found, data_args.least_gain):
-        return start, found | {"shipped": "start", "least_gain": data_args.least_gain}
-    return (models[best] if best else None), found
+        texts = [" ".join(pair) for pair in judge.content]
+        vectors = [torch.from_numpy(_encode(settings, encoder, tokenizer)(texts)) for encoder in (initial, trained)]
+        for name, measure in {"uniformity": uniformity, "mean_cosine": mean_cosine}.items():
+            verdict[name] = [float(measure(both)) for both in vectors]
+    if shares:
+        verdict |= {"start_share": best, "dev_by_start_share": {str(share): score for share, score in scores.items()}}
+    if data_args.keep_start and not clears(verdict, data_args.least_gain):
+        return initial, verdict | {"shipped": "start", "least_gain": data_args.least_gain}
+    return (models[best] if best else None), verdict
 
 
 def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
@@ -193,42 +186,35 @@ def _halves(trainer: EmbeddingTrainer, tokenizer) -> DevSet | None:
         return None
 
 
-def _spread(texts: list[str], *encoders: Encode) -> dict[str, list[float]]:
-    """Uniformity and mean cosine of the texts for each encoder."""
-    vectors = [torch.from_numpy(encode(texts)) for encode in encoders]
-    return {name: [float(measure(one)) for one in vectors] for name, measure in _SPREADS.items()}
-
-
-def start_of(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceEncoder:
-    """The encoder that a run with these settings started from, without a head; template and length as in `trained`."""
-    source, pooling = settings["model_name_or_path"], settings["pooling"]
+def initial_encoder(settings: Mapping[str, Any], trained: SentenceEncoder) -> SentenceEncoder:
+    """The encoder from which a run with these settings started, without a head; other traits as in `trained`."""
+    pooling = settings["pooling"]
     if pooling_named(pooling).keeps_head:
         pooling = "cls_before_pooler"
-    backbone = load_backbone(source)
+    backbone = load_backbone(settings["model_name_or_path"])
     if settings["bidirectional"]:
         attend_both_ways(backbone)
-    own = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
-    start = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **own)
-    start.normalized = trained.normalizes
-    return start
+    traits = {"place": trained.place, "prompts": trained.prompts, "default_prompt": trained.default_prompt}
+    initial = SentenceEncoder(backbone, pooling, None, trained.max_length, trained.packed, **traits)
+    initial.normalized = trained.normalizes
+    return initial
 
 
-def _save_start(run: Run, encoder: SentenceEncoder, place: str, tokenizer) -> None:
-    """Write the start: the files of a sentence-transformers folder are copied.
+def _save_initial(settings: Settings, encoder: SentenceEncoder, folder: Path, tokenizer) -> None:
+    """Write the initial model: the files of a sentence-transformers folder are copied.
 
     If the run uses it differently (pooling, head, template, attention, prompts), or a file is a link that leaves the
     folder, it is saved as it was judged.
     """
-    settings = run.record["settings"]
-    source = Path(settings["model_name_or_path"])
-    changed = settings["bidirectional"] or encoder.place is not None
-    as_it_is = not changed and _pooled_by(str(source), encoder.prompts) == encoder.pooling
-    files = _parts(source) if as_it_is else []
+    source = Path(settings.model_args.model_name_or_path)
+    changed = settings.model_args.bidirectional or encoder.place is not None
+    unchanged = not changed and _pooled_by(str(source), encoder.prompts) == encoder.pooling
+    files = _parts(source) if unchanged else []
     if not files or not all(is_inside(source, file) for file in files):
-        encoder.save(place, tokenizer)
+        encoder.save(str(folder), tokenizer)
         return
     for file in files:
-        copy = Path(place) / file.relative_to(source)
+        copy = folder / file.relative_to(source)
         copy.parent.mkdir(exist_ok=True, parents=True)
         shutil.copyfile(file, copy)
 
@@ -251,5 +237,5 @@ def _pooled_by(source: str, prompts: Mapping[str, str]) -> str | None:
     return found.pooling if found and len(found.head) == found.normalizes and found.prompts == prompts else None
 
 
-def _encode(run: Run, encoder: SentenceEncoder, tokenizer) -> Encode:
-    return Encode(encoder.to(run.args.device), tokenizer, bf16=run.args.bf16)
+def _encode(settings: Settings, encoder: SentenceEncoder, tokenizer) -> Encode:
+    return Encode(encoder.to(settings.args.device), tokenizer, bf16=settings.args.bf16)

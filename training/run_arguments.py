@@ -71,8 +71,6 @@ class RunArguments(TrainingArguments):
         if self.tf32 is None and (self.torch_compile or self.torch_compile_mode or self.torch_compile_backend):
             self.tf32 = False  # transformers would turn it on
         super().__post_init__()
-        if self.device.type not in ("cpu", "cuda"):
-            raise BadInput(f"device '{self.device.type}' is not supported; give --use_cpu true (or auto)")
         if self.torch_compile:  # the whole step as one graph with static shapes
             os.environ |= {"ACCELERATE_DYNAMO_USE_FULLGRAPH": "true", "ACCELERATE_DYNAMO_USE_DYNAMIC": "false"}
             torch._dynamo.config.recompile_limit = _GRAPHS

@@ -12,7 +12,6 @@ import sys
 import types
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import wraps
@@ -22,17 +21,18 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import torch
 from transformers import HfArgumentParser, TrainingArguments
 
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput, brief, refuse_tokens
 from common.files import read_yaml
 from common.flags import Parser
-from common.model_place import nearest
 from common.ranges import check_range
 from common.streams import show
+from eval.encode import BF16_INSTRUCTIONS
+from models.loading import load_config
 from models.objectives.base import Method
-from training.automatic import AUTOMATIC
 from training.methods import STAGE_ONE, SUP, flags_of, load_method, method_names
 from training.run_arguments import RunArguments
 
@@ -78,9 +78,10 @@ class Settings:
         """Every setting by name, as the record keeps it."""
         groups = [vars(group) for group in (self.model_args, self.method_args, self.data_args) if group is not None]
         groups.append(self.args.to_dict())
-        kinds = kinds_of(self.script, self.method)
-        return {f.name: group[f.name] for kind, group in zip(kinds, groups, strict=True)
-                for f in fields(kind) if f.init and f.name in group}  # fmt: skip
+        values = {}
+        for kind, group in zip(kinds_of(self.script, self.method), groups, strict=True):
+            values |= {f.name: group[f.name] for f in fields(kind) if f.init and f.name in group}
+        return values
 
     @property
     def command(self) -> list[str]:
@@ -144,6 +145,38 @@ def fill(script: str, values: Mapping[str, Any]) -> Settings:
     *groups, args = _built(kinds_of(script, method), found)
     model_args, method_args, data_args = groups if method else (groups[0], None, groups[1])
     return Settings(script, method, model_args, method_args, data_args, args, given, sources, chosen)
+
+
+def _use_cpu(flags: Any) -> tuple[bool, str]:
+    return (False, "there is a GPU") if torch.cuda.is_available() else (True, "there is no CUDA GPU")
+
+
+def _bf16(flags: Any) -> tuple[bool, str]:
+    if not flags.use_cpu and not torch.cuda.is_available():
+        return False, "there is no CUDA GPU; the processor is asked with --use_cpu auto"
+    if not flags.use_cpu:
+        able, where = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU"
+    else:
+        able, where = any(map(torch.cpu.get_capabilities().get, BF16_INSTRUCTIONS)), "the processor"
+    return able, f"{where} {'supports' if able else 'does not support'} it"
+
+
+def _skip_from(flags: Any) -> tuple[int, str]:
+    model = flags.model_name_or_path or getattr(flags, "config_name", None)
+    if model is None:
+        raise BadInput("--skip_from auto: depends on the model; give --model_name_or_path or --config_name")
+    config = load_config(model)
+    if hasattr(config, "skip_from"):
+        return config.skip_from, "the layer used in stage 1"
+    return config.num_hidden_layers // 2, f"half of {config.num_hidden_layers} layers, as 6 of 12 in InfoCSE 3.1"
+
+
+# Values of `auto`, with their reasons; bf16 depends on the device and comes after it.
+AUTOMATIC: dict[str, Callable[[Any], tuple[Any, str]]] = {
+    "use_cpu": _use_cpu,
+    "bf16": _bf16,
+    "skip_from": _skip_from,
+}
 
 
 def _built(kinds: Sequence[type], found: Any) -> list[Any]:
@@ -303,11 +336,6 @@ def _without_replaced(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict
 
 def read_config(path: str) -> dict[str, str | list[str]]:
     """Read a flat YAML mapping; every scalar stays the string in the file."""
-    with suppress(OSError):  # a name that is too long: `read_yaml` reports it
-        if not Path(path).exists():
-            near = nearest(Path(path), "*.y*ml")
-            advice = f"did you mean '{near}'?" if near else "see configs/ for the ones in this repository"
-            raise BadInput(f"--config {path}: cannot be read (no such file); {advice}")
     content = read_yaml(Path(path), strings=True)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: must be a YAML mapping with one `flag: value` per line")

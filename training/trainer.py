@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from accelerate.utils import DistributedType, broadcast_object_list, send_to_device, set_seed
-from transformers import PrinterCallback, ProgressCallback
+from transformers import PrinterCallback, ProgressCallback, Trainer
 
 from common.errors import BadInput, NonFinite
 from common.files import remove
@@ -22,11 +20,9 @@ from models.fast.chunking import GradientCache
 from models.loading import quiet
 from models.objectives.base import Batch
 from training.adamw import chosen_optimizer
-from training.best import keep_if_best, out_of_patience
 from training.callbacks import ResumedProgress, Steps, StopWhenAsked
-from training.checkpoint import STAGING, commit_checkpoint
+from training.checkpoint import STAGING, commit_checkpoint, keep_if_best, out_of_patience
 from training.faults import FirstBad, NonFiniteStep, not_finite
-from training.resuming import ResumingTrainer
 from training.run_arguments import check_machine
 from training.signals import outlast_signals
 
@@ -38,7 +34,7 @@ _FEWEST = 10  # examples; fewer would be too noisy
 COLLAPSED = -0.05  # uniformity; 0 means that all vectors are parallel, untrained BERT has about -1.5
 
 
-class EmbeddingTrainer(ResumingTrainer):
+class EmbeddingTrainer(Trainer):
     """Stock Trainer with its own evaluation, a best model separate from the checkpoints, and logged loss terms.
 
     Args:
@@ -54,9 +50,8 @@ class EmbeddingTrainer(ResumingTrainer):
 
     Attributes:
         run_id: the run that owns the saved folders.
+        events: knows whether a step was taken, and whether a resume forgets the best score.
     """
-
-    chosen_optimizer = staticmethod(chosen_optimizer)
 
     def __init__(
         self,
@@ -78,15 +73,14 @@ class EmbeddingTrainer(ResumingTrainer):
         self._micro_steps = 0
         self._tokens = torch.zeros((), dtype=torch.long, device=args.device)
         self._first_bad = FirstBad(args.device)
-        self._staging: str | None = None
         self.run_id = ""
-        keys, optimizer = Keys(self.sampler.count), self.chosen_optimizer(args)
-        _note_missing_lomo()
+        keys, optimizer = Keys(self.sampler.count), chosen_optimizer(args)
         super().__init__(model, args, collator, keys, keys, optimizer_cls_and_kwargs=optimizer)
         if (kind := self.accelerator.distributed_type) not in _WHOLE:
             raise BadInput(f"{kind.value} shards the model, but evaluation needs the whole model: use MULTI_GPU")
         self._probe = collator([(-1, i, 0) for i in self.sampler.held or range(min(count, _PROBED))])
-        self.add_callback(Steps(self.sampler, model))
+        self.events = Steps(self.sampler, model)
+        self.add_callback(self.events)
         self.pop_callback(PrinterCallback if args.disable_tqdm else ProgressCallback)
         self.add_callback(ResumedProgress())
         self.add_callback(StopWhenAsked())
@@ -212,11 +206,6 @@ class EmbeddingTrainer(ResumingTrainer):
         """Whether `patience` ends training here."""
         return out_of_patience(history, f"eval_{self.args.metric_for_best_model}", self.patience)
 
-    def _determine_best_metric(self, metrics, trial) -> bool:
-        is_best = super()._determine_best_metric(metrics, trial)
-        self.state.best_global_step = self.state.best_model_checkpoint = None  # the best model is not a checkpoint
-        return is_best
-
     def _measure(self) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
         batch = send_to_device(self._probe, self.args.device)
@@ -234,7 +223,8 @@ class EmbeddingTrainer(ResumingTrainer):
         self._require_finite()
         self._count_tokens()
         root, step = Path(self.args.output_dir), self.state.global_step
-        self._staging = str(root / STAGING)
+        self.state.best_global_step = None  # the best model is not a checkpoint
+        self.args.output_dir = str(root / STAGING)
         try:
             with quiet():  # no progress bar for every file
                 super()._save_checkpoint(model, trial)
@@ -247,25 +237,20 @@ class EmbeddingTrainer(ResumingTrainer):
                 remove(root / STAGING)  # half a checkpoint would fill a full disk
             raise
         finally:
-            self._staging = None
+            self.args.output_dir = str(root)
         wait_for_everyone(self.args.device)
-
-    def _get_output_dir(self, trial) -> str:
-        return self._staging or super()._get_output_dir(trial)
 
 
 class CachedTrainer(EmbeddingTrainer):
     """An EmbeddingTrainer that keeps the graph of `chunk_size` sentences at a time, see `models.fast.chunking`.
 
     Raises:
-        BadInput: fp16, whose loss scaling the cache does not handle; torch_compile.
+        BadInput: fp16, whose loss scaling the cache does not handle.
     """
 
     def __init__(self, model, args, *others, chunk_size: int) -> None:
         if args.fp16:
             raise BadInput("--chunk_size does not support --fp16: use --bf16")
-        if args.torch_compile:
-            raise BadInput("--chunk_size does not support --torch_compile: the step runs in chunks; leave one out")
         self._cache = GradientCache(model, chunk_size, lambda: self.accelerator.autocast())
         super().__init__(model, args, *others)
 
@@ -282,9 +267,3 @@ class CachedTrainer(EmbeddingTrainer):
         output = self._cache.backward(batch, scale, self.accelerator.sync_gradients)
         self.count_terms(output.terms, inputs)
         return output.loss * scale
-
-
-def _note_missing_lomo() -> None:
-    """Tell Python that `lomo_optim` is not installed: accelerate looks for it on the disk twice per step (0.1 ms)."""
-    if find_spec("lomo_optim") is None:
-        sys.modules["lomo_optim"] = None

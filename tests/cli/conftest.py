@@ -26,7 +26,7 @@ SMALL = {"aux_weight": 0.1, "skip_from": 2, "rtd_weight": 0.1, "queue_size": 20,
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch):
     """Drawing `curves.png` takes a third of a short run; only `infocse_run` has it."""
-    monkeypatch.setattr("training.run.draw", lambda *_: None)
+    monkeypatch.setattr("training.stages.draw", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from models.objectives.moco import MomentumEncoder
 from models.training import build_model
 from tests.folders import history, record, rewind, same_weights
 from tests.methods import OTHER_FAMILIES
-from training import sentence_run
+from training import builders
 from training.methods import load_method, method_names, script_of
 from training.settings import read
 
@@ -49,7 +49,7 @@ def model_of(argv, method):
     corpus = load_tokenised(source_of(data_args, method.labels), tokenizer, data_args.cache_dir)
     tokenizer = method.tokenizer(method_args, tokenizer)
     model = build_model(method, method_args, model_args, tokenizer)
-    collator = sentence_run.make_collator(settings, corpus, tokenizer, model)
+    collator = builders.build_collator(settings, corpus, tokenizer, model)
     return model, collator([(0, index, 0) for index in range(8)])
 
 

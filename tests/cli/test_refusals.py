@@ -12,9 +12,9 @@ from common.errors import BadInput, StorageError
 from models.encoder import load_encoder
 from training.methods import UNSUP, method_names
 from training.plan import describe_truncation
-from training.run import Run
-from training.run_arguments import RunArguments, describe_packing, settle_packing
+from training.run_arguments import describe_packing, settle_packing
 from training.settings import fill
+from training.stages import new_record
 
 _TOO_WIDE = "--projection wide_mlp: this method needs vectors of the encoder's width"
 _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
@@ -55,9 +55,6 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"method": "consert", "contrastive_weight": 0}, "--contrastive_weight 0: leaves nothing to train"),
         ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
         ({"dataset_split": "test"}, "--dataset_split test: has no effect without --dataset_name"),
-        ({"dev": "none", "patience": 3}, "--dev none --patience: without a dev score"),
-        ({"method": "simcse", "dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
-        ({"method": "simcse", "dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),
         ({"method": "simcse", "dev_beir": "somewhere"}, "only one of them can select"),
         ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
         ({"method": "simcse", "matryoshka_dims": 8}, "the loss sees the output of --projection batch_norm"),
@@ -123,30 +120,10 @@ def test_labelled_pairs_have_two_texts(unsup, names):
         run_sup.main([*argv, "--text_column", *names])
 
 
-def test_a_device_that_is_not_supported_is_refused(unsup, tmp_path, monkeypatch):
-    monkeypatch.setattr(RunArguments, "device", torch.device("mps"))
-    with pytest.raises(BadInput, match=r"device 'mps' is not supported; give --use_cpu true \(or auto\)"):
-        run_unsup.main(unsup(method="simcse"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_optimizer_whose_package_is_missing_is_refused_by_name(unsup):
-    with pytest.raises(BadInput, match="--optim grokadamw: "):
-        run_unsup.main(unsup(method="simcse", optim="grokadamw"))
-
-
 def test_the_launcher_s_precision_must_be_that_of_the_flags(unsup, tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     with pytest.raises(BadInput, match="the launcher sets mixed precision 'bf16' and the flags 'no'"):
         run_unsup.main(unsup(method="simcse"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_compiling_in_chunks_is_refused(unsup, tmp_path, monkeypatch):
-    for name in ("BACKEND", "USE_FULLGRAPH", "USE_DYNAMIC"):  # which the flag sets
-        monkeypatch.setenv(f"ACCELERATE_DYNAMO_{name}", "no")
-    with pytest.raises(BadInput, match="--chunk_size does not support --torch_compile"):
-        run_unsup.main(unsup(method="simcse", chunk_size=2, torch_compile="true"))
     assert not (tmp_path / "run").exists()
 
 
@@ -161,7 +138,7 @@ def test_unconnected_processes_are_refused(monkeypatch):
     settings = fill(UNSUP, {"method": "simcse", "output_dir": "run", "use_cpu": True})
     monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher does
     with pytest.raises(BadInput, match=r"2 processes were started, but are not connected; .*--use_cpu true"):
-        Run(settings, {})
+        new_record(settings, {})
 
 
 TOKEN = "hf_" + "aB3" * 11

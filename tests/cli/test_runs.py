@@ -369,7 +369,7 @@ def test_a_best_model_of_the_former_number_of_steps_does_not_outlive_it(unsup, t
 
 def test_a_finished_run_says_which_tasks_it_was_not_scored_on(unsup, unscored, tmp_path, caplog, monkeypatch):
     run = shutil.copytree(unscored, tmp_path / "run")
-    monkeypatch.setattr("training.sentence_run.load_tests", lambda *_: [])
+    monkeypatch.setattr("training.stages.load_tests", lambda *_: [])
     with caplog.at_level(logging.INFO):
         run_unsup.main(unsup(**UNSCORED))
     assert caplog.text.rstrip().endswith("already finished; nothing to do")

@@ -13,7 +13,7 @@ import torch
 import run_unsup
 from common.errors import run_command
 from tests.sources import ROOT
-from training import sentence_run  # noqa: F401  imported now, not in every process
+from training import stages  # noqa: F401  imported now, not in every process
 
 SCRIPT = str(ROOT / "run_unsup.py")
 TWO_PROCESSES = str(ROOT / "configs" / "accelerate" / "two_cpu_processes.yaml")

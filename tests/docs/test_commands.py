@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 import eval.__main__
-import training.run
+import training.stages
 from common.arguments import ModelArguments, PretrainArguments, SentenceArguments
 from quickstart.generate import generate, write
 from tests.docs.commands import ROOT, SHORT, blocks, call, check, commands
@@ -47,7 +47,7 @@ def made(tiny_bert, text_file, dev_file, tmp_path_factory):
 def here(made, tmp_path, monkeypatch):
     """A copy of `made` as the working folder."""
     monkeypatch.chdir(shutil.copytree(made, tmp_path / "here", symlinks=True))
-    monkeypatch.setattr(training.run, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
+    monkeypatch.setattr(training.stages, "draw", lambda *_: None)  # curves.png: the slowest part of a tiny run
     return tmp_path / "here"
 
 

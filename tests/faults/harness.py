@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from tests.sources import ROOT
 from training.checkpoint import checkpoint_problem, checkpoints, step_of
-from training.record import read_run
+from training.folder import read_run
 
 STAGE_1 = "run_pretrain_aux.py"
 DEFAULTS = {"max_steps": 8, "save_steps": 3, "logging_steps": 1, "per_device_train_batch_size": 8,

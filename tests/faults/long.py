@@ -52,7 +52,7 @@ from tests.faults.harness import (  # noqa: E402
     weights,
 )
 from training.checkpoint import checkpoint_problem  # noqa: E402
-from training.record import read_run  # noqa: E402
+from training.folder import read_run  # noqa: E402
 
 
 def material(folder, script, method):

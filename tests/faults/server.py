@@ -27,8 +27,7 @@ import run_pretrain_aux
 import run_unsup
 from common.errors import run_command
 from models.training import EncoderForTraining
-from training import pretrain_run, sentence_run  # noqa: F401  imported now, not in every child
-from training import run as run_of_training
+from training import stages
 from training.trainer import EmbeddingTrainer
 
 _SCRIPTS = {"run_unsup.py": run_unsup, "run_pretrain_aux.py": run_pretrain_aux}
@@ -128,7 +127,7 @@ def child(request):
 def main():
     """Answer until the input ends."""
     torch.set_num_threads(1)
-    run_of_training.draw = lambda *_: None  # the slowest part of a tiny run
+    stages.draw = lambda *_: None  # the slowest part of a tiny run
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # a shell's background jobs ignore it, nohup's hang-ups too

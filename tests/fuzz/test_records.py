@@ -18,10 +18,8 @@ from papers.imported import read_imported
 from report.runs import facts, read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
-from training.best import read_best
-from training.checkpoint import MANIFEST, commit, owner, problem
-from training.record import RUN_FILE, read_run, run_id_of, write_run
-from training.run_folder import last_valid, open_run
+from training.checkpoint import MANIFEST, commit, owner, problem, read_best
+from training.folder import RUN_FILE, last_valid, open_run, read_run, run_id_of, write_run
 
 _RUN = {
     "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",

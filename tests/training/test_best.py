@@ -7,10 +7,8 @@ from transformers import TrainerState
 
 from common.errors import CheckpointRefused, NonFinite
 from tests.folders import checkpoint
-from training.best import BEST, copy_best, keep_if_best, out_of_patience, read_best
-from training.checkpoint import MANIFEST, problem
-from training.record import write_run
-from training.run_folder import Start, open_run
+from training.checkpoint import BEST, MANIFEST, copy_best, keep_if_best, out_of_patience, problem, read_best
+from training.folder import Start, open_run, write_run
 
 SETTINGS = {"seed": 42}
 
@@ -53,7 +51,7 @@ def test_a_better_model_replaces_the_one_before_and_is_exported_without_its_mani
     assert [path.name for path in tmp_path.iterdir()] == [BEST]
     (tmp_path / "result").mkdir()
     (tmp_path / BEST / ".DS_Store").touch()
-    copy_best(tmp_path, str(tmp_path / "result"))
+    copy_best(tmp_path, tmp_path / "result")
     assert {path.name for path in (tmp_path / "result").iterdir()} == {"best.json", "config.json"}
     assert (tmp_path / BEST / MANIFEST).exists() and (tmp_path / "result" / "config.json").read_text() == "4"
 

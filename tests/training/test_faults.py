@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import BadInput, StorageError
+from common.errors import StorageError
 from data.draws import KeyedSampler
 from tests.refusals import refused
 from training import faults, signals
@@ -98,31 +98,6 @@ def test_out_of_memory_errors_name_the_batch_and_what_helps(error):
         raise error
     with pytest.raises(RuntimeError, match="shapes"), faults.memory_errors("a batch of 64"):
         raise RuntimeError("shapes")
-
-
-def test_a_step_that_cannot_be_compiled_is_refused_with_the_compiler_s_reason():
-    whole = torch.compile(lambda x: x if x.sum() > 0 else -x, backend="eager", fullgraph=True)
-    with (
-        pytest.raises(BadInput, match="--torch_compile: this step cannot be compiled: Data-dependent branching"),
-        faults.step_errors(),
-    ):
-        whole(torch.ones(2))
-    with pytest.raises(BadInput, match=r"compiled: TorchDynamoException$"), faults.step_errors():
-        raise torch._dynamo.exc.TorchDynamoException
-    sizes = torch.compile(lambda x: x + 1, backend="eager", fullgraph=True, dynamic=False)
-    with (
-        torch._dynamo.config.patch(recompile_limit=2),
-        pytest.raises(BadInput, match="--torch_compile: the batches of this text have too many shapes"),
-        faults.step_errors(),
-    ):
-        for size in range(2, 6):
-            sizes(torch.ones(size))
-    unused = "Expected to have finished reduction in the prior iteration before starting a new one. This error ..."
-    with pytest.raises(BadInput, match="give --ddp_find_unused_parameters true"), faults.step_errors():
-        raise RuntimeError(unused)
-    with pytest.raises(RuntimeError, match="shapes"), faults.step_errors():
-        raise RuntimeError("shapes")
-    torch.compiler.reset()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -7,27 +7,24 @@ import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 from torch import nn
-from transformers import Trainer
 
 from common.errors import BadInput, CheckpointRefused
 from eval.encode import GPU_FACTOR, TOKENS_PER_BATCH, Encode
 from models.loading import load_tokenizer
 from tests.sources import ROOT
-from training import run
+from training import stages
+from training.folder import open_run, write_run
 from training.methods import UNSUP
 from training.plan import plan
-from training.record import write_run
-from training.resuming import ResumingTrainer, check_device_state
-from training.run import Run
 from training.run_arguments import RunArguments, check_machine
-from training.run_folder import open_run
 from training.settings import fill
+from training.stages import new_record
 
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
     """A run's arguments on a device of a name."""
-    monkeypatch.setattr(run, "provenance", lambda on_gpu: {"on_gpu": on_gpu})
+    monkeypatch.setattr(stages, "provenance", lambda on_gpu: {"on_gpu": on_gpu})
 
     def on(device, **flags):
         found = property(lambda self: torch.device(self._setup_devices and device))
@@ -41,14 +38,14 @@ def arguments(tmp_path, monkeypatch):
 def test_a_run_must_resume_on_the_type_of_device_on_which_it_began(arguments, tmp_path, began, goes_on):
     def started(device):
         arguments(device)
-        return Run(fill(UNSUP, {"method": "simcse", "output_dir": tmp_path / "run", "use_cpu": True}), {})
+        return new_record(fill(UNSUP, {"method": "simcse", "output_dir": tmp_path / "run", "use_cpu": True}), {})
 
     first, other = started(began), started(goes_on)
-    assert [each.record["on_gpu"] for each in (first, other)] == [began == "cuda", goes_on == "cuda"]
+    assert [record["on_gpu"] for record in (first, other)] == [began == "cuda", goes_on == "cuda"]
     (tmp_path / "run" / "best").mkdir(parents=True)
-    write_run(tmp_path / "run", first.record | {"status": "running"})
+    write_run(tmp_path / "run", first | {"status": "running"})
     with pytest.raises(CheckpointRefused, match="device"):
-        open_run(str(tmp_path / "run"), other.trajectory)
+        open_run(str(tmp_path / "run"), other["trajectory"])
 
 
 def test_batches_are_copied_asynchronously_only_to_a_gpu(arguments):
@@ -75,39 +72,6 @@ def test_one_of_two_visible_gpus_is_used_where_the_launcher_is_given_its_file(ar
     two = SimpleNamespace(n_gpu=2)
     with pytest.raises(BadInput, match=r"nn.DataParallel .*one_gpu.yaml"):
         check_machine(two, 1000, 0)
-
-
-def byte(*values):
-    return torch.tensor(values, dtype=torch.uint8)
-
-
-@pytest.mark.parametrize(
-    ("saved", "fits"),
-    [({"cuda": byte(1, 2)}, True), ({"cuda": [byte(9, 9), byte(1, 2)]}, True), ({"cuda": byte(1, 3)}, False),
-     ({"cuda": byte(1)}, False), ({"cpu": byte(1, 2)}, False)],
-)  # fmt: skip
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_random_state_that_was_not_restored_is_refused(tmp_path, monkeypatch, saved, fits, processes):
-    torch.save(saved, tmp_path / ("rng_state.pth" if processes == 1 else "rng_state_1.pth"))
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
-    args = SimpleNamespace(world_size=processes, process_index=1, device=torch.device("cuda"))
-    if fits:
-        check_device_state(tmp_path, args)
-    else:
-        with pytest.raises(CheckpointRefused, match="random state cannot be restored"):
-            check_device_state(tmp_path, args)
-
-
-def test_the_random_state_of_a_gpu_is_checked_only_on_a_gpu(tmp_path, monkeypatch):
-    torch.save({"cuda": byte(1, 3)}, tmp_path / "rng_state.pth")
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: byte(1, 2))
-    monkeypatch.setattr(Trainer, "_load_rng_state", lambda self, checkpoint: None)  # logs that it failed, and goes on
-    trainer = ResumingTrainer.__new__(ResumingTrainer)
-    trainer.args = SimpleNamespace(world_size=1, process_index=0, device=torch.device("cpu"))
-    trainer._load_rng_state(str(tmp_path))
-    trainer.args.device = torch.device("cuda")
-    with pytest.raises(CheckpointRefused, match="random state cannot be restored"):
-        trainer._load_rng_state(str(tmp_path))
 
 
 class Lengths(nn.Module):

@@ -13,11 +13,10 @@ from common.files import writing
 from report.runs import read_run_folder
 from tests.folders import STATE, checkpoint
 from tests.refusals import refused
-from training import run_folder
+from training import folder as run_folder
 from training.checkpoint import checkpoint_problem
+from training.folder import FORMAT, LOCK_FILE, RUN_FILE, Start, last_valid, locked, open_run, read_run, write_run
 from training.provenance import contents, provenance
-from training.record import FORMAT, RUN_FILE, read_run, write_run
-from training.run_folder import LOCK_FILE, Start, last_valid, locked, open_run
 
 SETTINGS = {"seed": 42, "learning_rate": 3e-5, "method": "simcse", "views": [0, 1], "dropout": None}
 RECORD = {"trajectory": SETTINGS, "status": "running", "run_id": "one"}

@@ -1,0 +1,389 @@
+"""A run from top to bottom: stage 1 (`pretrain`), and the training of sentence encoders (`train_sentences`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list, gather_object
+from safetensors.torch import load_model
+from transformers import TrainerCallback, TrainerState
+
+from common.errors import BadInput, CheckpointRefused, ProjectError, Stopped, brief
+from common.files import digest, hashes
+from data.source import Source, source_of
+from data.template import frame_of
+from data.text import read_text
+from data.tokenised import Sample, TokenisedText, load_tokenised
+from data.tokenizer import train_tokenizer
+from models.collectives import sum_over_processes, wait_for_everyone
+from models.loading import load_tokenizer
+from models.pooling import pooling_named
+from training.builders import build_pretraining, build_training, cuts
+from training.callbacks import Pace, RunLog
+from training.checkpoint import BEST, best_step, checkpoints, misfit, replacing_files, state_of, step_of
+from training.curves import describe_gap, draw
+from training.faults import REPORT, check_space, is_memory_error, memory_errors, storage_errors
+from training.folder import (
+    FORMAT,
+    IN_STEP,
+    MAY_DIFFER,
+    RUN_FILE,
+    STEPS,
+    Start,
+    check_agreement,
+    check_result,
+    clean,
+    locked,
+    open_run,
+    read_run,
+    run_id_of,
+    status_of,
+    write_run,
+)
+from training.plan import dry_run
+from training.provenance import contents, earlier_starts, provenance, weights_hash
+from training.result import dev_set, load_tests, save_result, score_result, unscored
+from training.run_arguments import saved_at_once, settle_packing, steps_of
+from training.settings import Settings
+from training.signals import STOPPING
+from training.trainer import EmbeddingTrainer
+
+logger = logging.getLogger(__name__)
+
+
+@storage_errors(".")
+def pretrain(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> str:
+    """Stage 1: build, train, save; returns the run's folder.
+
+    Raises:
+        ProjectError: anything that the command prints as one line.
+    """
+    model_args, args, began = settings.model_args, settings.args, time.time()
+    model_args.packed = settle_packing(model_args.packed, args)
+    source, tokenizer, blocks = load_blocks(settings)
+    identity = {
+        "text": blocks.facts,
+        "start": weights_hash(model_args.model_name_or_path or model_args.config_name),
+        "contents": contents(vars(model_args)),
+    }
+    record = new_record(settings, identity, source.file_names)
+    with opened(settings, record) as start:
+        if start.finished:
+            return args.output_dir
+        trainer, plan = build_pretraining(settings, tokenizer, blocks)
+        plan += settings.describe_choices()
+        if settings.values["dry_run"]:
+            dry_run(trainer, plan + settings.describe_sources())
+            return args.output_dir
+        logger.info(plan)
+        take_steps(trainer, record, start, callbacks)
+        if trainer.is_world_process_zero():
+            with replacing_files(Path(args.output_dir)) as folder:
+                trainer.model.save(str(folder), tokenizer)
+                record["result"] = hashes(folder)
+            finish(trainer, record, began)
+            method = "infocse" if model_args.head_layers else "simcse"
+            skip_from = " --skip_from auto" if model_args.head_layers else ""
+            logger.info(
+                f"next: python run_unsup.py --method {method} --model_name_or_path {shlex.quote(args.output_dir)}"
+                f"{skip_from} --train_file MY_SENTENCES.txt --output_dir runs/stage-2"
+            )
+        wait_for_everyone(args.device)
+    return args.output_dir
+
+
+def load_blocks(settings: Settings) -> tuple[Source, Any, TokenisedText]:
+    """Stage 1's text, the tokenizer (the checkpoint's, or trained on the text) and the training blocks.
+
+    Raises:
+        BadInput: neither or both of a checkpoint and a configuration; an unusable text.
+    """
+    model_args, data_args, args = settings.model_args, settings.data_args, settings.args
+    if bool(model_args.model_name_or_path) == bool(model_args.config_name):
+        raise BadInput("give either --model_name_or_path (a checkpoint) or --config_name (from scratch)")
+    tokenizer = load_tokenizer(model_args.model_name_or_path) if model_args.model_name_or_path else None
+    with args.main_process_first(desc="tokenise"):
+        source = source_of(data_args, own=(data_args.cache_dir, args.output_dir))
+        if tokenizer is None:
+            tokenizer = train_tokenizer(source, model_args.vocabulary_size, data_args.cache_dir)
+        room = data_args.max_length - frame_of(tokenizer).added
+        return source, tokenizer, load_tokenised(source, tokenizer, data_args.cache_dir, block=room)
+
+
+@storage_errors(".")
+def train_sentences(settings: Settings, callbacks: Sequence[TrainerCallback] = ()) -> str:
+    """A method: build, train, choose the result, export, score; returns the run's folder.
+
+    Raises:
+        ProjectError: anything that the command prints as one line.
+    """
+    method, model_args, method_args = settings.method, settings.model_args, settings.method_args
+    data_args, args, began = settings.data_args, settings.args, time.time()
+    for name in method.unread(method_args):
+        if (value := getattr(method_args, name)) != getattr(method.arguments(), name):
+            logger.warning("--%s %s has no effect with the other flags", name, value)
+    model_args.packed = settle_packing(model_args.packed, args)
+    if model_args.model_name_or_path is None:
+        raise BadInput("--model_name_or_path is missing: give the initial model")
+    pooling_named(model_args.pooling)  # check it before reading a long text
+    tokenizer = load_tokenizer(model_args.model_name_or_path)
+    sample = None if data_args.max_rows is None else Sample(data_args.max_rows, args.seed)
+    with args.main_process_first(desc="tokenise"):
+        source = source_of(data_args, method.labels, (data_args.cache_dir, args.output_dir))
+        if source.titled and not cuts(method.views_of_rows(method_args, source.width)):
+            source = replace(source, titled=False)  # title and text are a pair: a row without one of them is dropped
+        corpus = load_tokenised(source, tokenizer, data_args.cache_dir, sample)
+    dev, tests = dev_set(data_args, model_args.pooling), load_tests(data_args, args.device.type)
+    identity = {
+        "text": corpus.facts,
+        "start": weights_hash(model_args.model_name_or_path),
+        "dev_pairs": dev and digest([dev.metric, dev.content]),
+        "contents": contents(vars(model_args) | vars(method_args)),
+    }
+    record = new_record(settings, identity, source.file_names)
+    tokenizer = method.tokenizer(method_args, tokenizer)  # may add a template, which the stored ids lack
+    with opened(settings, record) as start:
+        if start.finished:
+            if hint := unscored(args.output_dir, data_args.test_tasks):
+                logger.info(hint)
+            return args.output_dir
+        trainer, plan = build_training(settings, tokenizer, corpus, dev)
+        plan += settings.describe_choices()
+        if settings.values["dry_run"]:
+            dry_run(trainer, plan + settings.describe_sources())
+            return args.output_dir
+        logger.info(plan)
+        take_steps(trainer, record, start, callbacks)
+        if trainer.is_world_process_zero():
+            facts, findings = save_result(trainer, settings, record, tokenizer, dev)
+            rows = read_text(source, data_args.cache_dir)
+            texts = rows.cells(None if sample is None else sample.rows(len(rows)))
+            facts["seen_test_texts"] = score_result(settings, tests, texts)
+            finish(trainer, record | facts, began, findings)
+            logger.info("next: %s", "; ".join(_next(Path(args.output_dir), data_args)))
+        wait_for_everyone(args.device)
+    return args.output_dir
+
+
+def new_record(settings: Settings, identity: dict[str, Any], files: Sequence[str] = ()) -> dict[str, Any]:
+    """The record of a run that begins: its settings, what determines its weights, and its machine.
+
+    Args:
+        settings: what the run does.
+        identity: what else determines the weights: hashes of the text, the dev set and the initial model.
+        files: names of the text's files.
+
+    Raises:
+        BadInput: the processes differ in their settings, or are not connected; there is no folder.
+    """
+    args, values = settings.args, settings.values
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started > args.world_size:
+        raise BadInput(f"{started} processes were started, but are not connected; on a CPU add --use_cpu true")
+    if "output_dir" not in settings.given and not values["dry_run"]:
+        raise BadInput("--output_dir is missing: give the run's folder")
+    trajectory = {name: value for name, value in values.items() if name not in MAY_DIFFER}
+    trajectory |= identity | {"script": settings.script, "world_size": args.world_size}
+    if args.device.type != "cpu":  # devices round and draw differently; older CPU runs have no such entry
+        trajectory["device"] = args.device.type
+    check_agreement(gather_object([trajectory | {name: values[name] for name in IN_STEP if name in values}]))
+    return {
+        "format": FORMAT,
+        "run_id": uuid.uuid4().hex,
+        "script": settings.script,
+        "command": settings.command,
+        "settings": values,
+        "trajectory": trajectory,
+        "text_files": [*files],
+        **provenance(args.device.type == "cuda"),
+    }
+
+
+@contextmanager
+def opened(settings: Settings, record: dict[str, Any]) -> Iterator[Start]:
+    """Lock the run's folder while the block runs, and yield how to begin: new, from a checkpoint, or finished.
+
+    The main process decides for all, see `training.folder.open_run`. An earlier run's facts go into `record`. A dry run
+    has a temporary folder.
+
+    Raises:
+        ProjectError: the folder is refused, locked by another command, or not writable.
+    """
+    args = settings.args
+    if args.process_index > 0:
+        logging.disable(logging.WARNING)  # only the main process logs
+    with ExitStack() as stack:
+        if settings.values["dry_run"]:
+            args.output_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="dry-run-"))
+        stack.enter_context(storage_errors(args.output_dir))
+        decision = None
+        if args.process_index == 0:
+            try:
+                with storage_errors(args.output_dir):
+                    decision = Start(False, None) if settings.values["dry_run"] else _begin(settings, record, stack)
+            except ProjectError as error:
+                decision = error
+            except OSError as error:  # a parent is a file, a dangling link, a name that is too long
+                decision = BadInput(f"--output_dir {args.output_dir}: cannot create this folder ({error.strerror})")
+        start = broadcast_object_list([decision])[0]
+        if isinstance(start, ProjectError):
+            raise start
+        if start.finished:
+            logger.info("%s: already finished; nothing to do", args.output_dir)
+        size = f"--per_device_train_batch_size {args.per_device_train_batch_size} on {args.device.type}"
+        stack.enter_context(memory_errors(size))
+        yield start
+
+
+def _begin(settings: Settings, record: dict[str, Any], stack: ExitStack) -> Start:
+    root, change = Path(settings.args.output_dir), settings.args.change_steps
+    if status_of(root, record["trajectory"], change) == "finished":
+        check_result(root, read_run(root))
+        return Start(True, None)
+    stack.enter_context(locked(root))
+    clean(root)
+    (root / REPORT).unlink(missing_ok=True)  # of an attempt whose step was not saved
+    start = open_run(str(root), record["trajectory"], change)  # again, locked: another command may have been running
+    if (root / RUN_FILE).is_file():
+        old = read_run(root)
+        record["run_id"] = run_id_of(root)
+        if start.checkpoint:  # otherwise nothing of the earlier attempt remains
+            record["earlier_starts"] = earlier_starts(old, record)
+            record["changed_steps"] = _changed_steps(old, record, start.checkpoint)
+    return start
+
+
+def _changed_steps(old: dict[str, Any], new: dict[str, Any], checkpoint: str) -> list[dict[str, Any]]:
+    """Every change of a run's number of steps, {setting: [old, new]}, and the step after which it took effect."""
+    pairs = {name: [run["trajectory"].get(name) for run in (old, new)] for name in STEPS}
+    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    after = {"after_step": step_of(Path(checkpoint))}
+    return [*old.get("changed_steps", []), *([after | changed] if changed else [])]
+
+
+def take_steps(
+    trainer: EmbeddingTrainer, record: dict[str, Any], start: Start, callbacks: Sequence[TrainerCallback] = ()
+) -> None:
+    """Write the record, then train to the last step, from step 0 or a checkpoint.
+
+    Raises:
+        Stopped: a signal ended training, after a checkpoint was written.
+        CheckpointRefused: the checkpoint does not fit or cannot be loaded.
+        StorageError: disk or memory is full; NonFinite: a number is not finite.
+    """
+    args, folder = trainer.args, Path(trainer.args.output_dir)
+    steps, state = steps_of(args, trainer.sampler.count), None
+    if start.checkpoint:
+        state = state_of(start.checkpoint)
+        changed = _check_change(start.checkpoint, state, steps)
+        changed |= any(change["after_step"] == state["global_step"] for change in record.get("changed_steps", []))
+        trainer.events.forgets_best = changed and best_step(folder) > state["global_step"]
+        if trainer.events.forgets_best:
+            logger.warning(
+                f"{BEST}/ is from a step after {Path(start.checkpoint).name} and from another number of "
+                "steps; the next evaluation replaces it"
+            )
+    if trainer.is_world_process_zero():
+        check_space(folder, trainer.model, saved_at_once(args, steps) - len(checkpoints(folder)))
+        write_run(folder, record | {"status": "running"})
+    wait_for_everyone(args.device)
+    trainer.run_id = record["run_id"]
+    for callback in (RunLog(folder), Pace(), *callbacks):
+        trainer.add_callback(callback)
+    if state is not None:
+        logger.info("resuming from %s", start.checkpoint)
+        over = state["global_step"] >= steps or trainer.is_out_of_patience(state.get("log_history", []))
+    with STOPPING.held(), loading(start.checkpoint, trainer):
+        if state is not None and (name := misfit(start.checkpoint, trainer.model)):
+            raise CheckpointRefused(f"{start.checkpoint}: does not fit the model: {name}")
+        if state is not None and over:  # the stock Trainer would train one more step
+            load_model(trainer.model, Path(start.checkpoint) / "model.safetensors", strict=False)
+            trainer.state = TrainerState.load_from_json(str(Path(start.checkpoint) / "trainer_state.json"))
+            return
+        trainer.train(resume_from_checkpoint=start.checkpoint)
+        stopped = torch.tensor(int(STOPPING.name is not None), device=args.device)
+        stopped = bool(sum_over_processes(stopped))  # a late signal may have reached only one process
+    if stopped:
+        cause = STOPPING.name or "a signal to another process"
+        raise Stopped(f"stopped by {cause} after step {trainer.state.global_step}; repeat the command to resume")
+    if trainer.dev is not None and trainer.state.best_metric is None:
+        trainer.evaluate()  # a callback ended training before the first evaluation
+
+
+@contextmanager
+def loading(checkpoint: str | None, trainer: EmbeddingTrainer) -> Iterator[None]:
+    """Turn any error before the first step into one about the checkpoint: its pickles, zips and JSON raise many types.
+
+    A manifest proves that files are unchanged, not who wrote them; `weights_only` keeps a pickle from running code.
+    """
+    try:
+        yield
+    except (ProjectError, OSError):
+        raise
+    except Exception as error:
+        if checkpoint is None or trainer.events.stepped or is_memory_error(error):
+            raise
+        # Only the first sentence: torch goes on to explain how to run the code of a pickle.
+        reason = f"{type(error).__name__}: {brief(error).partition('. ')[0]}"
+        raise CheckpointRefused(
+            f"{checkpoint}: its state cannot be loaded ({reason}); remove that folder to resume from the previous "
+            "checkpoint, or to start over if there is none"
+        ) from error
+
+
+def _check_change(checkpoint: str, state: dict[str, Any], steps: int) -> bool:
+    """Return whether the number of steps has changed, and log it; CheckpointRefused if the checkpoint is past it."""
+    done, before = state["global_step"], state["max_steps"]
+    if steps == before:
+        return False
+    if done >= steps:
+        raise CheckpointRefused(
+            f"{checkpoint}: the run is at step {done}, so it cannot end after {steps}; give more than {done} steps "
+            f"(the best model so far is in {BEST}/)"
+        )
+    logger.info(
+        f"{done} of {before} steps are done; continuing to step {steps} with the learning rates of a run of "
+        f"{steps} steps"
+    )
+    return True
+
+
+def finish(trainer: EmbeddingTrainer, record: dict[str, Any], began: float, findings: Sequence[str] = ()) -> None:
+    """Draw the curves, log the findings and, as the last write, mark the run finished."""
+    history, state, folder = trainer.state.log_history, trainer.state, trainer.args.output_dir
+    draw(history, Path(folder) / "curves.png")
+    early = None
+    if state.global_step < state.max_steps:
+        cause = "a callback stopped the run"
+        if trainer.is_out_of_patience(history):
+            cause = f"the dev score did not improve in {trainer.patience} evaluations (--patience)"
+        early = f"{cause}, so training ended after step {state.global_step} of {state.max_steps}"
+    findings = [*filter(None, [early, describe_gap(history)]), *findings]
+    for finding in findings:
+        logger.info(finding)
+    seconds = round(time.time() - began, 1)
+    facts = {"findings": findings, "steps": state.global_step, "seconds_of_last_start": seconds, "status": "finished"}
+    write_run(folder, record | facts)
+    logger.info("%s: finished in %.0f s", folder, seconds)
+
+
+def _next(folder: Path, data_args) -> list[str]:
+    """Suggested next commands; an evaluation only if its data is present."""
+    name, tasks = shlex.quote(str(folder)), {*data_args.test_tasks} - {"none"}
+    if data_args.dev_file and data_args.dev != "none":
+        evaluate = [f"python -m eval {name} --dev_file {shlex.quote(data_args.dev_file)}"]
+    else:
+        evaluate = [f"python -m eval {name} --tasks {' '.join(map(shlex.quote, sorted(tasks)))}"] if tasks else []
+    export = f"python -m export {name} --output exports/{shlex.quote(folder.name)}"
+    return [*evaluate, f"python -m report {name} --output report.html", export]
