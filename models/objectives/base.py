@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -248,8 +249,13 @@ class MethodArguments:
 class Method:
     """A training method: its flags, its requirements on the data, and its objectives.
 
-    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass()`; the file's name is the
+    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass(...)`; the file's name is the
     method's name. There is no other list of methods.
+
+    Args:
+        citations: BibTeX entries of its papers, for the card of a trained model.
+        published: its published scores: ids of records in eval/compare/published.yaml, or records of that form, whose
+            `source` may be the words themselves.
 
     Attributes:
         arguments: a dataclass; each field is a flag.
@@ -270,10 +276,23 @@ class Method:
     takes_projection = True
     not_adapted = ""
 
+    def __init__(self, *citations: str, published: Sequence[str | Mapping[str, Any]] = ()) -> None:
+        self.citations, self.published = citations, published
+
     @property
     def name(self) -> str:
         """The value of `--method`."""
         return type(self).__module__.rsplit(".", 1)[-1]
+
+    @property
+    def about(self) -> str:
+        """What it is, on a model card and in docs/methods.md: the first line of its file's docstring."""
+        return (sys.modules[type(self).__module__].__doc__ or self.name).splitlines()[0]
+
+    @property
+    def title(self) -> str:
+        """Its name in words: what stands before the colon or the citation of `about`."""
+        return self.about.split(":")[0].split(" (")[0]
 
     def views(self, args: Any) -> list[View]:
         """The copies of a sentence."""

@@ -95,4 +95,8 @@ class ConSERT(Method):
         return [contrast(args)]
 
 
-METHOD = ConSERT()
+CITATION = """@misc{yan2021consert, title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence
+  Representation Transfer},
+  author = {Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu, Weiran},
+  year = {2021}, eprint = {2105.11741}, archivePrefix = {arXiv}}"""
+METHOD = ConSERT(CITATION, published=("consert-bert-base", "consert-bert-large"))

@@ -103,4 +103,8 @@ class CT(Method):
         return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]
 
 
-METHOD = CT()
+CITATION = r"""@misc{carlsson2021ct, title = {Semantic Re-tuning with Contrastive Tension},
+  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist, Erik Ylip{\"a}{\"a}
+  and Sahlgren, Magnus},
+  year = {2021}, note = {ICLR 2021}, url = {https://openreview.net/forum?id=Ov_sMNau-PF}}"""
+METHOD = CT(CITATION, published=("ct-bert-base",))

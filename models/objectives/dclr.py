@@ -142,4 +142,7 @@ class DCLR(Method):
         return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
 
 
-METHOD = DCLR()
+CITATION = """@misc{zhou2022dclr, title = {Debiased Contrastive Learning of Unsupervised Sentence Representations},
+  author = {Zhou, Kun and Zhang, Beichen and Zhao, Wayne Xin and Wen, Ji-Rong},
+  year = {2022}, eprint = {2205.00656}, archivePrefix = {arXiv}}"""
+METHOD = DCLR(CITATION, published=("dclr-bert-base",))

@@ -84,4 +84,10 @@ class ESimCSE(moco.MoCo):
         return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
 
 
-METHOD = ESimCSE()
+CITATION = """@misc{wu2021esimcse, title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of
+  Unsupervised Sentence Embedding},
+  author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  year = {2021}, eprint = {2109.04380}, archivePrefix = {arXiv}}"""
+METHOD = ESimCSE(
+    CITATION, published=("esimcse-bert-base", "esimcse-bert-large", "esimcse-roberta-base", "esimcse-roberta-large")
+)

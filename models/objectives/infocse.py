@@ -149,4 +149,11 @@ class InfoCSE(simcse.SimCSE):
         return objectives
 
 
-METHOD = InfoCSE()
+CITATION = """@misc{wu2022infocse, title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence
+  Embeddings},
+  author = {Wu, Xing and Gao, Chaochen and Lin, Zijia and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  year = {2022}, eprint = {2210.06432}, archivePrefix = {arXiv}}"""
+CONDENSER = """@misc{gao2021condenser, title = {Condenser: a Pre-training Architecture for Dense Retrieval},
+  author = {Gao, Luyu and Callan, Jamie},
+  year = {2021}, eprint = {2104.08253}, archivePrefix = {arXiv}}"""
+METHOD = InfoCSE(CITATION, CONDENSER, published=("infocse-bert-base", "infocse-bert-large"))

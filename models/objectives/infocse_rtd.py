@@ -30,4 +30,4 @@ class InfoCSEWithRTD(infocse.InfoCSE):
         return [*super().build(args, encoder, projection, source), detector]
 
 
-METHOD = InfoCSEWithRTD()
+METHOD = InfoCSEWithRTD(infocse.CITATION, diffcse.CITATION, published=("infocse-rtd-bert-base",))

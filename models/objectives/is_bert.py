@@ -107,4 +107,8 @@ class ISBERT(Method):
         return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
 
 
-METHOD = ISBERT()
+CITATION = """@misc{zhang2020isbert, title = {An Unsupervised Sentence Embedding Method by Mutual Information
+  Maximization},
+  author = {Zhang, Yan and He, Ruidan and Liu, Zuozhu and Lim, Kwan Hui and Bing, Lidong},
+  year = {2020}, eprint = {2009.12061}, archivePrefix = {arXiv}}"""
+METHOD = ISBERT(CITATION, published=("is-bert-base",))

@@ -173,4 +173,7 @@ class MoCo(simcse.SimCSE):
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
 
 
-METHOD = MoCo()
+CITATION = """@misc{he2019moco, title = {Momentum Contrast for Unsupervised Visual Representation Learning},
+  author = {He, Kaiming and Fan, Haoqi and Wu, Yuxin and Xie, Saining and Girshick, Ross},
+  year = {2019}, eprint = {1911.05722}, archivePrefix = {arXiv}}"""
+METHOD = MoCo(CITATION, simcse.CITATION)

@@ -139,4 +139,9 @@ class RankCSE(Method):
         return objectives
 
 
-METHOD = RankCSE()
+CITATION = """@misc{liu2023rankcse, title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to
+  Rank},
+  author = {Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Wu, Wei and Xian, Yunsen and Zhao,
+  Dongyan and Chen, Kai and Yan, Rui},
+  year = {2023}, eprint = {2305.16726}, archivePrefix = {arXiv}}"""
+METHOD = RankCSE(CITATION, published=("rankcse-bert-base",))

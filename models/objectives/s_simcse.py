@@ -66,4 +66,18 @@ class SSimCSE(simcse.SimCSE):
         return super().build(args, encoder, projection, source)
 
 
-METHOD = SSimCSE()
+CITATION = """@misc{zhang2021ssimcse, title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence
+  Embedding},
+  author = {Zhang, Junlei and Lan, Zhenzhong},
+  year = {2021}, eprint = {2111.11750}, archivePrefix = {arXiv}}"""
+METHOD = SSimCSE(
+    CITATION,
+    published=(
+        "s-simcse-bert-base",
+        "s-simcse-sentence-bert-base",
+        "s-simcse-bert-large",
+        "s-simcse-sentence-bert-large",
+        "s-simcse-roberta-base",
+        "s-simcse-sentence-roberta-base",
+    ),
+)

@@ -121,4 +121,7 @@ class SGOPT(Method):
         return [SelfGuided(args, start)]
 
 
-METHOD = SGOPT()
+CITATION = """@misc{kim2021sgopt, title = {Self-Guided Contrastive Learning for {BERT} Sentence Representations},
+  author = {Kim, Taeuk and Yoo, Kang Min and Lee, Sang-goo},
+  year = {2021}, eprint = {2106.07345}, archivePrefix = {arXiv}}"""
+METHOD = SGOPT(CITATION, published=("sg-opt-bert-base",))

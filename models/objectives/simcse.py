@@ -51,4 +51,9 @@ class SimCSE(Method):
         return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
 
 
-METHOD = SimCSE()
+CITATION = """@misc{gao2021simcse, title = {{SimCSE}: Simple Contrastive Learning of Sentence Embeddings},
+  author = {Gao, Tianyu and Yao, Xingcheng and Chen, Danqi},
+  year = {2021}, eprint = {2104.08821}, archivePrefix = {arXiv}}"""
+METHOD = SimCSE(
+    CITATION, published=("simcse-bert-base", "simcse-bert-large", "simcse-roberta-base", "simcse-roberta-large")
+)

@@ -96,4 +96,9 @@ class Spans(Method):
         return [Contrast(partial(two_way_nce, temperature=args.temperature))]
 
 
-METHOD = Spans()
+CITATION = """@misc{izacard2021contriever, title = {Unsupervised Dense Information Retrieval with Contrastive
+  Learning},
+  author = {Izacard, Gautier and Caron, Mathilde and Hosseini, Lucas and Riedel, Sebastian and Bojanowski, Piotr and
+  Joulin, Armand and Grave, Edouard},
+  year = {2021}, eprint = {2112.09118}, archivePrefix = {arXiv}}"""
+METHOD = Spans(CITATION)
