@@ -238,8 +238,8 @@ class Contrast(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         vectors = self.vectors(encoded, batch)
-        narrow = {f"{self.term}_{width}": [each[..., :width] for each in vectors] for width in self.widths}
-        return {name: Term(self.loss(*each), self.weight) for name, each in {self.term: vectors, **narrow}.items()}
+        narrow = {f"{self.term}_{width}": [view[..., :width] for view in vectors] for width in self.widths}
+        return {name: Term(self.loss(*views), self.weight) for name, views in {self.term: vectors, **narrow}.items()}
 
 
 class MethodArguments:
@@ -264,7 +264,6 @@ class Method:
         columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
         one_text: all views show the same text, so rows of several sentences are refused.
-        takes_projection: whether the loss accepts a projection head.
         not_adapted: why the encoder cannot be trained with adapters; empty if it can.
     """
 
@@ -273,7 +272,6 @@ class Method:
     labels = False
     columns = 1
     one_text = False
-    takes_projection = True
     not_adapted = ""
 
     def __init__(self, *citations: str, published: Sequence[str | Mapping[str, Any]] = ()) -> None:

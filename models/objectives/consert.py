@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from common.errors import BadInput
 from common.ranges import Positive, Rate, Weight, flag
 from data.views import Perturbed, View
 from models.contrast import nt_xent
@@ -90,8 +89,6 @@ class ConSERT(Method):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         check_changes(args, encoder.config)
-        if not args.contrastive_weight:
-            raise BadInput("--contrastive_weight 0: leaves nothing to train")
         return [contrast(args)]
 
 

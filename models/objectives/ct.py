@@ -96,7 +96,6 @@ class CT(Method):
     """Two encoders; no projection head."""
 
     arguments = Arguments
-    takes_projection = False
     copies = 1  # dropout is no augmentation here, and is off in the official code
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:

@@ -51,9 +51,9 @@ def repeat(
         units = units[:-1] if unit == "word" else units
     chosen = generator.choice(units, size=min(drawn, len(units)), replace=False)
     again = np.flatnonzero(np.isin(unit_of, chosen))
-    place = np.concatenate([np.arange(len(ids)), again])
-    second = np.arange(len(place)) >= len(ids)
-    return ids[place[np.lexsort((place, second, unit_of[place]))]]
+    position = np.concatenate([np.arange(len(ids)), again])
+    second = np.arange(len(position)) >= len(ids)
+    return ids[position[np.lexsort((position, second, unit_of[position]))]]
 
 
 def _below(count: int, rate: float, unit: str) -> int:

@@ -144,8 +144,6 @@ class InfoCSE(simcse.SimCSE):
             objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
         if args.aux_weight:
             objectives.append(_auxiliary(args, encoder, source))
-        if not objectives:
-            raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")
         return objectives
 
 

@@ -35,8 +35,8 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
     """
     if len(ids) < SHORTEST or len(ids) <= length:
         return ids
-    place = generator.integers(0, len(ids) - length, endpoint=True)
-    return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
+    position = generator.integers(0, len(ids) - length, endpoint=True)
+    return np.concatenate([ids[:position], [MASK], ids[position + length :]]).astype(ids.dtype)
 
 
 class MirrorBERT(Method):

@@ -103,7 +103,6 @@ class TSDAE(Method):
     """Reconstruction of a sentence from the vector of its corrupted copy; no projection head."""
 
     arguments = Arguments
-    takes_projection = False
 
     def views(self, args: Arguments) -> list[View]:
         return [View(partial(delete, rate=args.delete_rate), words=True, target=True)]
