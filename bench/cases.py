@@ -25,7 +25,7 @@ from training.trainer import EmbeddingTrainer
 
 STAGE_ONE = "stage 1"
 FAMILIES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM)}
-_NAMED = {"nli": "consert-joint-mini"}  # other configurations have the method's name
+_NAMED = {"nli": "consert-joint-mini"}  # other configurations, if a method has any, have its name
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ class Materials:
                  "queue_size": 4 * self.batch}  # fmt: skip
         known = {field.name for kind in kinds_of(script, method) for field in fields(kind)}
         given = self._flags(case, file, {name: value for name, value in small.items() if name in known} | flags)
-        settings = fill(script, {"config": config, **given})
+        given |= {"config": config} if config.is_file() else {"method": method.name}
+        settings = fill(script, given)
         tokenizer = load_tokenizer(settings.model_args.model_name_or_path)
         text = load_tokenised(source_of(settings.data_args, method.labels), tokenizer, settings.data_args.cache_dir)
         return builders.build_training(settings, method.tokenizer(settings.method_args, tokenizer), text, None)[0]

@@ -1,27 +1,26 @@
 """The model card: how to use a model, judge its scores and reproduce it.
 
-The template is `card.md.j2`; the methods' papers stand in `citations.yaml`. All values from files, flags or names are
-escaped by `export.text`; no training text is shown. Source of MTEB's fields: mteb/models/model_meta.py of
+The template is `card.md.j2`; what a method is, and its papers, stand in the method's file. All values from files, flags
+or names are escaped by `export.text`; no training text is shown. Source of MTEB's fields: mteb/models/model_meta.py of
 embeddings-benchmark/mteb (2.x).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import TrainingArguments
 
-from common.files import read_yaml
 from eval.compare.intervals import COLUMNS, UNLIKE, compare
-from eval.compare.sides import Side, backbone_of, from_files, published
+from eval.compare.sides import Side, backbone_of, from_files, published, records
 from eval.scores import AVERAGE, headline, markdown
 from export.facts import Facts
 from export.text import Markup, command_line, escape, plain, rendered, short
 from models.encoder import SentenceEncoder
 from models.heads import Dense
 from models.loading import without_pooler
+from models.objectives.base import Method
 from models.pooling import pooling_named
 from models.word_vectors import WordVectors
 
@@ -32,7 +31,6 @@ _SHOWN = """per_device_train_batch_size world_size gradient_accumulation_steps n
     eval_steps""".split()
 _ELSEWHERE = {"text", "start", "script", "model_name_or_path", "world_size", "dev_pairs", "contents"}
 _MTEB = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"} | {f"STS{year}": f"STS{year}" for year in range(12, 17)}
-_CITATIONS = Path(__file__).with_name("citations.yaml")
 
 
 @dataclass(frozen=True)
@@ -96,35 +94,21 @@ class Model:
         return rendered("usage.md.j2", model=self)
 
 
-class Citation(NamedTuple):
-    """A method's name, a sentence about it, the ids of its published records, and its papers (BibTeX)."""
-
-    name: str
-    about: str
-    published: list[str]
-    bibtex: list[str]
-
-
-def citations() -> dict[str, Citation]:
-    """The citation of every method."""
-    return {method: Citation(**entry) for method, entry in read_yaml(_CITATIONS).items()}
-
-
 def card(model: Model, facts: Facts) -> str:
     """README.md of an exported folder."""
-    citation, shown = None if facts.without else citations().get(facts.method), headline(facts.rows)
+    method, shown = None if facts.without else facts.known_method, headline(facts.rows)
     rest = [row for row in facts.rows if not any(row is one for one in shown)]
     return rendered(
         "card.md.j2",
         model=model,
         facts=facts,
-        citation=citation,
+        method=method,
         metadata=_metadata(model, facts).to_yaml(),
         properties=_properties(model),
         mteb={name: Markup(repr(value)) for name, value in _mteb(model, facts).items()},
         shown=_scores(shown),
         rest=rest and _scores(rest),
-        comparison=comparison(facts, citation, model.encoder.config),
+        comparison=comparison(facts, method, model.encoder.config),
         seen={name: each for name, each in facts.counted.items() if each.get("seen")},
         fitted=_named(facts.baseline),
         parameters=_parameters(facts) if facts.record else "",
@@ -236,18 +220,18 @@ def _named(values: Mapping[str, Any]) -> Markup:
     return _table([["name", "value"], *([escape(name), escape(word)] for name, word in words.items())])
 
 
-def comparison(facts: Facts, citation: Citation | None, config) -> str:
+def comparison(facts: Facts, method: Method | None, config) -> str:
     """The section of the card, or the reason why no comparison is possible."""
     title = "### Comparison with published scores\n\n"
-    if facts.scores is None or citation is None:
+    if facts.scores is None or method is None:
         return ""
     if facts.text.get("columns") != 1:
         return title + "The published scores are for training on single sentences, unlike this model's."
     ours, backbone = from_files("this model", [facts.scores]), backbone_of(config)
-    matching = [one for one in map(published, citation.published)
+    matching = [one for one in map(published, method.published)
                 if one.backbone == backbone and set(one.scores) & set(ours.scores)]  # fmt: skip
     if not matching:
-        return title + (f"No published scores of {citation.name} are known for a backbone of this size on these tasks.")
+        return title + (f"No published scores of {method.title} are known for a backbone of this size on these tasks.")
     about = f"The published scores are for {backbone}, which has this model's architecture and size. "
     about += "A is this model, B the published one"
     differences = facts.differences(backbone)
@@ -263,5 +247,6 @@ def _compared(ours: Side, record: Side, judged: bool) -> str:
     body = [COLUMNS, *([escape(cells[0]), *cells[1:]] for cells in (line.cells() for line in lines))]
     body = body if judged else [cells[:4] for cells in body]
     sources = dict.fromkeys(line.b.source for line in lines)
-    about = "; ".join(filter(None, [*sources, record.note, f"`python -m eval.compare` calls it {record.label}"]))
+    label = f"`python -m eval.compare` calls it {record.label}" if record in records().values() else None
+    about = "; ".join(filter(None, [*sources, record.note, label]))
     return f"{markdown(body)}\n\nB: {about}."

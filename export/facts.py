@@ -13,6 +13,7 @@ from common.errors import BadInput
 from common.files import read_json
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
+from models.objectives.base import Method
 from training.folder import RUN_FILE, read_run
 from training.methods import load_method, method_names
 
@@ -75,13 +76,16 @@ class Facts:
         return method if isinstance(method, str) and not self.is_start else None
 
     @property
+    def known_method(self) -> Method | None:
+        """The method, if this version has it."""
+        return load_method(self.method) if self.method in method_names() else None
+
+    @property
     def without(self) -> list[str]:
         """Weights of the method's loss terms that the run set to 0: the model was trained by another loss."""
-        if self.method not in method_names():
-            return []
-        weights = {each.name: each.default for each in fields(load_method(self.method).arguments) if
-                   each.name.endswith("_weight")}  # fmt: skip
-        return [name for name, default in weights.items() if default and self.settings.get(name) == 0]
+        flags = fields(self.known_method.arguments) if self.known_method else ()
+        weights = [flag.name for flag in flags if flag.name.endswith("_weight") and flag.default]
+        return [name for name in weights if self.settings.get(name) == 0]
 
     @property
     def widths(self) -> list[int]:

@@ -25,7 +25,7 @@ def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: fl
 
     The adapters' outputs are multiplied by alpha / rank; `dropout` applies to their inputs. `targets` are suffixes of
     layer names, or `all-linear`; if empty, peft chooses by architecture, mostly queries and values. BadInput if a name
-    matches no layer, or one that is not linear.
+    matches no layer.
     """
     from peft import LoraConfig
 
@@ -33,17 +33,11 @@ def add_adapters(backbone: PreTrainedModel, rank: int, alpha: float, dropout: fl
     try:
         backbone.add_adapter(LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=chosen))
     except ValueError as error:
-        reason = brief(error).partition(". ")[0]
-        kind = backbone.config.model_type
-        raise BadInput(f"--lora_target: name linear layers of this '{kind}', or {EVERY} ({reason})") from error
-    layers = _adapted(backbone)
-    suffixes = () if chosen == EVERY else targets
+        raise BadInput(f"--lora_target: {brief(error)}") from error
+    suffixes, layers = () if chosen == EVERY else targets, _adapted(backbone)
     absent = [name for name in suffixes if not any(f".{path}".endswith(f".{name}") for path in layers)]
-    if absent:
+    if absent:  # peft complains only if it finds none of them
         raise BadInput(f"--lora_target {absent[0]}: no layer's name ends in this; one of them is {next(iter(layers))}")
-    for name, layer in layers.items():
-        if not isinstance(layer.get_base_layer(), nn.Linear):
-            raise BadInput(f"--lora_target: {name} is not a linear layer")
 
 
 def has_adapters(backbone: nn.Module) -> bool:

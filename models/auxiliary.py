@@ -12,12 +12,11 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 from models import fast
 from models.families import WITH_HEAD, check_apart, embeddings_of, family_of, layers_of, output_of
-from models.folder import MOST_LAYERS
 from models.loading import MissingTensors, check_finite, load_backbone, load_config, load_strictly, read_tensors
 
 HEAD_FILE = "aux_head.safetensors"
@@ -31,13 +30,11 @@ def load_masked_lm(path: str, config=None, new_output: bool = False) -> PreTrain
     With `new_output`, the output head is new and only the backbone is read from the file.
     """
     config = config if config is not None else load_config(path)
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise BadInput(
-            f"'{path}': this method needs a masked-language-model head, which a model of type '{config.model_type}' "
-            "lacks; purely contrastive methods work without one"
-        )
     if not family_of(config).transform:
-        raise BadInput(f"'{path}': the output head of '{config.model_type}' is not supported; choose {WITH_HEAD}")
+        raise BadInput(
+            f"'{path}': this method needs a masked-language-model head of a known family ({WITH_HEAD}), not that of a "
+            f"'{config.model_type}'; purely contrastive methods work without one"
+        )
     if new_output:
         lm = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
         lm.base_model.load_state_dict(load_backbone(path, config).state_dict())
@@ -53,6 +50,9 @@ def check_depth(config, skip_from: int) -> None:
     last = config.num_hidden_layers - 1
     if not 0 <= skip_from <= last:
         raise BadInput(f"--skip_from {skip_from}: must be from 0 to {last} for this backbone (6 of 12 layers, 3 of 6)")
+
+
+embedded = fast.embedded  # for methods, which do not enter the fast path themselves
 
 
 class LowerLayers(nn.Module):
@@ -130,11 +130,6 @@ def run_like(encoder: PreTrainedModel, *networks: PreTrainedModel, packed: bool 
         fast.choose(network, packed and encoder.packed)
 
 
-def embedded(model: nn.Module, input_ids: Tensor, mask: Tensor | fast.Mask, causal: bool = False) -> fast.States:
-    """Ids (B, L) -> the input of the first layer of a backbone; with `causal` no token sees the ones behind it."""
-    return fast.embedded(model, input_ids, mask, causal)
-
-
 def read_logits(lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask, read: Callable, *others) -> Tensor:
     """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
 
@@ -144,11 +139,9 @@ def read_logits(lm: PreTrainedModel, input_ids: Tensor, mask: Tensor | fast.Mask
 
 
 def new_head(backbone: PreTrainedModel, count: int) -> nn.ModuleList:
-    """Create `count` transformer layers of the backbone's kind with its initialisation; BadInput below one."""
-    if not 1 <= count <= MOST_LAYERS:
-        raise BadInput(f"--head_layers {count}: must be from 1 to {MOST_LAYERS}")
-    kind = type(layers_of(backbone)[0])
-    layers = nn.ModuleList(kind(backbone.config) for _ in range(count))
+    """Create `count` transformer layers like the backbone's, with its initialisation."""
+    layer = type(layers_of(backbone)[0])
+    layers = nn.ModuleList(layer(backbone.config) for _ in range(count))
     layers.apply(backbone._init_weights)
     return layers
 
@@ -165,24 +158,18 @@ def read_head(path: str) -> dict[str, Tensor] | None:
     """Read the auxiliary layers of a checkpoint (`aux_head.safetensors`, or Condenser's `model.pt`), or None."""
     readers = ((Path(path) / HEAD_FILE, read_tensors), (Path(path) / CONDENSER_FILE, _read_condenser))
     tensors = next((read(file) for file, read in readers if file.is_file()), None)
-    if tensors is None:
-        return None
-    unexpected = [name for name in tensors if not name.startswith(PREFIX)]
-    if unexpected:
-        raise BadInput(f"'{path}': tensor '{unexpected[0]}' of the auxiliary head is not named {PREFIX}LAYER.*")
-    return {name.removeprefix(PREFIX): value for name, value in tensors.items()}
+    return tensors and {name.removeprefix(PREFIX): value for name, value in tensors.items()}
 
 
 def _read_condenser(path: Path) -> dict[str, Tensor]:
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
+        tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
+        check_finite(path, tensors)
+    except BadInput:
+        raise
     except Exception as error:  # a damaged file can make the restricted unpickler raise anything
         raise BadInput(f"{path}: damaged, or contains more than weights; refused") from error
-    valid = isinstance(tensors, dict) and all(type(name) is str for name in tensors)
-    if not valid or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise BadInput(f"{path}: not a mapping of names to tensors, as Condenser's `{CONDENSER_FILE}` is")
-    check_finite(path, tensors)
-    tensors.pop("co_target", None)  # coCondenser's labels, a buffer of its loss
     return tensors
 
 
@@ -199,13 +186,8 @@ def load_head(path: str, backbone: PreTrainedModel, count: int, skip_from: int) 
     if trained_at != skip_from:
         raise BadInput(f"--skip_from {skip_from}: the head in '{path}' was trained with skip_from {trained_at}")
     layers = new_head(backbone, count)
-    expected = layers.state_dict()
-    wrong = sorted(set(tensors) ^ set(expected))
-    wrong += [name for name in expected if name in tensors and tensors[name].shape != expected[name].shape]
-    if wrong:
-        raise BadInput(
-            f"the auxiliary head in '{path}' does not fit {count} layers of this backbone: {PREFIX}{wrong[0]} is "
-            f"missing, unexpected or of the wrong shape ({len(wrong)} tensors in all); see --head_layers"
-        )
-    layers.load_state_dict(tensors)
+    try:
+        layers.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise BadInput(f"the auxiliary head in '{path}' does not fit --head_layers {count}: {brief(error)}") from error
     return layers

@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.errors import BadInput
 from data.views import IGNORED
-from models.auxiliary import TiedHead, load_masked_lm
+from models.auxiliary import TiedHead
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
 
@@ -37,14 +36,6 @@ class BagOfWords(Objective):
         super().__init__()
         self.head = head
         self.weight = weight
-
-    @classmethod
-    def of(cls, source: str, weight: float) -> BagOfWords:
-        """Use the head of a checkpoint; BadInput if it has none."""
-        try:
-            return cls(TiedHead(load_masked_lm(source)), weight)
-        except BadInput as error:
-            raise BadInput(f"--bow_weight: needs a masked language model's head; {error}") from error
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         logits = self.head.words(encoded.encoder.backbone)(self.head.transform(encoded.pooled.flatten(0, 1)))

@@ -164,13 +164,10 @@ class SentenceEncoder(PreTrainedModel):
         return torch.stack([masked_mean(states, fast.real(attention_mask)) for states in layers])
 
     def train_last(self, count: int) -> None:
-        """Freeze all but the last `count` layers; BadInput if there are fewer, or for an unknown backbone."""
+        """Freeze the embeddings and all but the last `count` layers; BadInput for an unknown backbone."""
         check_apart(self.config, "--train_last_layers")
-        layers = layers_of(self.backbone)
-        if not 1 <= count <= len(layers):
-            raise BadInput(f"--train_last_layers {count}: must be from 1 to {len(layers)}, the backbone's layers")
         self.backbone.requires_grad_(False)
-        layers[-count:].requires_grad_(True)
+        layers_of(self.backbone)[-count:].requires_grad_(True)
 
     def adapt(self, rank: int, alpha: float, dropout: float, targets: Sequence[str], keep: bool = False) -> None:
         """Train adapters, see `add_adapters`; they are saved merged and, with `keep`, also in a separate folder."""
@@ -200,12 +197,12 @@ class SentenceEncoder(PreTrainedModel):
         return pooled if self.head is None else self.head(pooled)
 
     @torch.no_grad()
-    def mixed_with(self, start: SentenceEncoder, share: float) -> SentenceEncoder:
-        """Mix weights: `share` x start + (1 - `share`) x own, without a head (LM-Cocktail, 2311.13534)."""
-        mixed, initial = copy.deepcopy(self), start.state_dict()
+    def mixed_with(self, initial: SentenceEncoder, share: float) -> SentenceEncoder:
+        """Mix weights with those of the initial model, which get `share`, without a head (LM-Cocktail, 2311.13534)."""
+        mixed, weights = copy.deepcopy(self), initial.state_dict()
         for name, weight in mixed.state_dict().items():
             if weight.is_floating_point():
-                weight.lerp_(initial[name].to(weight), share)
+                weight.lerp_(weights[name].to(weight), share)
         return mixed
 
     def save(self, folder: str | Path, tokenizer) -> None:
@@ -228,10 +225,8 @@ class SentenceEncoder(PreTrainedModel):
         saved.save_pretrained(folder)
         write_head(folder, dense, self.flow)
         if self.has_modules:
-            write_modules(
-                folder, self._pooling, len(dense), self.max_length, self.config,
-                without_pooler(type(self.backbone)), tokenizer, self.normalizes,
-            )  # fmt: skip
+            options, limit = without_pooler(type(self.backbone)), self.max_length
+            write_modules(folder, self._pooling, len(dense), limit, self.config, options, tokenizer, self.normalizes)
         if self.has_modules or self.prompts:
             write_settings(folder, self.prompts, self.default_prompt)
         share_weights(Path(folder))
@@ -276,9 +271,17 @@ def load_encoder(
         logger.warning("'%s': --max_length %d is above the model's limit; texts are cut at %d", path, max_length, limit)
     length = min(max_length or description.max_length or NO_LIMIT, limit)
     head = Head(*description.head) if description.head else None
-    own = {"place": mask_place(tokenizer), "prompts": {**description.prompts, **given(prompts)}}
-    own["default_prompt"] = description.default_prompt
-    return SentenceEncoder(backbone, description.pooling, head, length, packed=True, **own), tokenizer
+    encoder = SentenceEncoder(
+        backbone,
+        description.pooling,
+        head,
+        length,
+        packed=True,
+        place=mask_place(tokenizer),
+        prompts={**description.prompts, **given(prompts)},
+        default_prompt=description.default_prompt,
+    )
+    return encoder, tokenizer
 
 
 def given(prompts: Mapping[str, str | None]) -> dict[str, str]:
@@ -293,8 +296,7 @@ def _own_pooler(path: str, config) -> Dense:
     """
     pooler = getattr(load_strictly(AutoModel, path, config), "pooler", None)
     if not isinstance(getattr(pooler, "activation", None), nn.Tanh):
-        raise BadInput(f"'{path}': a '{config.model_type}' has no pooler of the form tanh(W [CLS] + b); use another "
-                       "--pooling")  # fmt: skip
+        raise BadInput(f"'{path}': a '{config.model_type}' has no pooler tanh(W [CLS] + b); use another --pooling")
     return Dense(pooler.dense, "Tanh")
 
 
@@ -311,9 +313,9 @@ def described(path: str, config, pooling: str | None = None) -> Described:
         name = "cls" if head else pooling
         if pooling_named(name).keeps_head and not head:
             raise BadInput("--pooling cls needs a trained head from the model; use cls_before_pooler")
-        own = description or Described(name, head, None)
-        description = own._replace(pooling=name, head=head)
-        if description != own:
-            logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, own.pooling,
-                           ", and drops its head" * bool(own.head))  # fmt: skip
+        stated = description or Described(name, head, None)
+        description = stated._replace(pooling=name, head=head)
+        if description != stated:
+            dropped = ", and drops its head" * bool(stated.head)
+            logger.warning("'%s': pooling %s replaces its own, %s%s", path, pooling, stated.pooling, dropped)
     return description

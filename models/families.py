@@ -122,20 +122,14 @@ def attends_backwards(model: PreTrainedModel) -> bool:
     If the modules of a language model that is not a masked one do not say, a trial decides.
     """
     said = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
-    kind = type(model.config)
-    decodes = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
+    config_class = type(model.config)
+    decodes = config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING
     causal = any(said) if said else decodes and not _sees_ahead(model)
     return causal and getattr(model.config, "is_causal", None) is not False
 
 
 def attend_both_ways(model: PreTrainedModel) -> None:
-    """Let each token of a decoder see all others, also after saving and loading.
-
-    Raises:
-        BadInput: it does so already, or its code ignores the configuration key.
-    """
-    if _sees_ahead(model):
-        raise BadInput("--bidirectional: this model is already bidirectional; omit the flag")
+    """Let each token of a decoder see all others, also when loaded again; BadInput if its code ignores the key."""
     model.config.is_causal = False
     if not _sees_ahead(model):
         raise BadInput(f"--bidirectional: transformers does not support it for '{model.config.model_type}'")

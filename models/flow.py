@@ -56,15 +56,11 @@ class Flow(nn.Module):
     """Maps sentence vectors to latent vectors whose distribution is close to a standard Gaussian.
 
     `steps` blocks with `additive` (BERT-flow) or `affine` (Glow) couplings, whose networks have two hidden layers of
-    width `hidden`. BadInput for invalid sizes.
+    width `hidden`.
     """
 
     def __init__(self, width: int, steps: int, hidden: int, coupling: str = "additive") -> None:
         super().__init__()
-        if coupling not in COUPLINGS:
-            raise BadInput(f"unknown coupling '{coupling}'; choose from {', '.join(COUPLINGS)}")
-        if width < 2 or steps < 1 or hidden < 1:
-            raise BadInput(f"a flow needs width >= 2, steps >= 1, hidden >= 1; not {width}, {steps}, {hidden}")
         self.sizes: dict[str, Any] = {"width": width, "steps": steps, "hidden": hidden, "coupling": coupling}
         self.steps = nn.ModuleList(Step(width, hidden, coupling == "affine") for _ in range(steps))
 

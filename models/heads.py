@@ -123,12 +123,6 @@ class WideMLP(nn.Module):
         return [Dense(self.inner, "GELU"), Dense(self.outer, "GELU")]
 
 
-def check_width(head: nn.Module | None, width: int) -> None:
-    """Raise BadInput for a head whose vectors are wider than the encoder's, for methods that combine both."""
-    if isinstance(head, WideMLP):
-        raise BadInput(f"--projection wide_mlp: this method needs vectors of the encoder's width {width}; use another")
-
-
 PROJECTIONS = {"linear_tanh": LinearTanh, "batch_norm": BatchNormMLP, "wide_mlp": WideMLP}
 
 

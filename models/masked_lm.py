@@ -102,13 +102,20 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         """The number of targets of each loss, in the order of the losses: (losses,)."""
         aux = batch.get("aux_labels", batch["labels"])
         targets = [batch["labels"], *([aux] if self.c_head else []), *([batch["words"]] if "words" in batch else [])]
-        return torch.stack([(each != IGNORED).sum() for each in targets])
+        return torch.stack([(labels != IGNORED).sum() for labels in targets])
 
     def _losses(
-        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, aux_input_ids: Tensor | None = None,
-        aux_labels: Tensor | None = None, clean_input_ids: Tensor | None = None, words: Tensor | None = None,
-        layouts: dict[tuple, fast.Grid] | None = None, shuffle_cls: bool = False,
-    ) -> dict[str, Sums]:  # fmt: skip
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor,
+        aux_input_ids: Tensor | None = None,
+        aux_labels: Tensor | None = None,
+        clean_input_ids: Tensor | None = None,
+        words: Tensor | None = None,
+        layouts: dict[tuple, fast.Grid] | None = None,
+        shuffle_cls: bool = False,
+    ) -> dict[str, Sums]:
         """The losses by name, from masked ids, mask, labels and the optional tensors of the class, all (B, L).
 
         `shuffle_cls` gives every row another row's [CLS].
@@ -129,10 +136,9 @@ class AuxiliaryMaskedLM(PreTrainedModel):
         if self.c_head:
             lower = lower if aux_input_ids is None else below(aux_input_ids)
             states = lower.with_first(cls.roll(1, 0) if shuffle_cls else cls).through(self.c_head)
-            own = (labels, "masked") if aux_labels is None else (aux_labels, "aux")
-            labelled["aux_mlm"] = states.labelled(*own)
+            labelled["aux_mlm"] = states.labelled(*((labels, "masked") if aux_labels is None else (aux_labels, "aux")))
         transform, decoder = output_of(self.lm)
-        sums = {name: Sums(*lower.tokens.token_loss(transform, decoder, each)) for name, each in labelled.items()}
+        sums = {name: Sums(*lower.tokens.token_loss(transform, decoder, part)) for name, part in labelled.items()}
         if words is not None:
             sums["bow"] = Sums(*bag_of_words(decoder(transform(cls)), words))
         return sums

@@ -1,7 +1,6 @@
 """The saved description of pooling and head: ours in config.json, and sentence-transformers' modules.
 
-Reading: a folder is untrusted input. Every value is checked, nothing outside the folder is read, and claimed sizes
-allocate no memory.
+Reading: a folder is untrusted input. Nothing outside it is read, and what would change a vector unseen is refused.
 
 Writing: the pooling file is written in both schemas, since text-embeddings-inference needs the old booleans and current
 sentence-transformers the new name; type strings are in the old form, which every version imports.
@@ -20,7 +19,7 @@ from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from common.errors import BadInput, newer_format
+from common.errors import BadInput, brief, newer_format
 from common.files import read_json, write_json
 from models.flow import Flow
 from models.heads import Dense, Normalize
@@ -82,8 +81,8 @@ def _read(path: str, config) -> Described | None:
         if version != FORMAT:
             raise BadInput(newer_format(f"'{path}': sentence_embedding in config.json", version, FORMAT))
         pooling, count, length = (
-            _entry(path, "sentence_embedding", ours, name, kind)
-            for name, kind in (("pooling", str), ("head", int | None), ("max_length", int | None))
+            _entry(path, "sentence_embedding", ours, name, expected)
+            for name, expected in (("pooling", str), ("head", int | None), ("max_length", int | None))
         )
         head = [_read_dense(path, f"{i}_Dense") for i in range(2, 2 + (count or 0))]
         if "flow" in ours:
@@ -101,32 +100,34 @@ def _check_modules(path: str, pooling: str, dense: int, normalizes: bool) -> Non
     """Refuse a folder whose modules another program has changed: it copies our entry of config.json as it was."""
     try:
         modules = _read_json(path, "modules.json", list) or []
-        kinds = _kinds(path, modules) if modules else []
-        places = [module.get("path") for module, kind in zip(modules, kinds, strict=True) if kind == "Pooling"]
-        files = [_read_json(path, f"{place}/config.json") for place in places]
+        classes = _classes(path, modules) if modules else []
+        folders = [module.get("path") for module, part in zip(modules, classes, strict=True) if part == "Pooling"]
+        files = [_read_json(path, f"{folder}/config.json") for folder in folders]
     except _Unreachable:
         return
     ours = POOLINGS.get(pooling)
-    before = ["Transformer", *([kind] if ours and (kind := _token_module(ours)) else []), "Pooling"]
+    before = ["Transformer", *([part] if ours and (part := _token_module(ours)) else []), "Pooling"]
     expected = [*before, *["Dense"] * dense, *["Normalize"] * normalizes]
     same = all(file is None or _module_of(file) == (ours and ours.module) for file in files)
-    if modules and (kinds != expected or not same):
-        raise BadInput(f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; "
-                       "remove that key if modules.json is right")  # fmt: skip
+    if modules and (classes != expected or not same):
+        raise BadInput(
+            f"'{path}': modules.json and 'sentence_embedding' in config.json describe different models; remove that "
+            "key if modules.json is right"
+        )
 
 
 def _read_sentence_transformers(path: str, modules: list[dict]) -> Described:
     pooling, head = None, []
-    for module, kind in zip(modules[1:], _kinds(path, modules)[1:], strict=True):
-        place = _entry(path, "modules.json", module, "path", str) if kind != "Normalize" else ""
-        if kind == "Pooling":
-            pooling = _pooling_name(path, _read_json(path, str(PurePosixPath(place, "config.json"))))
-        elif kind == "Dense":
-            head.append(_read_dense(path, place))
-        elif kind == "Normalize":
+    for module, module_class in zip(modules[1:], _classes(path, modules)[1:], strict=True):
+        folder = _entry(path, "modules.json", module, "path", str) if module_class != "Normalize" else ""
+        if module_class == "Pooling":
+            pooling = _pooling_name(path, _read_json(path, str(PurePosixPath(folder, "config.json"))))
+        elif module_class == "Dense":
+            head.append(_read_dense(path, folder))
+        elif module_class == "Normalize":
             head.append(Normalize())
         else:
-            raise BadInput(f"'{path}': module type {module['type']} is not supported here")
+            raise _unsupported(path, f"module type {module['type']}")
     if pooling is None:
         raise BadInput(f"'{path}': modules.json names no pooling module")
     length = _entry(path, _LOADING, _loading_settings(path), "max_seq_length", int | None)
@@ -137,55 +138,52 @@ def _loading_settings(path: str) -> dict[str, Any]:
     """Read how sentence-transformers loads the backbone; BadInput for an option that would change its vectors."""
     settings = {"max_seq_length": None} | (_read_json(path, _LOADING) or {})
     if settings.get("do_lower_case"):
-        raise BadInput(f"'{path}': lower-casing of texts (do_lower_case) is not supported here")
+        raise _unsupported(path, "lower-casing of texts (do_lower_case)")
     for name, options in settings.items():
         if name.endswith(("_args", "_kwargs")) and any(item not in _OURS for item in dict(options or {}).items()):
-            raise BadInput(f"'{path}': {name} {str(options)[:80]} in {_LOADING} is not supported here; write the "
-                           "setting into config.json or tokenizer_config.json and remove it")  # fmt: skip
+            raise _unsupported(path, f"{name} {str(options)[:80]} in {_LOADING}, not in the model's config.json,")
     return settings
 
 
-def _kinds(path: str, modules: list) -> list[str]:
-    """The classes of the modules; BadInput for one of another package, or without a transformer in front."""
+def _classes(path: str, modules: list) -> list[str]:
+    """The classes of the modules; BadInput for one of another package."""
     types = [_entry(path, "modules.json", module, "type", str) for module in modules]
     matches = [_TYPE.fullmatch(name) for name in types]
     if foreign := [name for name, match in zip(types, matches, strict=True) if match is None]:
-        raise BadInput(f"'{path}': module type {foreign[0]} is not supported here")
-    kinds = [match["kind"] for match in matches]
-    if kinds[:1] != ["Transformer"]:
-        raise BadInput(
-            f"'{path}': modules.json begins with {', '.join(types[:1]) or 'nothing'}, not with a Transformer"
-        )
-    return kinds
+        raise _unsupported(path, f"module type {foreign[0]}")
+    return [match["kind"] for match in matches]
 
 
 def _prompts(path: str) -> tuple[dict[str, str], str | None]:
     """Read the prompts of a folder by name, and the name of the default one; BadInput for shortened vectors."""
     settings = {"prompts": {}, "default_prompt_name": None} | (_read_json(path, _SETTINGS) or {})
     if (width := settings.get("truncate_dim")) is not None:
-        raise BadInput(f"'{path}': truncate_dim {width} in {_SETTINGS} is not supported here; remove it to use all "
-                       "dimensions")  # fmt: skip
-    prompts = _entry(path, _SETTINGS, settings, "prompts", dict | None) or {}
-    prompts = {name: text or "" for name, text in prompts.items()}
-    default = _entry(path, _SETTINGS, settings, "default_prompt_name", str | None)
-    if not all(isinstance(text, str) for text in prompts.values()):
-        raise BadInput(f"'{path}': a prompt in {_SETTINGS} is not text; copy the whole folder again")
+        raise _unsupported(path, f"truncate_dim {width} in {_SETTINGS}")
+    prompts = {name: text or "" for name, text in (settings["prompts"] or {}).items()}
+    default = settings["default_prompt_name"]
     if default is not None and default not in {"query", "document", *prompts}:
         raise BadInput(f"'{path}': default_prompt_name '{default}' in {_SETTINGS} names none of its prompts")
     if (unused := prompts.get("passage")) and not prompts.get("document"):
-        logger.warning("'%s': no text gets its prompt 'passage', as in sentence-transformers; for documents give "
-                       "--document_prompt '%s'", path, unused)  # fmt: skip
+        logger.warning(
+            "'%s': no text gets its prompt 'passage', as in sentence-transformers; for documents give "
+            "--document_prompt '%s'",
+            *(path, unused),
+        )
     return prompts, default
 
 
 def _pooling_name(path: str, settings: dict | None) -> str:
     named = _module_of(settings)
     if (settings or {}).get("include_prompt") is False:
-        raise BadInput(f"'{path}': a pooling without the prompt's tokens (include_prompt false) is not supported here")
+        raise _unsupported(path, "a pooling without the prompt's tokens (include_prompt false)")
     for name, pooling in POOLINGS.items():
         if pooling.module == named and not (pooling.keeps_head or _token_module(pooling)):
             return name
-    raise BadInput(f"'{path}': pooling '{named}' is not supported here")
+    raise _unsupported(path, f"pooling '{named}'")
+
+
+def _unsupported(path: str, what: str) -> BadInput:
+    return BadInput(f"'{path}': {what} is not supported here: it would change the vectors unseen")
 
 
 def _module_of(settings: dict | None) -> str:
@@ -198,12 +196,12 @@ def _module_of(settings: dict | None) -> str:
 
 
 def _read_dense(path: str, name: str) -> Dense:
-    place = f"{name}/config.json"
-    settings, weights = _read_json(path, place), _fetch(path, f"{name}/model.safetensors")
+    file = f"{name}/config.json"
+    settings, weights = _read_json(path, file), _fetch(path, f"{name}/model.safetensors")
     if settings is None or weights is None:
-        raise BadInput(f"'{path}' lacks {place} or {name}/model.safetensors of its head; copy the whole folder")
-    kinds = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
-    *sizes, bias, activation = (_entry(path, place, settings, key, kind) for key, kind in kinds.items())
+        raise BadInput(f"'{path}' lacks {file} or {name}/model.safetensors of its head; copy the whole folder")
+    types = {"in_features": int, "out_features": int, "bias": bool, "activation_function": str}
+    *sizes, bias, activation = (_entry(path, file, settings, key, expected) for key, expected in types.items())
     tensors = {key.removeprefix("linear."): value for key, value in read_tensors(weights).items()}
     linear = _filled(path, name, lambda: nn.Linear(*sizes, bias=bias), tensors)
     return Dense(linear, activation.rsplit(".", 1)[-1])
@@ -211,45 +209,35 @@ def _read_dense(path: str, name: str) -> Dense:
 
 def _read_flow(path: str, sizes: dict) -> Flow:
     weights = _fetch(path, FLOW)
-    if weights is None:
-        raise BadInput(f"'{path}' lacks {FLOW}, the flow that its config.json describes; copy the whole folder")
-    tensors = read_tensors(weights)
-    if _entry(path, "flow", sizes, "steps", int) > len(tensors):
-        raise BadInput(f"'{path}': {FLOW} does not match its config.json: it has fewer steps")
+    tensors = read_tensors(weights) if weights else {}
     return _filled(path, FLOW, lambda: Flow(**sizes), tensors)
 
 
 def _filled(path: str, part: str, make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> nn.Module:
-    """Fill a module with exactly the tensors of a file; sizes from config.json alone allocate nothing."""
+    """Fill a module with exactly the tensors of a file."""
     try:
         with torch.device("meta"):
             module = make()
+        module.load_state_dict(tensors, assign=True)
     except (RuntimeError, TypeError, OverflowError) as error:
-        raise BadInput(f"'{path}': {part} does not match its config.json: {error}") from error
-    expected, found = ({n: value.shape for n, value in state.items()} for state in (module.state_dict(), tensors))
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-    if wrong:
-        reason = f"{wrong[0]} is missing, unexpected or of the wrong shape ({len(wrong)} tensors in all)"
-        raise BadInput(f"'{path}': {part} does not match its config.json: {reason}")
-    module.to_empty(device="cpu").load_state_dict(tensors)
+        raise BadInput(f"'{path}': {part} does not match its config.json: {brief(error)}") from error
     return module
 
 
-def _entry(path: str, where: str, mapping: Any, name: str, kind: type | UnionType) -> Any:
+def _entry(path: str, where: str, mapping: Any, name: str, expected: type | UnionType) -> Any:
     """Return `mapping[name]`; BadInput if it is missing, of another type, or a negative number."""
-    if not isinstance(mapping, dict) or name not in mapping:
-        raise BadInput(f"'{path}': {where} has no '{name}'; copy the whole folder again")
-    value = mapping[name]
+    missing = not isinstance(mapping, dict) or name not in mapping
+    value = None if missing else mapping[name]
     negative = isinstance(value, int) and value < 0
-    if not isinstance(value, kind) or negative or (isinstance(value, bool) and kind is not bool):
-        raise BadInput(f"'{path}': {where}: invalid '{name}' {str(value)[:40]}; copy the whole folder again")
+    if missing or negative or not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+        raise BadInput(f"'{path}': {where} has no valid '{name}'; copy the whole folder again")
     return value
 
 
-def _read_json(path: str, name: str, kind: type = dict) -> Any:
-    """Read a JSON file, an object or another `kind`; None if the file does not exist."""
+def _read_json(path: str, name: str, expected: type = dict) -> Any:
+    """Read a JSON file, an object or another type; None if the file does not exist."""
     file = _fetch(path, name)
-    return None if file is None else read_json(file, "a description of the model", "copy the whole folder again", kind)
+    return file and read_json(file, "a description of the model", "copy the whole folder again", expected)
 
 
 def _fetch(path: str, name: str) -> Path | None:
@@ -278,9 +266,15 @@ def write_head(folder: str | Path, dense: list[Dense], flow: Flow | None) -> Non
 
 
 def write_modules(
-    folder: str | Path, pooling: Pooling, dense: int, max_length: int, config: Any, options: Mapping[str, bool],
-    tokenizer: Any, normalizes: bool = False,
-) -> None:  # fmt: skip
+    folder: str | Path,
+    pooling: Pooling,
+    dense: int,
+    max_length: int,
+    config: Any,
+    options: Mapping[str, bool],
+    tokenizer: Any,
+    normalizes: bool = False,
+) -> None:
     """Write modules.json and the files it names, except the head, which has `dense` layers.
 
     `options` load the backbone without a pooler, which sentence-transformers would initialise at random. `config` is
@@ -289,23 +283,23 @@ def write_modules(
     """
     root = Path(folder)
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    if kind := _token_module(pooling):
-        names[1:] = [(f"1_{kind}", kind), ("2_Pooling", "Pooling")]
+    if weights := _token_module(pooling):
+        names[1:] = [(f"1_{weights}", weights), ("2_Pooling", "Pooling")]
         if pooling.layers:
             _write_layer_weights(root / names[1][0], pooling, config)
         else:
             _write_word_weights(root / names[1][0], tokenizer)
-    place = names[-1][0]
+    folder = names[-1][0]
     names += [(f"{i}_Dense", "Dense") for i in range(2, 2 + dense)]
     names += [(f"{2 + dense}_Normalize", "Normalize")] if normalizes else []
     write_json(
         root / "modules.json",
-        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + kind} for i, (path, kind) in enumerate(names)],
+        [{"idx": i, "name": str(i), "path": path, "type": _TYPES + name} for i, (path, name) in enumerate(names)],
     )
     settings = {"max_seq_length": max_length, "do_lower_case": False} | ({"model_args": options} if options else {})
     settings |= {"config_args": {"output_hidden_states": True}} if pooling.layers else {}
     write_json(root / _LOADING, settings)
-    write_json(root / place / "config.json", _pooling_settings(pooling.module, config.hidden_size))
+    write_json(root / folder / "config.json", _pooling_settings(pooling.module, config.hidden_size))
 
 
 def write_settings(folder: str | Path, prompts: Mapping[str, str], default_prompt: str | None) -> None:

@@ -11,7 +11,7 @@ from models.auxiliary import run_like
 from models.collectives import gather_rows
 from models.contrast import cosines
 from models.encoder import SentenceEncoder, load_encoder
-from models.loading import load_tokenizer, usable_length
+from models.loading import check_vocabulary, load_tokenizer
 from models.objectives.base import Batch, Encoded
 
 ITSELF = "self"  # the flag value for the trained encoder
@@ -54,14 +54,8 @@ def load_teacher(path: str, pooling: str | None, student: SentenceEncoder, sourc
     encoder, tokenizer = load_encoder(path, pooling)
     if encoder.prompt_of():
         raise BadInput(f"'{path}': a teacher reads the student's texts, without its own default prompt; choose another")
-    own = load_tokenizer(source)
-    if tokenizer.get_vocab() != own.get_vocab():
-        raise BadInput(f"'{path}': a teacher needs the vocabulary of '{source}'; choose another")
-    if frame_of(tokenizer) != frame_of(own):
+    check_vocabulary(path, tokenizer, source)
+    if frame_of(tokenizer) != frame_of(load_tokenizer(source)):
         raise BadInput(f"'{path}': a teacher needs the template of '{source}'; choose another")
-    length = usable_length(encoder.backbone, tokenizer)
-    if length < student.max_length:
-        raise BadInput(f"'{path}' reads at most {length} tokens, but '{source}' {student.max_length}; choose a teacher "
-                       "that reads as many")  # fmt: skip
     run_like(student, encoder.backbone)  # the layouts that travel with a batch are the student's
     return Teacher(encoder)

@@ -13,7 +13,7 @@ from common.arguments import ModelArguments
 from common.errors import BadInput
 from data.template import mask_place
 from models import fast
-from models.auxiliary import LowerLayers
+from models.auxiliary import LowerLayers, TiedHead, load_masked_lm
 from models.bag_of_words import BagOfWords
 from models.collectives import gather_with_gradient, local_rows, world_size
 from models.contrast import mean_cosine, uniformity
@@ -147,29 +147,30 @@ def build_model(
         attend_both_ways(backbone)
     described = _describe(source, config, model_args.pooling)
     length = min(usable_length(backbone, tokenizer), described.max_length or NO_LIMIT)
-    kept = pooling_named(model_args.pooling).keeps_head
-    if kept and model_args.train_pooling:
-        raise BadInput("--pooling cls keeps the projection head; leave out --train_pooling")
     prompts = {"query": model_args.query_prompt, "document": model_args.document_prompt}
     encoder = SentenceEncoder(
-        backbone, model_args.pooling, None, length, _packed(backbone, model_args), model_args.train_pooling,
-        mask_place(tokenizer), {**described.prompts, **given(prompts)}, described.default_prompt,
-    )  # fmt: skip
+        backbone,
+        model_args.pooling,
+        max_length=length,
+        packed=_packed(backbone, model_args),
+        train_pooling=model_args.train_pooling,
+        place=mask_place(tokenizer),
+        prompts={**described.prompts, **given(prompts)},
+        default_prompt=described.default_prompt,
+    )
     _choose_trained(encoder, method, model_args)
     init_std = getattr(config.get_text_config(), "initializer_range", 0.02)  # as in the library
     projection = projection_named(model_args.projection, config.hidden_size, init_std)
-    if kept and projection is None:
-        raise BadInput("--pooling cls keeps the projection head, but there is none; use cls_before_pooler")
-    if projection is not None and not method.takes_projection:
-        raise BadInput(f"--method {method.name} uses no projection head: give --projection none")
     objectives = method.build(method_args, encoder, projection, source)
     if model_args.bow_weight:
-        objectives.append(BagOfWords.of(source, model_args.bow_weight))
-    _nest(objectives, model_args, projection.dense_layers()[-1][0].out_features if kept else config.hidden_size)
+        objectives.append(BagOfWords(TiedHead(load_masked_lm(source)), model_args.bow_weight))
+    _nest(objectives, model_args)
     if bf16:
         _cast_frozen(objectives)
-    if kept and not any(objective.reads_projection for objective in objectives):
-        raise BadInput("--pooling cls would save a projection head that no loss trains; use cls_before_pooler")
+    kept = pooling_named(model_args.pooling).keeps_head
+    learns = projection is not None and any(objective.reads_projection for objective in objectives)
+    if kept and not learns:
+        raise BadInput("--pooling cls saves the projection head, but no loss trains one; use cls_before_pooler")
     encoder.head = projection if kept else None
     encoder.normalized = described.normalizes and not kept
     return EncoderForTraining(encoder, None if kept else projection, objectives)
@@ -193,36 +194,28 @@ def _choose_trained(encoder: SentenceEncoder, method: Method, args: ModelArgumen
     """Train only the last layers, or adapters; called before the method copies the encoder."""
     if args.train_last_layers is not None:
         encoder.train_last(args.train_last_layers)
-    given = [name for name in ("lora_alpha", "lora_dropout", "lora_target", "lora_keep") if getattr(args, name)]
     if args.lora_r is None:
-        if given:
-            raise BadInput(f"--{given[0]} has no effect without --lora_r, the rank of the adapters")
         return
     if method.not_adapted:
         raise BadInput(f"--lora_r: not supported by --method {method.name}; {method.not_adapted}")
-    if args.train_last_layers is not None:
-        raise BadInput("--lora_r trains adapters only and excludes --train_last_layers; leave one of them out")
     encoder.adapt(args.lora_r, args.lora_alpha or args.lora_r, args.lora_dropout, args.lora_target, args.lora_keep)
 
 
-def _nest(objectives: list[Objective], model_args: ModelArguments, width: int) -> None:
+def _nest(objectives: list[Objective], model_args: ModelArguments) -> None:
     """Apply the contrastive losses to prefixes of the vectors too; BadInput if the head they see is not kept."""
-    dims, nested = model_args.matryoshka_dims, [one for one in objectives if isinstance(one, Contrast)]
+    dims, nested = model_args.matryoshka_dims, [loss for loss in objectives if isinstance(loss, Contrast)]
     if not dims:
         return
     dropped = model_args.projection != "none" and not pooling_named(model_args.pooling).keeps_head
     if not nested:
         raise BadInput(f"--matryoshka_dims: --method {model_args.method} has no loss for prefixes of the vector")
-    if dropped and any(one.reads_projection for one in nested):
+    if dropped and any(loss.reads_projection for loss in nested):
         raise BadInput(
             f"--matryoshka_dims: the loss sees the output of --projection {model_args.projection}, which is dropped "
             "after training; give --projection none, or --pooling cls, which keeps it"
         )
-    if len({*dims}) < len(dims) or max(dims) >= width:
-        listed = " ".join(map(str, dims))
-        raise BadInput(f"--matryoshka_dims {listed}: give distinct numbers below {width}, the width of the vector")
-    for one in nested:
-        one.widths = sorted(dims, reverse=True)
+    for loss in nested:
+        loss.widths = sorted({*dims}, reverse=True)
 
 
 def _describe(source: str, config, pooling: str) -> Described:
@@ -235,6 +228,8 @@ def _describe(source: str, config, pooling: str) -> Described:
     dropped = len(described.head) - described.normalizes if described else 0
     if described and (dropped or described.pooling != pooling):
         head = f" and a head of {dropped} modules" if dropped else ""
-        logger.warning("'%s' has pooling %s%s; training uses only its backbone, with --pooling %s", source,
-                       described.pooling, head, pooling)  # fmt: skip
+        logger.warning(
+            "'%s' has pooling %s%s; training uses only its backbone, with --pooling %s",
+            *(source, described.pooling, head, pooling),
+        )
     return described or Described(pooling, [], None)

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
-from common.errors import BadInput
-
 NO_WORD, UNKNOWN = "[no word]", "[unknown word]"  # contain whitespace, so no sentence splits into them
 SPECIAL = (NO_WORD, UNKNOWN)  # the first rows of the table, both zero
 
@@ -81,10 +79,7 @@ class WordTokenizer(PreTrainedTokenizer):
     model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask"]
 
     def __init__(self, vocab_file: str, lower_case: bool = False, stop_words: Sequence[str] = (), **kwargs) -> None:
-        try:
-            words = Path(vocab_file).read_bytes().decode("utf-8").split("\n")[:-1]
-        except (OSError, TypeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{vocab_file}: cannot be read as one word per line ({error})") from error
+        words = Path(vocab_file).read_bytes().decode("utf-8").split("\n")[:-1]
         self._words = [*SPECIAL, *words]
         self._rows = {word: row for row, word in enumerate(self._words)}
         self._stop_words, self._lower_case = frozenset(stop_words), lower_case

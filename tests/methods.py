@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from data.template import mask_place
-from models.auxiliary import load_masked_lm, new_head
+from models.auxiliary import TiedHead, load_masked_lm, new_head
 from models.bag_of_words import BagOfWords
 from models.encoder import SentenceEncoder
 from models.heads import projection_named
@@ -23,10 +23,24 @@ from training.methods import load_method, method_names
 
 # Beside those of `tiny_bert` and `tiny_roberta`; the fixture `tiny` has a model of each.
 OTHER_FAMILIES = ["xlm-roberta", "camembert", "electra", "distilbert", "mpnet", "modernbert", "deberta-v2"]
-SMALL = {"temperature": 0.1, "contrastive_weight": 1.0, "aux_weight": 1.0, "aux_init": "random", "skip_from": 2,
-         "mlm_weight": 1.0, "rtd_weight": 1.0, "generator_dropout": False, "queue_size": 11, "momentum": 0.5,
-         "negatives": 2, "filters": 6, "teacher_pooling": "avg", "complement_pooling": "avg",
-         "template": "{text}{mask}", "template_2": "{text} {mask}"}  # as few tokens as the shortest have  # fmt: skip
+SMALL = {
+    "temperature": 0.1,
+    "contrastive_weight": 1.0,
+    "aux_weight": 1.0,
+    "aux_init": "random",
+    "skip_from": 2,
+    "mlm_weight": 1.0,
+    "rtd_weight": 1.0,
+    "generator_dropout": False,
+    "queue_size": 11,
+    "momentum": 0.5,
+    "negatives": 2,
+    "filters": 6,
+    "teacher_pooling": "avg",
+    "complement_pooling": "avg",
+    "template": "{text}{mask}",
+    "template_2": "{text} {mask}",
+}  # as few tokens as the shortest have
 EXTRA = {  # name of the case: method, flags
     "infocse, weights of the paper": ("infocse", {"aux_weight": 1e-5}),
     "infocse, first view": ("infocse", {"aux_views": "first"}),
@@ -58,7 +72,7 @@ def arguments(case: str, folder: str, **options):
 def build_model(
     case, folder, packed=False, head="linear_tanh", dropout=0.0, pooling="cls_before_pooler", spread=0.3, **options
 ) -> EncoderForTraining:
-    """The model of a case, the same weights in every call; no head for a method that reads none."""
+    """The model of a case, the same weights in every call."""
     folder = str(folder)
     method, args = arguments(case, folder, **options)
     config = load_config(folder)
@@ -66,10 +80,10 @@ def build_model(
     torch.manual_seed(1)
     place = mask_place(method.tokenizer(args, load_tokenizer(folder))) or -1  # where nothing has a template: the last
     encoder = SentenceEncoder(load_backbone(folder, config), pooling, None, 64, packed, place=place)
-    projection = projection_named(head if method.takes_projection else "none", config.hidden_size, spread)
+    projection = projection_named(head, config.hidden_size, spread)
     objectives = method.build(args, encoder, projection, folder)
     if case in WORDS:
-        objectives.append(BagOfWords.of(folder, 0.7))
+        objectives.append(BagOfWords(TiedHead(load_masked_lm(folder)), 0.7))
     return EncoderForTraining(encoder, projection, objectives).train()
 
 

@@ -7,7 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -148,16 +148,19 @@ def _rows_by_key(path: Path) -> tuple[dict[Key, dict], list[Key]]:
     return unique | shown, list(shown)
 
 
+_content = cache(partial(read_yaml, PUBLISHED))
+
+
 @cache
 def records() -> dict[str, Side]:
-    """All published records by id, read once."""
-    content = read_yaml(PUBLISHED)
-    averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in content["average_of"].items()}
-    return {record["id"]: _side(record, content["sources"], averaged) for record in content["records"]}
+    """All published records by id."""
+    return {record["id"]: _side(record) for record in _content()["records"]}
 
 
-def published(name: str) -> Side:
-    """The record with this id; BadInput if it is unknown."""
+def published(name: str | Mapping[str, Any]) -> Side:
+    """The record with this id, or of this content, as a method's file may have it; BadInput for an unknown id."""
+    if not isinstance(name, str):
+        return _side(name)
     if name not in records():
         near = "".join(f"did you mean '{PREFIX}{match}'? " for match in difflib.get_close_matches(name, records(), n=1))
         raise BadInput(f"unknown record '{PREFIX}{name}'; {near}python -m eval.compare --list shows all")
@@ -170,12 +173,16 @@ def backbone_of(config) -> str | None:
     return _BACKBONES.get((config.model_type, *size))
 
 
-def _side(record: Mapping[str, Any], sources: Mapping[str, str], averaged: dict) -> Side:
+def _side(record: Mapping[str, Any]) -> Side:
+    sources, sets = _content()["sources"], _content()["average_of"]
+    averaged = {("test", "test", metric): frozenset(tasks) for metric, tasks in sets.items()}
     scores: dict[Key, Score] = {}
     for block in record["scores"]:
         for task, value in block["values"].items():
             key = Key(task, block.get("split", "test"), "test", block.get("metric", "spearman"))
-            scores[key] = _score(value, record.get("runs", 1), block.get("n"), sources[block["source"]])
+            scores[key] = _score(
+                value, record.get("runs", 1), block.get("n"), sources.get(block["source"], block["source"])
+            )
     return Side(
         label=PREFIX + record["id"],
         scores=scores,

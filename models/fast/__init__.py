@@ -20,10 +20,7 @@ from models.fast.kernels.recompute import exchange_activations, recomputing
 from models.fast.packing import Grid, Layout, Mask, Packing
 from models.fast.states import States
 
-__all__ = [
-    "Grid", "Mask", "Packing", "States", "cast_matrices", "choose", "computing", "count_operations", "embedded",
-    "exchange_dropout", "is_packed", "lighten", "packing", "real", "recomputing", "sample_rates", "tokens_of",
-]  # fmt: skip
+__all__ = ["Grid", "Mask", "States", "cast_matrices", "count_operations", "exchange_dropout", "recomputing"]
 logger = logging.getLogger(__name__)
 
 
@@ -71,7 +68,10 @@ def packing(pack: bool, chunk: int = 0, static: bool = False) -> Packing:
 
 
 def embedded(model: nn.Module, input_ids: Tensor, mask: Mask | Tensor, causal: bool = False) -> States:
-    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with a `config`."""
+    """Ids (B, L) -> the input of the first layer of a backbone, or of a copy of its embeddings with a `config`.
+
+    With `causal` no token sees those behind it.
+    """
     tokens = tokens_of(model.config, mask)
     tokens = tokens.causal() if causal else tokens
     return States(tokens, tokens.embed(model, input_ids))

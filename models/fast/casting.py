@@ -24,8 +24,8 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
     Autocast itself casts each of them, and each gradient back, separately: for bert-base 288 kernels per step, which
     take longer to launch than to run. The numbers are the same. Does nothing on a CPU and without autocast.
     """
-    kind = device.type
-    if kind == "cpu" or not (torch.is_autocast_enabled(kind) and torch.is_grad_enabled()):
+    device_type = device.type
+    if device_type == "cpu" or not (torch.is_autocast_enabled(device_type) and torch.is_grad_enabled()):
         yield
         return
     layers = [part for part in module.modules() if isinstance(part, nn.Linear) and part.weight.requires_grad]
@@ -33,7 +33,7 @@ def cast_together(module: nn.Module, device: torch.device) -> Iterator[None]:
     places = [(owner, name) for owner, name in places if owner[name] is not None and owner[name].dtype == torch.float32]
     trained = [owner[name] for owner, name in places]
     try:
-        cast = _Together.apply(torch.get_autocast_dtype(kind), *trained) if trained else ()
+        cast = _Together.apply(torch.get_autocast_dtype(device_type), *trained) if trained else ()
         for (owner, name), value in zip(places, cast, strict=True):
             owner[name] = value
         yield

@@ -65,12 +65,12 @@ class GradientCache:
         """Compute all terms and their gradients for the leaves, the head and the objectives' networks."""
         pooled, cls, *others = leaves
         tokens = others[0] if others else None
-        own = {"chunk_size": self.size, "tokens": tokens}
-        encoded = Encoded(pooled, cls, None, self.model.encoder, self.model.head, **own)
+        encoder, head = self.model.encoder, self.model.head
+        encoded = Encoded(pooled, cls, None, encoder, head, chunk_size=self.size, tokens=tokens)
         with self.precision():
             self.model.project(encoded, batch)
             whole = [objective for objective in self.model.objectives if objective.tokens(batch) is None]
-            loss, terms = add_up([term for each in whole for term in each(encoded, batch).items()], pooled.device)
+            loss, terms = add_up([term for part in whole for term in part(encoded, batch).items()], pooled.device)
         # The head's output, as the token losses read it, is a leaf too: the head's backward runs once, at the end.
         projected = None if encoded.own_projected is None else encoded.own_projected.detach().requires_grad_()
         token_loss = self._per_chunk(replace(encoded, own_projected=projected), batch, chunks, scale, terms)
@@ -83,9 +83,9 @@ class GradientCache:
     ) -> Tensor:
         """Return the loss of the objectives with `tokens`; add their terms to `terms` and backpropagate per chunk."""
         loss = torch.zeros((), device=batch.input_ids.device)
-        counted = [(each, count) for each in self.model.objectives if (count := each.tokens(batch)) is not None]
-        one = torch.ones((), device=batch.input_ids.device)
-        shares = means_over_tokens([one] * len(counted), [count for _, count in counted])
+        counted = [(part, count) for part in self.model.objectives if (count := part.tokens(batch)) is not None]
+        ones = [torch.ones((), device=batch.input_ids.device)] * len(counted)
+        shares = means_over_tokens(ones, [count for _, count in counted])
         for number, chunk in enumerate(chunks):
             rows = slice(number * self.size, (number + 1) * self.size)
             for (objective, _), share in zip(counted, shares, strict=True):
@@ -118,8 +118,9 @@ def _read(encoded: Encoded) -> list[Tensor]:
 
 def _rows(encoded: Encoded, rows: slice) -> Encoded:
     """Return what an objective with `tokens` sees of a chunk."""
-    own = None if encoded.own_projected is None else encoded.own_projected[:, rows]
-    return replace(encoded, pooled=encoded.pooled[:, rows], cls=encoded.cls[:, rows], projected=None, own_projected=own)
+    local = None if encoded.own_projected is None else encoded.own_projected[:, rows]
+    pooled, cls = encoded.pooled[:, rows], encoded.cls[:, rows]
+    return replace(encoded, pooled=pooled, cls=cls, projected=None, own_projected=local)
 
 
 def _split(gradient: Tensor | None, size: int, count: int) -> list[Tensor | None]:

@@ -136,13 +136,12 @@ class Packed(Padded):
             states = self._whole(backbone, input_ids, output_hidden_states=True).hidden_states
         else:
             states = self._each(layers_of(backbone), self._embedded(backbone, input_ids, change))
-        return [self.unpack(each) for each in states]
+        return [self.unpack(layer) for layer in states]
 
     def _whole(self, backbone: PreTrainedModel, input_ids: Tensor, **options: bool):
         """The output of a model that takes a packing for each of its masks."""
-        windows = {name: getattr(backbone.config, window) if window else None
-                   for name, window in family_of(backbone.config).masks}  # fmt: skip
-        packings = {name: self if window is None else self.within(window) for name, window in windows.items()}
+        masks, config = family_of(backbone.config).masks, backbone.config
+        packings = {name: self.within(getattr(config, window)) if window else self for name, window in masks}
         tokens = {"input_ids": self.pack(input_ids)[None], "position_ids": self.position[None]}
         return backbone(**tokens, attention_mask=packings, **options)
 
@@ -203,10 +202,10 @@ def packed_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     Queries, keys and values are (1, heads, N, width); returns (1, number of queries, heads, width) and no weights.
     """
     if not isinstance(attention_mask, Packed):
-        own = getattr(module, "dropout", None)
-        if not isinstance(own, SampledDropout) or own.rates is None or not module.training:
+        drop = getattr(module, "dropout", None)
+        if not isinstance(drop, SampledDropout) or drop.rates is None or not module.training:
             return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-        mixed = attend(query, key, value, attention_mask, own.of(own.rates).unsqueeze(-1), scaling)
+        mixed = attend(query, key, value, attention_mask, drop.of(drop.rates).unsqueeze(-1), scaling)
         return mixed.transpose(1, 2), None
     packing, (_, heads, _, width) = attention_mask, key.shape
     layout = packing.layout

@@ -176,12 +176,12 @@ class Packing:
     """The layouts that travel with a batch: of all views together, of each view, and of those with a masked twin.
 
     Args:
-        kind: Layout for a packed model, Grid for a padded one.
+        grid: Layout for a packed model, Grid for a padded one.
         chunk: also make layouts for chunks of this many sentences; 0: only for the whole batch.
         static: see `Grid`; the number of columns is then a multiple of EDGE.
     """
 
-    kind: type[Grid]
+    grid: type[Grid]
     chunk: int = 0
     static: bool = False
 
@@ -198,9 +198,9 @@ class Packing:
         layouts = {}
         for views, (start, stop) in itertools.product(groups, rows):
             part = mask[list(views), start:stop]
-            labels = {name: each[:, start:stop] for name, (of, each) in marked.items() if tuple(of) == views}
-            labels = {name: each.reshape(-1, each.shape[-1]) for name, each in labels.items()}
-            layouts[views, start, stop] = self.kind(part.reshape(-1, part.shape[-1]), labels, self.static)
+            labels = {name: ids[:, start:stop] for name, (of, ids) in marked.items() if tuple(of) == views}
+            labels = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in labels.items()}
+            layouts[views, start, stop] = self.grid(part.reshape(-1, part.shape[-1]), labels, self.static)
         return layouts
 
     def of_targets(self, ids: np.ndarray, mask: np.ndarray) -> dict[tuple, Grid]:

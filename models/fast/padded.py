@@ -63,8 +63,8 @@ class Padded:
 
     def _embedded(self, backbone: PreTrainedModel, input_ids: Tensor, change: Perturbation) -> Tensor:
         positions = change.position_ids(backbone.config)
-        own = {} if positions is None else {"position_ids": positions}
-        return change.change(embed(backbone, input_ids=input_ids, **own, **self.sampled()))
+        moved = {} if positions is None else {"position_ids": positions}
+        return change.change(embed(backbone, input_ids=input_ids, **moved, **self.sampled()))
 
     def logits(self, lm: PreTrainedModel, input_ids: Tensor, read: Read, *others: Tensor | None) -> Tensor:
         """Apply `read` to the logits of each real token and to `others`, (B, L): -> (B, L).
@@ -173,6 +173,8 @@ def ready_mask(mask: Tensor, rates: Tensor | None) -> Tensor:
     keys = mask.bool()[:, None, None]
     if rates is not None or on_cpu(mask):
         return keys
-    kind = mask.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.get_default_dtype()
+    device_type = mask.device.type
+    dtype = (
+        torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else torch.get_default_dtype()
+    )
     return torch.zeros(keys.shape, dtype=dtype, device=mask.device).masked_fill_(~keys, float("-inf"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -237,8 +238,8 @@ class Contrast(Objective):
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         vectors = self.vectors(encoded, batch)
-        narrow = {f"{self.term}_{width}": [each[..., :width] for each in vectors] for width in self.widths}
-        return {name: Term(self.loss(*each), self.weight) for name, each in {self.term: vectors, **narrow}.items()}
+        narrow = {f"{self.term}_{width}": [view[..., :width] for view in vectors] for width in self.widths}
+        return {name: Term(self.loss(*views), self.weight) for name, views in {self.term: vectors, **narrow}.items()}
 
 
 class MethodArguments:
@@ -248,8 +249,13 @@ class MethodArguments:
 class Method:
     """A training method: its flags, its requirements on the data, and its objectives.
 
-    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass()`; the file's name is the
+    A file in `models/objectives` defines one subclass and ends with `METHOD = TheSubclass(...)`; the file's name is the
     method's name. There is no other list of methods.
+
+    Args:
+        citations: BibTeX entries of its papers, for the card of a trained model.
+        published: its published scores: ids of records in eval/compare/published.yaml, or records of that form, whose
+            `source` may be the words themselves.
 
     Attributes:
         arguments: a dataclass; each field is a flag.
@@ -258,7 +264,6 @@ class Method:
         columns: sentences per row that the loss can read: 1, 2 (a sentence and its positive) or 3 (and a hard
             negative).
         one_text: all views show the same text, so rows of several sentences are refused.
-        takes_projection: whether the loss accepts a projection head.
         not_adapted: why the encoder cannot be trained with adapters; empty if it can.
     """
 
@@ -267,13 +272,25 @@ class Method:
     labels = False
     columns = 1
     one_text = False
-    takes_projection = True
     not_adapted = ""
+
+    def __init__(self, *citations: str, published: Sequence[str | Mapping[str, Any]] = ()) -> None:
+        self.citations, self.published = citations, published
 
     @property
     def name(self) -> str:
         """The value of `--method`."""
         return type(self).__module__.rsplit(".", 1)[-1]
+
+    @property
+    def about(self) -> str:
+        """What it is, on a model card and in docs/methods.md: the first line of its file's docstring."""
+        return (sys.modules[type(self).__module__].__doc__ or self.name).splitlines()[0]
+
+    @property
+    def title(self) -> str:
+        """Its name in words: what stands before the colon or the citation of `about`."""
+        return self.about.split(":")[0].split(" (")[0]
 
     def views(self, args: Any) -> list[View]:
         """The copies of a sentence."""

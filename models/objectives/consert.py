@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from common.errors import BadInput
 from common.ranges import Positive, Rate, Weight, flag
 from data.views import Perturbed, View
 from models.contrast import nt_xent
@@ -90,9 +89,11 @@ class ConSERT(Method):
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         check_changes(args, encoder.config)
-        if not args.contrastive_weight:
-            raise BadInput("--contrastive_weight 0: leaves nothing to train")
         return [contrast(args)]
 
 
-METHOD = ConSERT()
+CITATION = """@misc{yan2021consert, title = {{ConSERT}: A Contrastive Framework for Self-Supervised Sentence
+  Representation Transfer},
+  author = {Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu, Weiran},
+  year = {2021}, eprint = {2105.11741}, archivePrefix = {arXiv}}"""
+METHOD = ConSERT(CITATION, published=("consert-bert-base", "consert-bert-large"))

@@ -96,11 +96,14 @@ class CT(Method):
     """Two encoders; no projection head."""
 
     arguments = Arguments
-    takes_projection = False
     copies = 1  # dropout is no augmentation here, and is off in the official code
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [ContrastiveTension(copy.deepcopy(encoder), args.negatives)]
 
 
-METHOD = CT()
+CITATION = r"""@misc{carlsson2021ct, title = {Semantic Re-tuning with Contrastive Tension},
+  author = {Carlsson, Fredrik and Gyllensten, Amaru Cuba and Gogoulou, Evangelia and Hellqvist, Erik Ylip{\"a}{\"a}
+  and Sahlgren, Magnus},
+  year = {2021}, note = {ICLR 2021}, url = {https://openreview.net/forum?id=Ov_sMNau-PF}}"""
+METHOD = CT(CITATION, published=("ct-bert-base",))

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import BadInput
 from common.ranges import CountOrZero, Positive, Share, Weight, flag
 from models.contrast import cosines, info_nce
 from models.objectives.base import Batch, Encoded, Method, MethodArguments, Objective, Term
@@ -85,8 +84,8 @@ def weighted_nce(logits: Tensor, negative: Tensor) -> Tensor:
 
     The logits l, (N, K), have a sentence's partner on the diagonal; `negative` marks the negatives that count.
     """
-    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    kept = logits.masked_fill(~(negative | own), float("-inf"))
+    partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    kept = logits.masked_fill(~(negative | partner), float("-inf"))
     return F.cross_entropy(kept, torch.arange(len(logits), device=logits.device))
 
 
@@ -95,10 +94,10 @@ def binary_nce(logits: Tensor, negative: Tensor) -> Tensor:
 
     Dropped negatives take part with a logit of 0, as in the official code. Arguments as for `weighted_nce`.
     """
-    own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-    log_p = torch.where(negative | own, logits, 0.0).log_softmax(1)
-    below_1 = log_p.masked_fill(own, -1.0).clamp(max=-1e-7)
-    return -torch.where(own, log_p, torch.log(-torch.expm1(below_1))).mean()
+    partner = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    log_p = torch.where(negative | partner, logits, 0.0).log_softmax(1)
+    below_1 = log_p.masked_fill(partner, -1.0).clamp(max=-1e-7)
+    return -torch.where(partner, log_p, torch.log(-torch.expm1(below_1))).mean()
 
 
 class Debiased(Objective):
@@ -113,11 +112,6 @@ class Debiased(Objective):
         self.args = args
         self.complement = complement
         self.noise = Noise()
-
-    def check_batch(self, count: int) -> None:
-        super().check_batch(count)
-        if self.args.noise_share and int(count * self.args.noise_share) == 0:
-            raise BadInput(f"--noise_share {self.args.noise_share}: of a batch of {count} this is no vector; raise it")
 
     def forward(self, encoded: Encoded, batch: Batch) -> dict[str, Term]:
         args, (query, key) = self.args, encoded.projected
@@ -136,10 +130,14 @@ class DCLR(Method):
     arguments = Arguments
     one_text = True
 
+    def unread(self, args: Arguments) -> list[str]:
+        return ["complement_pooling"] * (args.complement == ITSELF)
+
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        if args.complement == ITSELF and args.complement_pooling:
-            raise BadInput(f"--complement_pooling {args.complement_pooling}: '{ITSELF}' pools as the encoder does")
         return [Debiased(args, load_teacher(args.complement, args.complement_pooling, encoder, source))]
 
 
-METHOD = DCLR()
+CITATION = """@misc{zhou2022dclr, title = {Debiased Contrastive Learning of Unsupervised Sentence Representations},
+  author = {Zhou, Kun and Zhang, Beichen and Zhao, Wayne Xin and Wen, Ji-Rong},
+  year = {2022}, eprint = {2205.00656}, archivePrefix = {arXiv}}"""
+METHOD = DCLR(CITATION, published=("dclr-bert-base",))

@@ -17,14 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from common.errors import BadInput
 from common.ranges import Share, Weight, flag
 from data.views import IGNORED, Masking
 from models import auxiliary
 from models.encoder import SentenceEncoder
 from models.families import check_apart, layers_of
-from models.heads import check_width
-from models.loading import load_config, load_strictly, load_tokenizer, usable_length
+from models.loading import check_vocabulary, load_config, load_strictly, load_tokenizer
 from models.objectives import simcse
 from models.objectives.base import Batch, Encoded, Objective, Term
 from models.precision import at_least_float32
@@ -125,35 +123,14 @@ def sampled(logits: Tensor, uniforms: Tensor) -> Tensor:
     return drawn.clamp(max=logits.shape[-1] - 1)  # a product may round up to the last sum
 
 
-def detector(args: Arguments, encoder: SentenceEncoder, projection: nn.Module | None, source: str) -> ReplacedTokens:
-    """Build the detection objective and load its generator; BadInput if vocabularies or widths differ.
+def detector(args: Arguments, encoder: SentenceEncoder, source: str) -> ReplacedTokens:
+    """Build the detection objective and load its generator; BadInput if the vocabularies differ.
 
-    `source` is the encoder's start, whose tokenizer makes the ids that the generator reads and writes.
+    `source` is the initial model, whose tokenizer makes the ids that the generator reads and writes.
     """
-    if args.rtd_condition == "projected":
-        check_width(projection, encoder.config.hidden_size)
     config = load_config(args.generator)
-    if config.vocab_size != encoder.config.vocab_size:
-        raise BadInput(
-            f"--generator '{args.generator}' has {config.vocab_size} tokens, the encoder {encoder.config.vocab_size}: "
-            "choose a generator with the encoder's vocabulary"
-        )
-    try:
-        tokenizer = load_tokenizer(args.generator)
-    except BadInput as error:
-        raise BadInput(f"--generator: {error}") from error
-    if tokenizer.get_vocab() != load_tokenizer(source).get_vocab():
-        raise BadInput(
-            f"--generator '{args.generator}' has as many tokens as '{source}', but not the same: choose a generator "
-            "with the encoder's vocabulary"
-        )
-    generator = load_strictly(AutoModelForMaskedLM, args.generator, config)
-    if (length := usable_length(generator, tokenizer)) < encoder.max_length:
-        raise BadInput(
-            f"--generator '{args.generator}' reads at most {length} tokens, but '{source}' {encoder.max_length}: "
-            "choose one that reads as many"
-        )
-    return ReplacedTokens(args, generator, encoder)
+    check_vocabulary(args.generator, load_tokenizer(args.generator), source)
+    return ReplacedTokens(args, load_strictly(AutoModelForMaskedLM, args.generator, config), encoder)
 
 
 class DiffCSE(simcse.SimCSE):
@@ -165,7 +142,12 @@ class DiffCSE(simcse.SimCSE):
         return (Masking(args.rtd_mask_rate, views=(0, 1), name="rtd", uniforms=args.rtd_tokens == "sample"),)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        return [*super().build(args, encoder, projection, source), detector(args, encoder, projection, source)]
+        return [*super().build(args, encoder, projection, source), detector(args, encoder, source)]
 
 
-METHOD = DiffCSE()
+CITATION = r"""@misc{chuang2022diffcse, title = {{DiffCSE}: Difference-based Contrastive Learning for Sentence
+  Embeddings},
+  author = {Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang, Shiyu and
+  Solja{\v{c}}i{\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James},
+  year = {2022}, eprint = {2204.10298}, archivePrefix = {arXiv}}"""
+METHOD = DiffCSE(CITATION, published=("diffcse-bert-base", "diffcse-bert-large", "diffcse-roberta-base"))

@@ -51,9 +51,9 @@ def repeat(
         units = units[:-1] if unit == "word" else units
     chosen = generator.choice(units, size=min(drawn, len(units)), replace=False)
     again = np.flatnonzero(np.isin(unit_of, chosen))
-    place = np.concatenate([np.arange(len(ids)), again])
-    second = np.arange(len(place)) >= len(ids)
-    return ids[place[np.lexsort((place, second, unit_of[place]))]]
+    position = np.concatenate([np.arange(len(ids)), again])
+    second = np.arange(len(position)) >= len(ids)
+    return ids[position[np.lexsort((position, second, unit_of[position]))]]
 
 
 def _below(count: int, rate: float, unit: str) -> int:
@@ -84,4 +84,10 @@ class ESimCSE(moco.MoCo):
         return [QueuedContrastive(moco.Memory(args, encoder, projection), args.temperature)]
 
 
-METHOD = ESimCSE()
+CITATION = """@misc{wu2021esimcse, title = {{ESimCSE}: Enhanced Sample Building Method for Contrastive Learning of
+  Unsupervised Sentence Embedding},
+  author = {Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  year = {2021}, eprint = {2109.04380}, archivePrefix = {arXiv}}"""
+METHOD = ESimCSE(
+    CITATION, published=("esimcse-bert-base", "esimcse-bert-large", "esimcse-roberta-base", "esimcse-roberta-large")
+)

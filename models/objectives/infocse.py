@@ -144,9 +144,14 @@ class InfoCSE(simcse.SimCSE):
             objectives.append(simcse.Contrastive(args.temperature, args.contrastive_weight, args.hard_negative_weight))
         if args.aux_weight:
             objectives.append(_auxiliary(args, encoder, source))
-        if not objectives:
-            raise BadInput("--aux_weight 0 and --contrastive_weight 0 leave nothing to train")
         return objectives
 
 
-METHOD = InfoCSE()
+CITATION = """@misc{wu2022infocse, title = {{InfoCSE}: Information-aggregated Contrastive Learning of Sentence
+  Embeddings},
+  author = {Wu, Xing and Gao, Chaochen and Lin, Zijia and Han, Jizhong and Wang, Zhongyuan and Hu, Songlin},
+  year = {2022}, eprint = {2210.06432}, archivePrefix = {arXiv}}"""
+CONDENSER = """@misc{gao2021condenser, title = {Condenser: a Pre-training Architecture for Dense Retrieval},
+  author = {Gao, Luyu and Callan, Jamie},
+  year = {2021}, eprint = {2104.08253}, archivePrefix = {arXiv}}"""
+METHOD = InfoCSE(CITATION, CONDENSER, published=("infocse-bert-base", "infocse-bert-large"))

@@ -26,8 +26,8 @@ class InfoCSEWithRTD(infocse.InfoCSE):
         return (*super().masking(args), *diffcse.METHOD.masking(args))
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        detector = diffcse.detector(args, encoder, projection, source)
+        detector = diffcse.detector(args, encoder, source)
         return [*super().build(args, encoder, projection, source), detector]
 
 
-METHOD = InfoCSEWithRTD()
+METHOD = InfoCSEWithRTD(infocse.CITATION, diffcse.CITATION, published=("infocse-rtd-bert-base",))

@@ -54,7 +54,7 @@ class LocalFeatures(nn.Module):
         return features.relu() if self.activation == "relu" else features
 
 
-def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor) -> Tensor:
+def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, owner: Tensor) -> Tensor:
     """Minus the estimate of the mutual information, summed over the tokens, (); float32.
 
     With the score x = feature . vector and sp(x) = log(1 + e^x), a token's estimate is
@@ -65,13 +65,13 @@ def jensen_shannon(features: Tensor, mask: Tensor, vectors: Tensor, own: Tensor)
         features: features of the tokens of T sentences, (T, L, D).
         mask: 1 for a real token, (T, L).
         vectors: vectors of all N sentences, (N, D).
-        own: indices of the T sentences among the N, (T,).
+        owner: indices of the T sentences among the N, (T,).
 
     Source: IS-BERT equation 3 (Deep InfoMax, arXiv 1808.06670, equation 4), with the constants of the official code.
     """
     with torch.autocast(features.device.type, enabled=False):
         scores = at_least_float32(features) @ at_least_float32(vectors).T  # (T, L, N)
-    right = scores.gather(2, own.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
+    right = scores.gather(2, owner.view(-1, 1, 1).expand(-1, scores.shape[1], 1)).squeeze(2)  # (T, L)
     wrong = (F.softplus(scores).sum(2) - F.softplus(right)) / (len(vectors) - 1)
     return ((F.softplus(-right) + wrong - 2 * math.log(2)) * mask).sum()
 
@@ -100,11 +100,14 @@ class ISBERT(Method):
     """Mutual information of a sentence and its tokens; no projection head."""
 
     arguments = Arguments
-    takes_projection = False
     copies = 1  # a sentence is contrasted with its own parts
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [MutualInformation(LocalFeatures(encoder.config.hidden_size, args.filters, args.activation))]
 
 
-METHOD = ISBERT()
+CITATION = """@misc{zhang2020isbert, title = {An Unsupervised Sentence Embedding Method by Mutual Information
+  Maximization},
+  author = {Zhang, Yan and He, Ruidan and Liu, Zuozhu and Lim, Kwan Hui and Bing, Lidong},
+  year = {2020}, eprint = {2009.12061}, archivePrefix = {arXiv}}"""
+METHOD = ISBERT(CITATION, published=("is-bert-base",))

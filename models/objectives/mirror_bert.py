@@ -35,8 +35,8 @@ def mask_span(ids: np.ndarray, starts: np.ndarray, generator: np.random.Generato
     """
     if len(ids) < SHORTEST or len(ids) <= length:
         return ids
-    place = generator.integers(0, len(ids) - length, endpoint=True)
-    return np.concatenate([ids[:place], [MASK], ids[place + length :]]).astype(ids.dtype)
+    position = generator.integers(0, len(ids) - length, endpoint=True)
+    return np.concatenate([ids[:position], [MASK], ids[position + length :]]).astype(ids.dtype)
 
 
 class MirrorBERT(Method):
@@ -51,4 +51,8 @@ class MirrorBERT(Method):
         return [Contrast(partial(nt_xent, temperature=args.temperature))]  # both views are anchors, as in the code
 
 
-METHOD = MirrorBERT()
+CITATION = r"""@misc{liu2021mirrorbert, title = {Fast, Effective, and Self-Supervised: Transforming Masked Language
+  Models into Universal Lexical and Sentence Encoders},
+  author = {Liu, Fangyu and Vuli{\'c}, Ivan and Korhonen, Anna and Collier, Nigel},
+  year = {2021}, eprint = {2104.08027}, archivePrefix = {arXiv}}"""
+METHOD = MirrorBERT(CITATION, published=("mirror-bert-base",))

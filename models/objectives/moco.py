@@ -17,12 +17,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from common.errors import StorageError
 from common.ranges import Count, Rate, flag
 from models.collectives import gather_rows, gather_with_gradient
 from models.contrast import info_nce
 from models.encoder import SentenceEncoder
-from models.heads import check_width, project
+from models.heads import project
 from models.loading import without_pooler
 from models.objectives import simcse
 from models.objectives.base import Batch, Contrast, Encoded, Objective
@@ -54,8 +53,8 @@ class MomentumEncoder(nn.Module):
         self.encoder = copy.deepcopy(encoder)
         self.projection = copy.deepcopy(projection)
         if init == "random":
-            kind = type(encoder.backbone)
-            fresh = kind(encoder.backbone.config, **without_pooler(kind))
+            backbone_class = type(encoder.backbone)
+            fresh = backbone_class(encoder.backbone.config, **without_pooler(backbone_class))
             self.encoder.backbone.load_state_dict(fresh.state_dict())
         self.requires_grad_(False)
         self.momentum, self.mode = momentum, mode
@@ -88,11 +87,7 @@ class VectorQueue(nn.Module):
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
-        try:
-            vectors = torch.zeros(size, width)
-        except (RuntimeError, TypeError) as error:  # no memory, or a size beyond torch's limit
-            raise StorageError(f"--queue_size {size}: does not fit in memory at width {width}; lower it") from error
-        self.register_buffer("vectors", vectors)
+        self.register_buffer("vectors", torch.zeros(size, width))
         self.register_buffer("pushed", torch.zeros((), dtype=torch.long))  # total count; modulo size, the next slot
         self._held: int | None = 0  # current number of vectors; None after loading the buffers, until read
 
@@ -125,7 +120,6 @@ class Memory(nn.Module):
         super().__init__()
         owned = projection if args.queue_head == "momentum" else None
         self.keys = MomentumEncoder(encoder, owned, args.momentum, args.momentum_mode, args.momentum_init)
-        check_width(projection, encoder.config.hidden_size)
         self.queue = VectorQueue(args.queue_size, encoder.config.hidden_size)
         self.head = args.queue_head
 
@@ -173,4 +167,7 @@ class MoCo(simcse.SimCSE):
         return [MomentumContrast(Memory(args, encoder, projection), args.temperature)]
 
 
-METHOD = MoCo()
+CITATION = """@misc{he2019moco, title = {Momentum Contrast for Unsupervised Visual Representation Learning},
+  author = {He, Kaiming and Fan, Haoqi and Wu, Yuxin and Xie, Saining and Girshick, Ross},
+  year = {2019}, eprint = {1911.05722}, archivePrefix = {arXiv}}"""
+METHOD = MoCo(CITATION, simcse.CITATION)

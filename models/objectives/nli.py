@@ -123,4 +123,7 @@ class NLI(Method):
         return [Classified(args, encoder.config.hidden_size)]
 
 
-METHOD = NLI()
+CITATION = """@misc{reimers2019sbert, title = {{Sentence-BERT}: Sentence Embeddings using Siamese {BERT}-Networks},
+  author = {Reimers, Nils and Gurevych, Iryna},
+  year = {2019}, eprint = {1908.10084}, archivePrefix = {arXiv}}"""
+METHOD = NLI(CITATION, consert.CITATION)

@@ -95,4 +95,8 @@ class PromptBERT(Method):
         return [Denoised(args.temperature, frames)]
 
 
-METHOD = PromptBERT()
+CITATION = """@misc{jiang2022promptbert, title = {{PromptBERT}: Improving {BERT} Sentence Embeddings with Prompts},
+  author = {Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing and Zhuang, Fuzhen and
+  Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi},
+  year = {2022}, eprint = {2201.04337}, archivePrefix = {arXiv}}"""
+METHOD = PromptBERT(CITATION, published=("promptbert-bert-base",))

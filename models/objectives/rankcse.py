@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import BadInput
 from common.ranges import Positive, Share, Weight, flag
 from models.contrast import cosines
 from models.objectives import simcse
@@ -119,16 +118,15 @@ class RankCSE(Method):
     one_text = True
 
     def unread(self, args: Arguments) -> list[str]:
-        return ["teacher_temperature"] * (args.rank_loss == "listmle") + ["teacher_share"] * (len(args.teacher) == 1)
+        unread = {
+            "teacher_temperature": args.rank_loss == "listmle",
+            "teacher_share": len(args.teacher) == 1,
+            "teacher_pooling": {*args.teacher} == {ITSELF},
+        }
+        return [name for name, without_effect in unread.items() if without_effect]
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
-        """Build the three terms; BadInput for more than two teachers, or one that does not fit the encoder."""
-        if len(args.teacher) > 2:
-            raise BadInput(f"--teacher: one or two, not {len(args.teacher)}")
-        if args.teacher_pooling and {*args.teacher} == {ITSELF}:
-            raise BadInput(
-                f"--teacher_pooling {args.teacher_pooling}: the teacher '{ITSELF}' pools as the student does"
-            )
+        """Build the three terms; BadInput for a teacher that does not fit the encoder."""
         objectives: list[Objective] = [simcse.Contrastive(args.temperature)]
         if args.consistency_weight:
             loss = partial(consistency, temperature=args.temperature)
@@ -139,4 +137,9 @@ class RankCSE(Method):
         return objectives
 
 
-METHOD = RankCSE()
+CITATION = """@misc{liu2023rankcse, title = {{RankCSE}: Unsupervised Sentence Representations Learning via Learning to
+  Rank},
+  author = {Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Wu, Wei and Xian, Yunsen and Zhao,
+  Dongyan and Chen, Kai and Yan, Rui},
+  year = {2023}, eprint = {2305.16726}, archivePrefix = {arXiv}}"""
+METHOD = RankCSE(CITATION, published=("rankcse-bert-base",))

@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from scipy.stats import beta
 
-from common.errors import BadInput
 from common.ranges import Positive, Rate, flag
 from data.views import Rates, View
 from models.objectives import simcse
@@ -50,8 +49,6 @@ class SSimCSE(simcse.SimCSE):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        if args.rate_low > args.rate_high:
-            raise BadInput(f"--rate_low {args.rate_low} is above --rate_high {args.rate_high}")
         rates = Rates(partial(quantile, args=args), args.per_sentence, args.per_operation)
         return [View(dropout=rates)] * 2
 
@@ -66,4 +63,18 @@ class SSimCSE(simcse.SimCSE):
         return super().build(args, encoder, projection, source)
 
 
-METHOD = SSimCSE()
+CITATION = """@misc{zhang2021ssimcse, title = {{S-SimCSE}: Sampled Sub-networks for Contrastive Learning of Sentence
+  Embedding},
+  author = {Zhang, Junlei and Lan, Zhenzhong},
+  year = {2021}, eprint = {2111.11750}, archivePrefix = {arXiv}}"""
+METHOD = SSimCSE(
+    CITATION,
+    published=(
+        "s-simcse-bert-base",
+        "s-simcse-sentence-bert-base",
+        "s-simcse-bert-large",
+        "s-simcse-sentence-bert-large",
+        "s-simcse-roberta-base",
+        "s-simcse-sentence-roberta-base",
+    ),
+)

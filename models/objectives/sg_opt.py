@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import BadInput
 from common.ranges import Positive, Weight, flag
 from models.collectives import gather_with_gradient
 from models.contrast import unit
@@ -51,10 +50,10 @@ def guided_nt_xent(query: Tensor, guides: Tensor, temperature: float) -> Tensor:
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = torch.einsum("nd,kmd->nkm", unit(query), unit(guides)) / temperature  # (N, K, N)
-    own = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
+    matching = logits.diagonal(dim1=0, dim2=2).T  # (N, K)
     itself = torch.eye(len(query), dtype=torch.bool, device=query.device).unsqueeze(1)
     others = logits.masked_fill(itself, float("-inf")).flatten(1).logsumexp(1, keepdim=True)  # (N, 1)
-    return F.softplus(others - own).mean()
+    return F.softplus(others - matching).mean()
 
 
 def squared_distance(trained: nn.Module, start: nn.Module) -> Tensor:
@@ -115,10 +114,11 @@ class SGOPT(Method):
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         start = copy.deepcopy(encoder)
         if args.freeze_embeddings:
-            if not hasattr(encoder.backbone, "embeddings"):
-                raise BadInput(f"--freeze_embeddings: no `embeddings` in {encoder.config.model_type}; set it to false")
             encoder.backbone.embeddings.requires_grad_(False)
         return [SelfGuided(args, start)]
 
 
-METHOD = SGOPT()
+CITATION = """@misc{kim2021sgopt, title = {Self-Guided Contrastive Learning for {BERT} Sentence Representations},
+  author = {Kim, Taeuk and Yoo, Kang Min and Lee, Sang-goo},
+  year = {2021}, eprint = {2106.07345}, archivePrefix = {arXiv}}"""
+METHOD = SGOPT(CITATION, published=("sg-opt-bert-base",))

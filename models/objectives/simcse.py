@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from common.errors import BadInput
 from common.ranges import Positive, flag
-from data.views import View
 from models.contrast import info_nce
 from models.objectives.base import Contrast, Method, MethodArguments, Objective
 
@@ -40,15 +38,13 @@ class SimCSE(Method):
     arguments = Arguments
     columns = 3
 
-    def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
-        if args.hard_negative_weight and self.most_columns(args) < 3:
-            raise BadInput(f"--hard_negative_weight: --method {self.name} with these flags reads no hard negatives")
-        if args.hard_negative_weight and columns < 3:
-            raise BadInput("--hard_negative_weight: needs --columns 3, with hard negatives in the third")
-        return super().views_of_rows(args, columns)
-
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [Contrastive(args.temperature, hard_negative_weight=args.hard_negative_weight)]
 
 
-METHOD = SimCSE()
+CITATION = """@misc{gao2021simcse, title = {{SimCSE}: Simple Contrastive Learning of Sentence Embeddings},
+  author = {Gao, Tianyu and Yao, Xingcheng and Chen, Danqi},
+  year = {2021}, eprint = {2104.08821}, archivePrefix = {arXiv}}"""
+METHOD = SimCSE(
+    CITATION, published=("simcse-bert-base", "simcse-bert-large", "simcse-roberta-base", "simcse-roberta-large")
+)

@@ -53,4 +53,4 @@ class SimCSEWithMLM(simcse.SimCSE):
         return [*super().build(args, encoder, projection, source), MaskedTokens(output, args.mlm_weight)]
 
 
-METHOD = SimCSEWithMLM()
+METHOD = SimCSEWithMLM(simcse.CITATION, published=("simcse-mlm-bert-base", "simcse-mlm-roberta-base"))

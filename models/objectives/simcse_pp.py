@@ -93,4 +93,8 @@ class SimCSEPlusPlus(Method):
         return objectives
 
 
-METHOD = SimCSEPlusPlus()
+CITATION = """@misc{xu2023simcsepp, title = {{SimCSE++}: Improving Contrastive Learning for Sentence Embeddings from
+  Two Perspectives},
+  author = {Xu, Jiahao and Shao, Wei and Chen, Lihui and Liu, Lemao},
+  year = {2023}, eprint = {2305.13192}, archivePrefix = {arXiv}}"""
+METHOD = SimCSEPlusPlus(CITATION, published=("simcse-pp-bert-base",))

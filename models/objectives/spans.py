@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from common.errors import BadInput
 from common.ranges import Count, Positive, Rate, Share, flag
 from data.views import View
 from models.contrast import info_nce
@@ -82,18 +81,16 @@ class Spans(Method):
     arguments = Arguments
 
     def views(self, args: Arguments) -> list[View]:
-        if args.span_least > args.span_most:
-            raise BadInput(f"--span_least {args.span_least} is above --span_most {args.span_most}; swap them")
         edit = partial(delete, rate=args.delete_rate) if args.delete_rate else None
         return [View(edit, cut=partial(show, args=args, view=number)) for number in range(2)]
-
-    def views_of_rows(self, args: Arguments, columns: int) -> list[View]:
-        if args.title_share and columns < 2:
-            raise BadInput("--title_share: needs --columns 2 (title, body)")
-        return super().views_of_rows(args, columns)
 
     def build(self, args: Arguments, encoder, projection, source) -> list[Objective]:
         return [Contrast(partial(two_way_nce, temperature=args.temperature))]
 
 
-METHOD = Spans()
+CITATION = """@misc{izacard2021contriever, title = {Unsupervised Dense Information Retrieval with Contrastive
+  Learning},
+  author = {Izacard, Gautier and Caron, Mathilde and Hosseini, Lucas and Riedel, Sebastian and Bojanowski, Piotr and
+  Joulin, Armand and Grave, Edouard},
+  year = {2021}, eprint = {2112.09118}, archivePrefix = {arXiv}}"""
+METHOD = Spans(CITATION)

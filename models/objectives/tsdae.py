@@ -103,7 +103,6 @@ class TSDAE(Method):
     """Reconstruction of a sentence from the vector of its corrupted copy; no projection head."""
 
     arguments = Arguments
-    takes_projection = False
 
     def views(self, args: Arguments) -> list[View]:
         return [View(partial(delete, rate=args.delete_rate), words=True, target=True)]
@@ -117,4 +116,8 @@ class TSDAE(Method):
         return [Reconstruction(encoder.backbone, TiedHead(lm))]
 
 
-METHOD = TSDAE()
+CITATION = """@misc{wang2021tsdae, title = {{TSDAE}: Using Transformer-based Sequential Denoising Auto-Encoder for
+  Unsupervised Sentence Embedding Learning},
+  author = {Wang, Kexin and Reimers, Nils and Gurevych, Iryna},
+  year = {2021}, eprint = {2104.06979}, archivePrefix = {arXiv}}"""
+METHOD = TSDAE(CITATION)

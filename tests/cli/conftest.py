@@ -61,13 +61,8 @@ def unsup_in(stage_one_folder, text_file, nli_file, dev_file, tmp_path_factory):
             small = SMALL | dict.fromkeys(("generator", "teacher", "complement"), stage_one_folder)
             values |= {field.name: small[field.name] for field in fields(found.arguments) if field.name in small}
             values |= {"train_file": nli_file, "view_1": "adversarial"} if found.labels else {}
-            values |= {} if found.takes_projection else {"projection": "none"}
         if flags.get("dev") == "none":
             del values["dev_file"]
-        if flags.get("teacher") == "self":
-            values.pop("teacher_pooling", None)  # it pools as the student
-        if flags.get("complement") == "self":
-            values.pop("complement_pooling", None)
         return [f"--{name}={value}" for name, value in (values | flags).items()]
 
     return arguments

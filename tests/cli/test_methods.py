@@ -190,18 +190,6 @@ def test_a_run_with_adapters_resumes_to_the_bit_and_is_saved_merged(unsup, stage
     assert same_weights(tmp_path / "whole" / "checkpoint-2", tmp_path / "cut" / "checkpoint-2")
 
 
-@pytest.mark.parametrize(("count", "message"), [(5, "5: must be from 1 to 4"), (0, "0: must be 1")])
-def test_more_layers_than_the_model_has_are_refused(unsup, count, message):
-    with pytest.raises(BadInput, match=f"--train_last_layers {message}"):
-        run_unsup.main(unsup(method="simcse", train_last_layers=count))
-
-
-@pytest.mark.parametrize("method", [name for name in METHODS if not load_method(name).takes_projection])
-def test_a_method_without_a_projection_refuses_one(unsup, method):
-    with pytest.raises(BadInput, match=f"--method {method} uses no projection head: give --projection none"):
-        train(unsup(method=method, projection="linear_tanh"), method)
-
-
 def test_a_method_of_the_other_script_is_refused_and_that_script_named(unsup):
     with pytest.raises(BadInput, match="--method nli: use run_sup\\.py for it"):
         run_unsup.main(unsup(method="nli"))

@@ -11,16 +11,14 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig
 
 from data.prepare import WIKI_TERMS
-from eval.compare.sides import backbone_of
-from eval.compare.sides import records as published_records
+from eval.compare.sides import backbone_of, published
 from export.__main__ import main
-from export.card import citations, comparison
+from export.card import comparison
 from export.facts import Facts, read_facts
-from training.methods import method_names
+from training.methods import load_method, method_names
 
 from .conftest import SCORES, record
 
-METHODS = set(method_names())
 HOSTILE = "</script><b>|[x](y)"
 
 
@@ -34,18 +32,12 @@ def card_of(make_run, tmp_path):
     return card_of
 
 
-def test_every_method_has_a_name_a_sentence_and_papers():
-    known, records = citations(), published_records()
-    assert set(known) == METHODS
-    for one in known.values():
-        assert one.name
-        assert one.about.endswith(".")
-        assert one.bibtex
-        for entry in one.bibtex:
-            assert re.match(r"@misc\{\w+,\n", entry)
-            assert entry.count("{") == entry.count("}")
-            assert re.search(r"eprint = \{\d{4}\.\d{5}\}|url = \{https://openreview", entry)
-        assert set(one.published) <= set(records)
+@pytest.mark.parametrize("method", [load_method(name) for name in method_names()], ids=method_names())
+def test_what_a_method_cites_is_bibtex_and_its_records_exist(method):
+    for entry in method.citations:
+        assert re.match(r"@\w+\{\w+,", entry)
+        assert entry.count("{") == entry.count("}")
+    assert all(published(of).scores for of in method.published)
 
 
 @pytest.mark.parametrize("scores", [SCORES, []])
@@ -242,7 +234,7 @@ def facts_with(folder, method="simcse", columns=1, start="owner/bert-base-uncase
 
 
 def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
-    section = comparison(facts_with(tmp_path), citations()["simcse"], BASE)
+    section = comparison(facts_with(tmp_path), load_method("simcse"), BASE)
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
     assert ["STS12", "62.38", "68.40", "-6.02", "-", "cannot say from one run"] in lines
     assert "InfoCSE (arXiv 2210.06432), table 2" in section
@@ -259,7 +251,7 @@ def test_scores_stand_beside_the_published_row_of_the_method(tmp_path):
     ],
 )
 def test_a_run_unlike_the_papers_gets_no_verdict(tmp_path, changed, said):
-    section = comparison(facts_with(tmp_path, **changed), citations()["simcse"], BASE)
+    section = comparison(facts_with(tmp_path, **changed), load_method("simcse"), BASE)
     assert f"no verdict, because it is not known that {said} the paper's" in section
     assert "| STS12" in section and "verdict |" not in section and "cannot say" not in section
     assert "| Avg." not in section, "a mean over other tasks"
@@ -275,7 +267,7 @@ def test_a_run_without_the_auxiliary_loss_is_not_called_infocse(tmp_path):
 def test_other_backbones_and_other_data_are_not_compared(tmp_path):
     small = BertConfig(num_hidden_layers=6, hidden_size=384, vocab_size=30522)
     assert backbone_of(small) is None
-    assert "No published scores" in comparison(facts_with(tmp_path), citations()["simcse"], small)
-    pairs = comparison(facts_with(tmp_path, columns=3), citations()["simcse"], BASE)
+    assert "No published scores" in comparison(facts_with(tmp_path), load_method("simcse"), small)
+    pairs = comparison(facts_with(tmp_path, columns=3), load_method("simcse"), BASE)
     assert "single sentences, unlike this model" in pairs
     assert comparison(Facts(), None, BASE) == ""

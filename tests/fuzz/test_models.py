@@ -110,20 +110,20 @@ def _modules(*others):
     [
         (_DENSE, {"in_features": 10**9}, "does not match its config.json"),
         (_DENSE, {"out_features": 10**30}, "does not match its config.json"),
-        (_DENSE, {"bias": None}, "invalid 'bias' None"),
-        (_LENGTH, {"max_seq_length": -1}, "invalid 'max_seq_length' -1"),
+        (_DENSE, {"bias": None}, "no valid 'bias'"),
+        (_LENGTH, {"max_seq_length": -1}, "no valid 'max_seq_length'"),
         *(("modules.json", _modules({"type": f"{_TYPES}Pooling", "path": "1_Pooling"},
                                       {"type": f"{_TYPES}Dense", "path": place}),
            "outside the model's folder") for place in ("../other", "/etc", "a/../../b")),
         ("modules.json", _modules({"type": f"{_TYPES}Other", "path": ""}), r"type \S+Other is not supported"),
         ("modules.json", _modules({"type": f"{_TYPES}Normalize"}), "names no pooling module"),
-        ("modules.json", _modules({"type": f"{_TYPES}Pooling"}), r"modules\.json has no 'path'"),
+        ("modules.json", _modules({"type": f"{_TYPES}Pooling"}), r"modules\.json has no valid 'path'"),
         ("modules.json", _modules({"type": f"{_TYPES}Dense", "path": "3_Dense"}), r"lacks 3_Dense/config\.json"),
-        ("modules.json", [{"type": f"{_TYPES}StaticEmbedding", "path": ""}], r"begins with \S+StaticEmbedding, not"),
+        ("modules.json", [{"type": f"{_TYPES}StaticEmbedding", "path": ""}], "names no pooling module"),
         ("modules.json", _modules({"type": f"{_TYPES}Transformer", "path": ""}), "Transformer is not supported"),
-        ("modules.json", [], "begins with nothing"),
+        ("modules.json", [], "names no pooling module"),
         ("modules.json", {}, "expected a list"),
-        ("modules.json", _modules(7), r"modules\.json has no 'type'"),
+        ("modules.json", _modules(7), r"modules\.json has no valid 'type'"),
     ],
 )  # fmt: skip
 def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file, content, said):
@@ -134,12 +134,6 @@ def test_a_folder_whose_modules_make_no_vector_is_refused(saved, tmp_path, file,
     (folder / file).write_text(json.dumps(content))
     with pytest.raises(BadInput, match=said):
         read_modules(str(folder), SimpleNamespace())
-
-
-@pytest.mark.parametrize("sizes", [{"steps": 10**9}, {"hidden": 10**12}, {"width": "4"}, {"new": 1}])
-def test_impossible_sizes_of_a_flow_are_refused_before_allocation(saved, sizes):
-    with pytest.raises(BadInput, match=r"flow"):
-        read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS | {"flow": _OURS["flow"] | sizes}))
 
 
 @pytest.fixture(scope="module")
@@ -169,11 +163,10 @@ def test_an_auxiliary_head_is_filled_whole_or_refused(heads, tmp_path, number, d
         assert all(value.isfinite().all() for value in layers.state_dict().values())
 
 
-@pytest.mark.parametrize("content", [torch.zeros(2), [1], {"c_head.0.x": 1}, {1: torch.zeros(1)},
-                                     {"c_head.0.x": torch.tensor([float("nan")])}])  # fmt: skip
+@pytest.mark.parametrize("content", [torch.zeros(2), [1], {"x": 1}, {"c_head.0.x": torch.tensor([float("nan")])}])
 def test_a_checkpoint_that_is_no_mapping_of_finite_tensors_is_refused(tmp_path, content):
     torch.save(content, tmp_path / CONDENSER_FILE)
-    with pytest.raises(BadInput, match=r"not a mapping of names to tensors|not finite"):
+    with pytest.raises(BadInput, match=r"damaged, or contains more than weights|not finite"):
         read_head(str(tmp_path))
 
 
@@ -189,14 +182,4 @@ def backbone_folder(tmp_path_factory):
 def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, data):
     content = data.draw(damaged((backbone_folder / "model.safetensors").read_bytes(), [b"F16", b"[8]", b"[9,8]"]))
     with _changed(_copy(backbone_folder, tmp_path) / "model.safetensors", content):
-        result(load_backbone, str(tmp_path / "model"))
-
-
-@MANY
-@given(st.data())
-def test_a_damaged_configuration_is_read_or_refused(backbone_folder, tmp_path, data):
-    valid = (backbone_folder / "config.json").read_bytes()
-    odd = altered(json.loads(valid)).map(lambda content: json.dumps(content).encode())
-    content = data.draw(damaged(valid, [b"10000000000", b"null"]) | odd)
-    with _changed(_copy(backbone_folder, tmp_path) / "config.json", content):
         result(load_backbone, str(tmp_path / "model"))

@@ -74,9 +74,12 @@ def test_kept_adapters_are_read_by_peft_on_the_start(folder, tmp_path, sentences
 
 @pytest.mark.parametrize(
     ("targets", "message"),
-    [(["wuery"], "--lora_target: name linear layers of this 'bert'"), (["query", "kee"], "--lora_target kee: no layer"),
-     (["word_embeddings"], "is not a linear layer"), (["LayerNorm"], "--lora_target: name linear layers")],
-)  # fmt: skip
+    [
+        (["wuery"], "--lora_target: "),
+        (["query", "kee"], "--lora_target kee: no layer"),
+        (["LayerNorm"], "--lora_target: "),
+    ],
+)
 def test_a_layer_that_cannot_be_adapted_is_refused(tiny_bert, targets, message):
     with pytest.raises(BadInput, match=message):
         adapted(str(tiny_bert), targets)

@@ -123,7 +123,7 @@ def test_a_layer_the_backbone_does_not_have_is_refused_by_name(tiny_bert, skip_f
 
 def test_a_family_whose_output_head_is_not_known_is_refused_with_the_known_ones(tmp_path):
     AutoConfig.for_model("deberta-v2").save_pretrained(tmp_path)
-    with pytest.raises(BadInput, match=r"the output head of 'deberta-v2' is not supported; choose bert, .*modernbert"):
+    with pytest.raises(BadInput, match=r"head of a known family \(bert, .*modernbert\), not that of a 'deberta-v2'"):
         load_masked_lm(str(tmp_path))
 
 

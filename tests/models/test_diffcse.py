@@ -111,7 +111,7 @@ def test_a_packed_generator_writes_the_same_tokens(folder, tokens):
     assert (written != batch.input_ids.flatten(0, 1)).float().mean() > 0.3
 
 
-def test_a_generator_with_another_vocabulary_or_fewer_positions_is_refused(tiny_bert, tiny_roberta, tmp_path):
+def test_a_generator_with_another_vocabulary_is_refused(tiny_bert, tiny_roberta, tmp_path):
     encoder = built(tiny_bert)[0].encoder
     other = shutil.copytree(tiny_bert, tmp_path / "other")  # as many tokens, two of them swapped
     vocabulary = json.loads((other / "tokenizer.json").read_text())
@@ -119,11 +119,6 @@ def test_a_generator_with_another_vocabulary_or_fewer_positions_is_refused(tiny_
     one, two = [*words][-2:]
     words[one], words[two] = words[two], words[one]
     (other / "tokenizer.json").write_text(json.dumps(vocabulary))
-    short = shutil.copytree(tiny_bert, tmp_path / "short")
-    tokenizer = json.loads((short / "tokenizer_config.json").read_text()) | {"model_max_length": 16}
-    (short / "tokenizer_config.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(BadInput, match=r"reads at most 16 tokens, .* 64: choose one that reads as many"):
-        diffcse.METHOD.build(diffcse.Arguments(generator=str(short)), encoder, None, str(tiny_bert))
     for generator in (tiny_roberta, other):
-        with pytest.raises(BadInput, match="choose a generator with the encoder's vocabulary"):
+        with pytest.raises(BadInput, match="needs the vocabulary of"):
             diffcse.METHOD.build(diffcse.Arguments(generator=str(generator)), encoder, None, str(tiny_bert))

@@ -93,8 +93,10 @@ def test_no_code_of_a_tokenizer_or_a_module_is_run(folder, monkeypatch):
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize("form", ["models.{0}", "models.{0}.{0}", "sentence_transformer.modules.{1}.{0}",
-                                  "base.modules.{1}.{0}"])  # fmt: skip
+FORMS = "models.{0} models.{0}.{0} sentence_transformer.modules.{1}.{0} base.modules.{1}.{0}"
+
+
+@pytest.mark.parametrize("form", FORMS.split())
 def test_modules_are_read_in_the_spelling_of_every_version(folder, form):
     load_encoder(str(folder), "avg")[0].save(str(folder), load_tokenizer(str(folder)))
     change_json(folder / "config.json", sentence_embedding=None)
@@ -121,23 +123,9 @@ def test_the_parts_of_a_configuration_reach_no_kernel(tmp_path):
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "'quantization_config': its"),
         ({"transformers_weights": "../other/model.safetensors"}, "'transformers_weights': it names a weight file"),
         ({"fusion_config": {"a": True}}, "'fusion_config': it replaces"),
-        ({"num_hidden_layers": -1}, "num_hidden_layers -1 in config.json; must be at least 1"),
-        ({"num_hidden_layers": 10**4}, ": 10000 layers in config.json"),
-        ({"num_hidden_layers": 10**9}, "num_hidden_layers 1000000000 in config.json; must be at most 100000"),
-        ({"text_config": {"n_layer": 10**9}}, "n_layer 1000000000 in config.json; must be at most"),
-        ({"num_labels": 3_000_000}, "num_labels 3000000 in config.json; must be at most"),
-        ({"num_attention_heads": -4}, "num_attention_heads -4 in config.json; must be at least 1"),
-        *(
-            ({name: 10**12}, "cannot load|config.json")
-            for name in ("hidden_size", "vocab_size", "max_position_embeddings")
-        ),
-        ({"hidden_size": 0}, "hidden_size 0 in config.json; must be at least 1"),
-        ({"max_position_embeddings": -1}, "max_position_embeddings -1 in config.json; must be at least 1"),
-        ({"initializer_range": float("nan")}, "initializer_range nan in config.json; must be finite"),
-        ({"model_type": "vit"}, "does not read text|cannot read"),
     ],
 )
-def test_unusual_keys_and_values_of_a_configuration_are_refused(folder, changes, said):
+def test_unusual_keys_of_a_configuration_are_refused(folder, changes, said):
     change_json(folder / "config.json", **changes)
     refusal(folder, said)
 
@@ -152,24 +140,21 @@ def test_output_options_of_a_configuration_change_no_vector(folder):
     assert torch.equal(load_encoder(str(folder), "avg")[0].eval().embed(*inputs), expected)
 
 
-@pytest.mark.parametrize("outside", ["../other/model.safetensors", "{other}/model.safetensors", "link.safetensors",
-                                     "sub/model.safetensors", "pytorch_model.bin", 7])  # fmt: skip
+OUTSIDE = (
+    "../other/model.safetensors {other}/model.safetensors link.safetensors sub/model.safetensors pytorch_model.bin"
+)
+
+
+@pytest.mark.parametrize("outside", OUTSIDE.split())
 def test_an_index_may_only_name_files_of_its_folder(folder, tmp_path, outside):
     other = tmp_path / "other"
     other.mkdir()
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").rename(other / "model.safetensors")
     (folder / "link.safetensors").symlink_to(other / "model.safetensors")
-    name = outside.format(other=other) if isinstance(outside, str) else outside
-    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, name)}
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, outside.format(other=other))}
     (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index))
     refusal(folder, "is not a safetensors file of this folder; refused")
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"weight_map": []}', b"[" * 100_000])
-def test_a_bad_weight_index_is_refused(folder, content):
-    (folder / SAFE_WEIGHTS_INDEX_NAME).write_bytes(content)
-    refusal(folder, "not a weight index")
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import BadInput
 from models.heads import PROJECTIONS, projection_named
 
 
@@ -38,9 +37,3 @@ def test_heads_are_drawn_with_the_given_spread():
     torch.manual_seed(2)
     assert projection_named("linear_tanh", 200, 0.02).linear.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert projection_named("batch_norm", 200, 0.02).inner.weight.std().item() == pytest.approx(0.02, rel=0.05)
-
-
-def test_none_is_no_head_and_others_are_refused():
-    assert projection_named("none", 8, 0.02) is None
-    with pytest.raises(BadInput, match="linear_tanh"):
-        projection_named("mlp3", 8, 0.02)

@@ -153,7 +153,6 @@ def test_a_missing_head_is_refused_unless_said_otherwise(tiny_bert):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"aux_weight": 0.0, "contrastive_weight": 0.0}, "nothing to train"),
         ({"skip_from": 1}, "trained with skip_from 2"),
         ({"skip_from": 9, "aux_init": "random"}, "--skip_from 9"),
         ({"head_layers": 9, "aux_init": "encoder_top"}, "--head_layers 9"),

@@ -83,13 +83,6 @@ def test_losses_and_gradients_equal_the_padded_ones(folder, case):
     assert_equal(*(model.double() for model in models), batch_of(folder, LENGTHS["one word"], case))
 
 
-@pytest.mark.parametrize("case", ["simcse", "infocse", "infocse_rtd"])
-def test_losses_and_gradients_equal_the_padded_ones_at_unusual_lengths(folder, case):
-    models = [model.double() for model in pair(folder, case)]
-    for lengths in ("drawn", "all of one word", "one length"):
-        assert_equal(*models, batch_of(folder, LENGTHS[lengths], case))
-
-
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls"])
 def test_every_pooling_at_every_length(folder, pooling):
     models = [model.encoder.eval() for model in pair(folder, "simcse", pooling=pooling)]
@@ -108,12 +101,6 @@ def test_every_pooling_at_every_length(folder, pooling):
             assert (g - other).norm() <= 1e-5 * g.norm() + 1e-6 * whole
 
 
-def test_stage_one_equals_the_padded_call_at_unusual_lengths(folder):
-    models = [stage_one(folder, packed).double() for packed in (False, True)]
-    for lengths in ("drawn", "one word", "all of one word"):
-        assert_equal(*models, stage_one_batch(folder, LENGTHS[lengths]))
-
-
 def test_losses_and_gradients_equal_the_padded_ones_at_512_tokens(long_folder):
     lengths = [512, 60]
     models = [stage_one(long_folder, packed).double() for packed in (False, True)]
@@ -123,10 +110,9 @@ def test_losses_and_gradients_equal_the_padded_ones_at_512_tokens(long_folder):
 
 
 def test_stage_one_equals_the_padded_call(folder):
-    models = [stage_one(folder, packed) for packed in (False, True)]
-    for lengths in ("random", "one token", "one length", "longest"):
+    models = [stage_one(folder, packed).double() for packed in (False, True)]
+    for lengths in ("random", "drawn", "one token", "one word", "longest"):
         batch = stage_one_batch(folder, LENGTHS[lengths])
-        assert (batch["labels"] != -100).any()
         assert_equal(*models, batch)
         padded, packed = (model.probe(**batch) for model in models)
         assert packed == pytest.approx(padded, rel=1e-5)
@@ -142,12 +128,6 @@ def test_a_batch_without_a_masked_token_has_loss_zero_and_gradients_for_every_pa
     output, gradients = measured(model, batch)
     assert output.terms["aux_mlm"].item() == 0
     assert set(gradients) == {name for name, p in model.named_parameters() if p.requires_grad}
-
-
-def test_probe_of_the_packed_model_equals_the_padded_one(folder):
-    batch = batch_of(folder, LENGTHS["random"])
-    padded, packed = (model.probe(**batch) for model in pair(folder, "infocse"))
-    assert packed == pytest.approx(padded, rel=1e-4, abs=1e-5)
 
 
 def test_bfloat16_stays_as_near_to_the_padded_call_as_that_to_float32(folder):
@@ -252,21 +232,3 @@ def test_preparing_a_model_for_packing_does_not_change_its_padded_call(folder):
     fast.choose(packable, True)
     inputs = {"input_ids": batch["input_ids"][0], "attention_mask": batch["attention_mask"][0]}
     assert torch.equal(plain(**inputs).last_hidden_state, packable(**inputs).last_hidden_state)
-
-
-def test_behind_batch_norm_packing_changes_no_more_than_padding_does(folder):
-    """Both are the same mathematics in another order of summation."""
-
-    def gradients(packed, columns):
-        batch = batch_of(folder, LENGTHS["random"])
-        fill = {"input_ids": load_config(folder).pad_token_id, "masked_labels": -100}
-        wider = {name: F.pad(value, (0, columns), value=fill.get(name, 0)) for name, value in batch.items()}
-        return measured(stage_two(folder, packed, head="batch_norm"), wider)[1]
-
-    plain = gradients(False, 0)
-    whole = torch.cat([g.flatten() for g in plain.values()]).norm()
-
-    def apart(other):
-        return max(((plain[n] - other[n]).norm() / (1e-5 * plain[n].norm() + 1e-7 * whole)).item() for n in plain)
-
-    assert apart(gradients(True, 0)) <= max(1, 4 * apart(gradients(False, 8)))

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from common.errors import BadInput
-from models.pooling import POOLINGS, pooling_named
+from models.pooling import POOLINGS
 
 # Embedding output and two layers; one sentence of two tokens and one padding position, width 2.
 STATES = [
@@ -49,8 +48,3 @@ def test_the_two_published_first_last_averages_differ_on_a_deeper_model():
     top2, first_last = (POOLINGS[name].pool(states, MASK).tolist() for name in ("avg_top2", "avg_first_last"))
     assert top2 == [[120.0, 180.0]]
     assert first_last == [[110.0, 165.0]]
-
-
-def test_an_unknown_pooling_is_named_with_the_known_ones():
-    with pytest.raises(BadInput, match=r"'max'.*avg_first_last"):
-        pooling_named("max")

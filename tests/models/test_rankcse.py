@@ -138,19 +138,10 @@ def test_teachers_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, other, tm
     source = str(tiny_bert)
     student = build_model("simcse", source).encoder
     assert isinstance(load_teacher(other, None, student, source), Teacher)
-    with pytest.raises(BadInput, match="a teacher needs the vocabulary of"):
+    with pytest.raises(BadInput, match="needs the vocabulary of"):
         load_teacher(str(tiny_roberta), "avg", student, source)
     with pytest.raises(BadInput, match="does not state its pooling"):
         load_teacher(source, None, student, source)
-    with pytest.raises(BadInput, match="--teacher: one or two, not 3"):
-        rankcse.METHOD.build(rankcse.Arguments(teacher=["self"] * 3), student, None, source)
-    short = AutoModelForMaskedLM.from_pretrained(source)
-    config = short.config
-    config.max_position_embeddings = 16
-    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "short")
-    load_tokenizer(source).save_pretrained(tmp_path / "short")
-    with pytest.raises(BadInput, match=r"reads at most 16 tokens, .* 64"):
-        load_teacher(str(tmp_path / "short"), "avg", student, source)
     AutoModelForMaskedLM.from_pretrained(source).save_pretrained(tmp_path / "template")
     templated(load_tokenizer(source), "the {text} {mask}").save_pretrained(tmp_path / "template")
     with pytest.raises(BadInput, match="a teacher needs the template of"):

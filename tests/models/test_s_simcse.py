@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import BadInput
 from models.encoder import SentenceEncoder
 from models.fast.kernels import dropout as sampled
 from models.fast.kernels.dropout import SampledDropout, count_operations, drop, exchange_dropout
@@ -175,8 +174,3 @@ def test_rates_have_the_distribution_asked_for():
     listed = s_simcse.quantile(uniform, s_simcse.Arguments(rate_distribution="list", rate_values=[0.1, 0.3]))
     assert np.unique(listed, return_counts=True)[1].tolist() == [10000, 10000]
     assert np.unique(listed).tolist() == [0.1, 0.3]
-
-
-def test_a_lowest_rate_above_the_highest_is_refused():
-    with pytest.raises(BadInput, match=r"--rate_low 0\.3 is above"):
-        s_simcse.METHOD.views(s_simcse.Arguments(rate_low=0.3))

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from common.errors import BadInput
 from models.objectives import sg_opt
 from tests.methods import build_model, make_batch, mask_of
 
@@ -85,11 +84,3 @@ def test_the_copy_has_no_dropout(tiny_bert):
     assert torch.equal(one, two)
     one, two = (model.encoder.layer_means(*given) for _ in range(2))
     assert not torch.equal(one, two)
-
-
-def test_a_backbone_without_embeddings_of_its_own_is_refused(tiny_bert):
-    encoder = made(tiny_bert)[0].encoder
-    encoder.backbone.table = encoder.backbone.embeddings
-    del encoder.backbone.embeddings
-    with pytest.raises(BadInput, match="--freeze_embeddings"):
-        sg_opt.METHOD.build(sg_opt.Arguments(), encoder, None, "")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import BadInput
 from data.collator import Collator
 from data.source import Source
 from data.tokenised import load_tokenised
@@ -100,9 +99,3 @@ def test_views_are_spans_of_whole_documents_and_agree_on_one_draw(bert_tokenizer
     assert late > 5
     shown = batch["attention_mask"][0, 7].sum()
     assert torch.equal(again["input_ids"][0, 0, :shown], batch["input_ids"][0, 7, :shown])
-
-
-@pytest.mark.parametrize(("flags", "columns"), [({"span_least": 0.6}, 1), ({"title_share": 0.5}, 1)])
-def test_flags_that_contradict_each_other_are_refused(flags, columns):
-    with pytest.raises(BadInput, match=f"--{next(iter(flags))}"):
-        spans.METHOD.views_of_rows(Arguments(**flags), columns)

@@ -1,25 +1,41 @@
-"""The README and docs/methods.md list the methods that exist."""
+"""The table of methods, and the list of what one lacks."""
 
+import sys
+
+import pytest
+
+import models.objectives
+from common.errors import BadInput
 from papers import methods
-from papers.page import rewritten
-from tests.sources import ROOT
-from training.methods import method_names
-
-
-def test_the_page_of_methods_is_that_of_the_folder():
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    made = methods.table()
-    assert made in page, "run python -m papers.methods"
-    assert rewritten(page, "methods", "python -m papers.methods", made) == page
-
-
-def test_the_readme_names_every_method():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    names = set(method_names())
-    assert len(names) > 10
-    assert {name for name in names if f"`{name}`" not in readme} == set()
 
 
 def test_published_averages_stand_beside_their_configurations():
     line = next(line for line in methods.table().splitlines() if "esimcse.py" in line)
+    assert line.startswith("| ESimCSE ")
     assert "78.27 (esimcse-bert-base)" in line and "`esimcse-mini`" in line
+
+
+def test_a_new_method_is_told_what_it_lacks_and_a_complete_one_nothing(tmp_path, monkeypatch, capsys):
+    (tmp_path / "newcomer.py").write_text(
+        '"""Newcomer: nothing new."""\nfrom models.objectives.simcse import SimCSE\n'
+        "\n\nclass Newcomer(SimCSE):\n    pass\n"
+        '\n\nRECORD = {"id": "newcomer-bert-base", "backbone": "bert-base-uncased",\n'
+        '          "scores": [{"source": "Newcomer, table 1", "values": {"Avg.": 12.34}}]}\n'
+        "METHOD = Newcomer(published=[RECORD])\n"
+    )
+    monkeypatch.setattr(models.objectives, "__path__", [*models.objectives.__path__, str(tmp_path)])
+    assert "12.34 (newcomer-bert-base)" in methods.table()
+    with pytest.raises(BadInput, match="the 6 things above"):
+        methods.main(["--check", "newcomer"])
+    sys.modules.pop("models.objectives.newcomer")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "models/objectives/newcomer.py",
+        "configs/",
+        "tests/models/test_newcomer.py",
+        "PAPERS.md",
+        "README.md",
+        "docs/methods.md",
+    ]
+    methods.main(["--check", "esimcse"])
+    assert capsys.readouterr().out == "esimcse lacks nothing\n"

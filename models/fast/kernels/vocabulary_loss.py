@@ -31,8 +31,8 @@ class _SumOfCrossEntropies(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, learns: bool) -> Tensor:
-        kind = states.device.type
-        precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        device_type = states.device.type
+        precision = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else weight.dtype
         matrix, rows = weight.to(precision), states.to(precision)
         total = torch.zeros((), device=states.device)
         d_states = torch.empty_like(rows)
