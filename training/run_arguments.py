@@ -99,7 +99,7 @@ def settle_packing(wanted: bool | None, args: RunArguments) -> bool:
 
 def describe_packing(packed: bool, args: TrainingArguments) -> str:
     """The value of `--packed` and its reason, for the plan."""
-    reason = "; the default on a GPU without --cuda_graph, see docs/gpu.md"
+    reason = "; the default on a GPU without --cuda_graph, see docs/scale.md"
     return "yes, real tokens only" if packed else f"no, with padding{reason * (args.device.type != 'cpu')}"
 
 

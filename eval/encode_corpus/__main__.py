@@ -22,7 +22,7 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m eval.encode_corpus",
         description="Encode shards of text into one output each, with the shard's name and row order. To resume, run "
-        "the\nsame command again: finished shards are kept. See docs/large_corpora.md.",
+        "the\nsame command again: finished shards are kept. See docs/scale.md.",
         epilog="example:\n  python -m eval.encode_corpus corpus/ --model runs/infocse --output vectors --dtype int8",
     )
     p.add_argument(

@@ -1,4 +1,4 @@
-"""Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/several_processes.md)."""
+"""Two gloo processes, and four, equal one: loss, gradients and batch statistics (docs/scale.md)."""
 
 import os
 from contextlib import nullcontext
