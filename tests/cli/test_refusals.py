@@ -53,8 +53,6 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"method": "rankcse", "teacher": "self", "teacher_pooling": "avg"}, "--teacher_pooling avg: the teacher"),
         ({"method": "dclr", "complement": "self", "complement_pooling": "avg"}, "--complement_pooling avg: 'self'"),
         ({"method": "consert", "contrastive_weight": 0}, "--contrastive_weight 0: leaves nothing to train"),
-        ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
-        ({"dataset_split": "test"}, "--dataset_split test: has no effect without --dataset_name"),
         ({"dev": "none", "patience": 3}, "--dev none --patience: without a dev score"),
         ({"method": "simcse", "dev": "none", "keep_start": "true"}, "--dev none --keep_start"),
         ({"method": "simcse", "dev": "none", "start_shares": "0.5"}, "--dev none --start_shares"),

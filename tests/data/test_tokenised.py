@@ -23,21 +23,21 @@ from data.tokenised import Sample, TokenisedText, cut, false_negatives, load_tok
 @pytest.fixture
 def tokenised(monkeypatch):
     """The number of rows of every tokenisation."""
-    seen, encode = [], data.tokenised._Encode
+    seen, encoded = [], data.tokenised._encoded
 
-    class Watched(encode):
-        def __init__(self, source, tokenizer, rows, drawn=None):
-            super().__init__(source, tokenizer, rows, drawn)
-            seen.append(len(rows))
+    def watched(source, tokenizer, rows, drawn):
+        seen.append(len(rows))
+        return encoded(source, tokenizer, rows, drawn)
 
-    monkeypatch.setattr(data.tokenised, "_Encode", Watched)
+    monkeypatch.setattr(data.tokenised, "_encoded", watched)
     return seen
 
 
 @pytest.fixture
 def few(monkeypatch):
     """Several chunks of seven rows, the last one shorter."""
-    monkeypatch.setattr("data.text.ROWS_AT_ONCE", 7)
+    for module in ("text", "tokenised"):
+        monkeypatch.setattr(f"data.{module}.ROWS_AT_ONCE", 7)
 
 
 @pytest.fixture
@@ -144,18 +144,16 @@ def test_a_bad_text_leaves_nothing_in_the_cache(written, load, bad, tmp_path):
         assert list((tmp_path / "cache").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["read", "tokenise"])
-def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, name):
-    whole = data.text.Dataset.map
+@pytest.mark.parametrize("module", ["text", "tokenised"])
+def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, module):
+    write = data.text.write_rows
 
-    def stopped(self, *args, desc, **kwargs):
-        made = whole(self, *args, desc=desc, **kwargs)
-        if desc == name:
-            raise KeyboardInterrupt
-        return made
+    def stopped(*args):
+        write(*args)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(data.text.Dataset, "map", stopped)
+        patch.setattr(f"data.{module}.write_rows", stopped)
         patch.setattr("common.files.shutil", SimpleNamespace(rmtree=lambda *args, **kwargs: None))
         with pytest.raises(KeyboardInterrupt):
             load(text)
