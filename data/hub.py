@@ -13,7 +13,7 @@ from pathlib import Path
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
 # HTTPError is the base class of the HTTP client's errors: refused, timed out, cut off.
-from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled, XetDownloadError
+from huggingface_hub.errors import HTTPError, XetDownloadError
 
 from common.errors import BadInput, brief
 from common.files import read_json, sha256, write_json
@@ -42,53 +42,35 @@ def fetch(source: HubFile, folder: Path, by_hand: str) -> tuple[Path, str]:
     """
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None  # the library reads it only on import
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # its request lines would show signed URLs
-    place = {"repo_type": "dataset", "endpoint": endpoint}
-    url = hf_hub_url(source.repo, source.file, revision=source.revision, **place)
+    where = {"repo_type": "dataset", "endpoint": endpoint}
+    url = hf_hub_url(source.repo, source.file, revision=source.revision, **where)
     try:
         head = get_hf_file_metadata(url, endpoint=endpoint)
-        if head.commit_hash is None or head.etag is None:
-            raise ValueError("the response has no commit or no ETag, so this is not a hub")
-        path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **place))
+        path = Path(hf_hub_download(source.repo, source.file, revision=head.commit_hash, local_dir=folder, **where))
     except _FAILURES as error:
-        raise BadInput(_explain(source, url, error, by_hand)) from error
+        what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
+        advice = "run again to resume, set HF_ENDPOINT to a mirror or HF_TOKEN to a token"
+        raise BadInput(f"{what}: {brief(error)}; {advice}, or {by_hand}") from error
     # The ETag of a large file is its sha256, the only digest to check a first download against.
-    if _SHA256.fullmatch(head.etag) and (found := sha256(path)) != head.etag:
+    if _SHA256.fullmatch(head.etag or "") and (digest := sha256(path)) != head.etag:
         path.unlink()
-        raise BadInput(f"{url}: sha256 is {found}, but the hub announced {head.etag}; file removed, run again")
+        raise BadInput(f"{url}: sha256 is {digest}, but the hub announced {head.etag}; file removed, run again")
     return path, head.commit_hash
-
-
-def _explain(source: HubFile, url: str, error: Exception, by_hand: str) -> str:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, OfflineModeIsEnabled):
-        advice = "unset HF_HUB_OFFLINE"
-    elif status in (401, 403):
-        advice = "set HF_TOKEN to a token with read access"
-    elif status == 404:
-        advice = "the repository or file does not exist: set HF_ENDPOINT to a mirror that has it"
-    elif getattr(error, "errno", None):
-        advice = "check the data folder and its free space"
-    else:
-        advice = "run the same command again to resume, or set HF_ENDPOINT to a mirror"
-    what = f"cannot download {source.file} of dataset repository {source.repo} ({url})"
-    return f"{what}: {brief(error)}; {advice}; or {by_hand}"
 
 
 def record(lock: Path, source: HubFile, path: Path, commit: str | None) -> None:
     """Record the digest of a file that passed all other checks; BadInput if a different one is on record."""
-    entries, found = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
+    entries, digest = read_json(lock, "a record of downloads") if lock.is_file() else {}, sha256(path)
     if source.file not in entries:
-        entry = {"repo": source.repo, "revision": source.revision, "commit": commit, "sha256": found,
-                 "bytes": path.stat().st_size}  # fmt: skip
+        entry = {"repo": source.repo, "revision": source.revision, "commit": commit}
+        entry |= {"sha256": digest, "bytes": path.stat().st_size}
         write_json(lock, entries | {source.file: entry}, sort_keys=True)
-        logger.info("%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s", source.file,
-                    found, commit or "unknown (copied by hand)", lock)  # fmt: skip
+        said = "%s: digest not pinned by a published source; recorded sha256 %s, commit %s, in %s"
+        logger.info(said, source.file, digest, commit or "unknown (copied by hand)", lock)
         return
     known = entries[source.file]
-    if not isinstance(known, dict) or not _SHA256.fullmatch(str(known.get("sha256"))):
-        raise BadInput(f"{lock}: the sha256 of {source.file} is not 64 hex digits; repair or remove the file")
-    if known["sha256"] != found:
+    if not isinstance(known, dict) or known.get("sha256") != digest:
         raise BadInput(
-            f"{path}: sha256 is {found}, but {lock} recorded {known['sha256']} for {source.file}: the content changed "
-            "since the first download; to accept it, remove that entry and the old copy"
+            f"{path}: sha256 is {digest}, but {lock} has {known} for {source.file}: the content changed since the "
+            "first download; to accept it, remove that entry and the old copy"
         )

@@ -63,7 +63,9 @@ def numbered_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[in
             try:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise BadInput(f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first") from error
+                raise BadInput(
+                    f"{path}:{number}: byte {error.start + 1} is not UTF-8; convert the file first"
+                ) from error
 
 
 def content_hash(paths: Sequence[str | Path]) -> str:
@@ -149,7 +151,7 @@ def texts_by_line(path: Path) -> Iterator[tuple[int, str]]:
     """
     first = [line for _, line in islice(numbered_lines(path), _INSPECTED) if line.strip()]
     if reader_of(path) != "text" or sum(map(_is_object, first)) > len(first) / 2:
-        raise BadInput(f"{path}: a table or JSON objects, not one text per line; if it is JSON, name it NAME.jsonl")
+        raise BadInput(f"{path}: a table, not one text per line; convert it, or name a file of JSON lines NAME.jsonl")
     return numbered_lines(path)
 
 

@@ -4,14 +4,12 @@ import gzip
 import logging
 import re
 import shutil
-import zlib
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import crosslingual
 from common.errors import BadInput, run_command, unwritable
 from common.files import sha256
 from common.flags import Parser
@@ -44,14 +42,30 @@ NAMES = {
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 
+_STS17 = "ko-ko ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en"  # language pairs
+
+
+def _mteb(repo: str, revision: str, files: list[str]) -> list[HubFile]:
+    """Files of one of MTEB's repositories, at the commit that MTEB loads (arXiv 2210.07316, mteb/tasks/STS)."""
+    return [HubFile(repo, file, f"{repo}/{file}", revision=revision) for file in files]
+
+
 # Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
-    each.name.lower(): (
-        [HubFile(each.repo, file, f"{each.repo}/{file}", revision=each.revision) for file in each.files],
+    "sts17": (
+        _mteb(
+            "mteb/sts17-crosslingual-sts",
+            "faeb762787bd10488a50c8b5be4a3b82e411949c",
+            [f"test/{pair}.jsonl.gz" for pair in _STS17.split()],
+        ),
         "none stated by MTEB",
-    )
-    for each in crosslingual.SETS
-} | {"wiki1m": ([WIKI], WIKI_TERMS)}
+    ),
+    "sts22": (
+        _mteb("mteb/sts22-crosslingual-sts", "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3", ["data/test.jsonl.gz"]),
+        "none stated by MTEB",
+    ),
+    "wiki1m": ([WIKI], WIKI_TERMS),
+}
 
 
 @dataclass(frozen=True)
@@ -94,11 +108,11 @@ def prepare(names: Sequence[str], data_dir: Path) -> list[tuple]:
     """
     if unknown := sorted(set(names).difference(NAMES)):
         raise BadInput(f"unknown name {unknown[0]!r}; choose from {', '.join(NAMES)}")
-    sets = [each for each in SETS if each.part in names]
+    sets = [some for some in SETS if some.part in names]
     rows = []
     if sets:
         _prepare_sets(sets, data_dir)
-        rows += [_row(each.name, each.files(), data_dir, "pinned", each.terms) for each in sets]
+        rows += [_row(some.name, some.files(), data_dir, "pinned", some.terms) for some in sets]
     for name, (sources, terms) in FILES.items():
         if name in names:
             present = [_prepare_file(source, data_dir) for source in sources]
@@ -121,34 +135,34 @@ def _staging(source: HubFile, data_dir: Path) -> Path:
 
 def _prepare_sets(sets: list[EvalSet], data_dir: Path) -> None:
     advice = f"not the published file: remove it from {data_dir} and run again"
-    todo = {each.part for each in sets if missing_files(each, data_dir, advice)}
-    for part in dict.fromkeys(each.part for each in sets if each.part not in todo):
+    todo = {some.part for some in sets if missing_files(some, data_dir, advice)}
+    for part in dict.fromkeys(some.part for some in sets if some.part not in todo):
         logger.info("%s: already present, verified", part)
     if not todo:
         return
-    archive_place, folder = data_dir / ARCHIVE.target, _staging(ARCHIVE, data_dir)
+    folder = _staging(ARCHIVE, data_dir)
     example = next(iter(sets[0].files()))
     by_hand = f"unpack it by hand so that {data_dir / example} exists"
     archive, commit = fetch(ARCHIVE, folder, by_hand)
     with TemporaryDirectory(dir=folder, prefix="staged-") as staged:
         try:
-            kept, ignored = _unpack([each for each in sets if each.part in todo], archive, Path(staged))
+            kept, ignored = _unpack([some for some in sets if some.part in todo], archive, Path(staged))
             record(data_dir / LOCK, ARCHIVE, archive, commit)
         except BadInput:
             archive.unlink()  # otherwise the next run would refuse it again
             raise
         _move(Path(staged) / "senteval", data_dir / "senteval")
     shutil.rmtree(folder)
-    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), archive_place, ignored)
+    logger.info("%s: extracted %d files to %s, ignored %d", ARCHIVE.file, len(kept), data_dir / ARCHIVE.target, ignored)
 
 
 def _unpack(sets: list[EvalSet], archive: Path, staged: Path) -> tuple[list[str], int]:
-    wanted = {path for each in sets for path in each.files()}
-    result = extract(archive, staged, lambda member: place_of(member, wanted))
+    wanted = {path for some in sets for path in some.files()}
+    result = extract(archive, staged, lambda member: path_of(member, wanted))
     advice = f"{ARCHIVE.file} is not the published file: set HF_ENDPOINT to a mirror, or copy the files by hand"
-    for each in sets:
-        if missing := missing_files(each, staged, advice):
-            raise BadInput(f"{archive.name}: {len(missing)} files of {each.name} missing: {missing[0]} ...; {advice}")
+    for some in sets:
+        if missing := missing_files(some, staged, advice):
+            raise BadInput(f"{archive.name}: {len(missing)} files of {some.name} missing: {missing[0]} ...; {advice}")
     return result
 
 
@@ -164,12 +178,12 @@ def missing_files(eval_set: EvalSet, root: Path, advice: str) -> list[str]:
     for path, expected in eval_set.files().items():
         if not (root / path).is_file():
             missing.append(path)
-        elif (found := sha256(root / path)) != expected:
-            raise BadInput(f"{path}: sha256 is {found}, expected {expected} (data/{SUMS.name}); {advice}")
+        elif (digest := sha256(root / path)) != expected:
+            raise BadInput(f"{path}: sha256 is {digest}, expected {expected} (data/{SUMS.name}); {advice}")
     return missing
 
 
-def place_of(member: str, wanted: Collection[str]) -> str | None:
+def path_of(member: str, wanted: Collection[str]) -> str | None:
     """Return where an archive member belongs, whatever its prefix; None if no wanted set has it.
 
     Notes with terms of use are extracted too; nothing reads them, so they are not pinned.
@@ -183,29 +197,29 @@ def place_of(member: str, wanted: Collection[str]) -> str | None:
     return path if path in wanted or is_note else None
 
 
-def _move(staged: Path, place: Path) -> None:
+def _move(staged: Path, target: Path) -> None:
     """Move into place: a whole folder if the target is absent, otherwise file by file."""
-    if staged.is_dir() and place.is_dir():
+    if staged.is_dir() and target.is_dir():
         for child in sorted(staged.iterdir()):
-            _move(child, place / child.name)
+            _move(child, target / child.name)
     else:
-        staged.replace(place)
+        staged.replace(target)
 
 
 def _prepare_file(source: HubFile, data_dir: Path) -> bool:
     """Put one file in place; return whether it was already there."""
-    place = data_dir / source.target
-    if place.is_file():
-        _check_file(source, place, data_dir / LOCK, None)
+    target = data_dir / source.target
+    if target.is_file():
+        _check_file(source, target, data_dir / LOCK, None)
         return True
-    path, commit = fetch(source, _staging(source, data_dir), f"copy it by hand to {place}")
+    path, commit = fetch(source, _staging(source, data_dir), f"copy it by hand to {target}")
     try:
         _check_file(source, path, data_dir / LOCK, commit)
     except BadInput:
         path.unlink()
         raise
-    place.parent.mkdir(parents=True, exist_ok=True)
-    path.replace(place)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)
     shutil.rmtree(_staging(source, data_dir))
     return False
 
@@ -218,11 +232,8 @@ def _check_file(source: HubFile, path: Path, lock: Path, commit: str | None) -> 
 
 def _lines(path: Path) -> int:
     """Count the lines of a file, plain or .gz, including an unterminated last one."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-            return sum(1 for _ in stream)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{path}: incomplete or no .gz file ({error}); {_AGAIN}") from error
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+        return sum(1 for _ in stream)
 
 
 def _row(name: str, files: Sequence[str], data_dir: Path, digest: str, terms: str) -> tuple:
@@ -238,22 +249,23 @@ def _table(rows: list[tuple]) -> str:
 
 
 def described() -> str:
-    """Return names, terms and places for `--help`."""
-    terms = [(each.name, each.terms) for each in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
-    return "\n".join([
-        "names:",
-        *(f"  {name:9} {text}" for name, text in NAMES.items()),
-        "\nterms of use, as stated by the authors:",
-        *(f"  {name:13} {text}" for name, text in terms),
-        f"""
+    """Return names, terms and folders for `--help`."""
+    terms = [(some.name, some.terms) for some in SETS] + [(name, terms) for name, (_, terms) in FILES.items()]
+    names = "\n".join(f"  {name:9} {text}" for name, text in NAMES.items())
+    said = "\n".join(f"  {name:13} {text}" for name, text in terms)
+    return f"""names:
+{names}
+
+terms of use, as stated by the authors:
+{said}
+
 The files come from the dataset repository {_REPO} on the Hugging Face hub and go to
 DIR/{ARCHIVE.target}/... and DIR/{WIKI.target}; those of sts17 and sts22 come from
 repositories of mteb and go to DIR/mteb/... HF_ENDPOINT (a mirror), HF_TOKEN and
 HF_HUB_OFFLINE work as usual. A part is put in place only when it is complete and verified, and is not downloaded
 again; after an interruption run the same command again. Evaluation files must match data/{SUMS.name}; the digests
 of the downloads are recorded in DIR/{LOCK} the first time and must not change. Without a connection,
-copy the files to the same places by hand and run the command to verify them.""",
-    ])  # fmt: skip
+copy the files to the same places by hand and run the command to verify them."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -89,7 +89,7 @@ class Source:
         present = [*present]
         for name in self.required:
             if name not in present:
-                raise BadInput(f"{path}: no column '{name}' among {', '.join(present)[:200]}; see --text_column")
+                raise BadInput(f"{path}: no column '{name}' (see --text_column) among {', '.join(present)[:200]}")
 
     def key(self, *more) -> str:
         """The key of a cache folder: changes with the content and with how it is read."""
@@ -103,8 +103,8 @@ def source_of(args, labelled: bool = False, written: Sequence[str | Path] = ()) 
     `written` are folders that the command writes. BadInput if the flags name no text or two, or columns that the text
     would silently not be read by, or if a file or dataset does not exist.
     """
-    if args.dataset_name and args.train_file:
-        raise BadInput("give either --train_file or --dataset_name, not both")
+    if bool(args.dataset_name) == bool(args.train_file):
+        raise BadInput("give either --train_file, the text to train on, or --dataset_name")
     files = _from_hub(args) if args.dataset_name else find_files(args.train_file, args.data_dir, written)
     titles = [args.title_column] if args.title_column else []
     names, label = (*titles, *(args.text_column or (["text"] if titles else []))), LABEL

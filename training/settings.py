@@ -26,9 +26,8 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from common.arguments import DataArguments, ModelArguments, PretrainArguments, ScoredArguments, SentenceArguments
 from common.errors import BadInput, brief, refuse_tokens
-from common.files import read_yaml
+from common.files import nearest, read_yaml
 from common.flags import Parser
-from common.model_place import nearest
 from common.ranges import check_range
 from common.streams import show
 from models.objectives.base import Method

@@ -20,7 +20,6 @@ import reproduce
 import run_sup
 import run_unsup
 from common.errors import BadInput, CheckpointRefused
-from common.model_place import check_place
 from eval.dev import pairs_set
 from eval.sts import merged, own_pairs
 from tests.folders import Evil, change_json, change_record, history, record, reseal, rewind, same_weights, times
@@ -472,8 +471,3 @@ def test_every_start_logs_its_expected_duration(unsup, tmp_path, caplog):
     run_unsup.main(unsup(**flags))
     assert sum(" s per step: last evaluation and end (step 12) in about" in line for line in caplog.messages) == 2
     assert "the state of --optim sgd" in caplog.text and "Adam" not in caplog.text
-
-
-def test_a_checkpoint_as_a_model_is_refused_and_its_run_is_named(infocse_run):
-    with pytest.raises(BadInput, match=f"a checkpoint, only to resume from; name its run, {infocse_run}, or "):
-        check_place(str(infocse_run / "checkpoint-6"))

@@ -13,8 +13,6 @@ def test_files_are_found_as_given_and_below_the_data_folder(tmp_path, monkeypatc
     assert [*map(str, found)] == ["here.txt", "corpora/there.txt", "corpora/text/deep.txt", str(tmp_path / "here.txt")]
     with pytest.raises(BadInput, match=r"'gone\.txt': no file or folder at gone\.txt or at corpora/gone\.txt"):
         find_files(["here.txt", "gone.txt"], "corpora")
-    with pytest.raises(BadInput, match="--train_file is missing"):
-        find_files([], "corpora")
 
 
 def test_a_folder_is_all_its_files_in_the_order_of_their_paths(tmp_path):
@@ -30,7 +28,7 @@ def test_a_folder_is_all_its_files_in_the_order_of_their_paths(tmp_path):
         find_files(["shards/empty"], str(tmp_path / "corpora"))
 
 
-def test_links_in_a_folder_are_followed_and_loops_and_broken_ones_are_not_passed_over(tmp_path):
+def test_links_in_a_folder_are_followed_once_and_broken_ones_are_not_passed_over(tmp_path):
     for name in ("text/a.txt", "elsewhere/b.txt"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
@@ -39,5 +37,4 @@ def test_links_in_a_folder_are_followed_and_loops_and_broken_ones_are_not_passed
     names = [str(path.relative_to(tmp_path / "text")) for path in files_of(tmp_path / "text")]
     assert names == ["a.txt", "gone", "linked/b.txt"]
     (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "text")
-    with pytest.raises(BadInput, match="linked/back: a link to one of its parent folders"):
-        files_of(tmp_path / "text")
+    assert [str(path.relative_to(tmp_path / "text")) for path in files_of(tmp_path / "text")] == names

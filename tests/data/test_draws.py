@@ -144,7 +144,7 @@ def test_walked_orders_are_fair_and_differ_by_epoch_and_seed():
 
 
 def test_an_order_is_a_table_up_to_the_limit_and_walked_beyond(monkeypatch):
-    monkeypatch.setattr(draws, "_PLACES_AT_ONCE", 7)
+    monkeypatch.setattr(draws, "_POSITIONS_AT_ONCE", 7)
     assert list(draws.order(5, 2, 50)) == draws.permutation(5, 2, 50).tolist()
     monkeypatch.setattr(draws, "LARGEST_TABLE", 49)
     assert list(draws.order(5, 2, 50)) == draws.walked(5, 2, 50, np.arange(50)).tolist()

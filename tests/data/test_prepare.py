@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInput
-from data.prepare import LOCK, SETS, SUMS, WIKI, main, pinned, place_of
+from data.prepare import LOCK, SETS, SUMS, WIKI, main, path_of, pinned
 from tests.faults.forked import check_kills
 
 DOWNSTREAM = "senteval/downstream/"
@@ -153,23 +153,23 @@ def test_the_shipped_digests_cover_what_the_evaluations_read():
     assert {path for path in pinned() if "/STS/" in path or "/SICK/" in path} == {DOWNSTREAM + path for path in needed}
     lines = SUMS.read_text().splitlines()
     assert all(re.fullmatch(r"[0-9a-f]{64}  senteval/downstream/[\w./-]+", line) for line in lines)
-    assert len(pinned()) == len(lines) == sum(len(one.files()) for one in SETS)
-    assert all(one.files() for one in SETS)
+    assert len(pinned()) == len(lines) == sum(len(some.files()) for some in SETS)
+    assert all(some.files() for some in SETS)
 
 
 def test_names_that_only_resemble_a_wanted_file_are_ignored():
     name = "STS/STS13-en-test/STS.gs.FNWN.txt"
     wanted = {DOWNSTREAM + name}
-    assert place_of(name, wanted) == DOWNSTREAM + name
+    assert path_of(name, wanted) == DOWNSTREAM + name
     for other in ("STS.gs.FNWN.txt", "other/" + name, name + "/x", "STS/STS14-en-test/README", "downstream"):
-        assert place_of(other, wanted) is None
+        assert path_of(other, wanted) is None
 
 
 def test_unknown_names_and_unwritable_folders(corpora, tmp_path):
     with pytest.raises(BadInput, match=r"unknown name 'wiki'.*sts, transfer, sts_texts, sts17, sts22, wiki1m"):
         main(["wiki"])
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="check the data folder"):
+    with pytest.raises(BadInput, match=r"cannot download .*file"):
         main(["sts", "--data_dir", str(tmp_path / "file")])
     corpora.root.mkdir()
     (corpora.root / "text").write_text("a file where a folder belongs")

@@ -53,7 +53,7 @@ def rows(folder, *paths, **how):
 
 def refusal(folder, *paths, **how):
     message = refused(read, folder, *paths, **how)
-    assert not [*(folder / "cache").glob("*")], "nothing is left in the cache"
+    assert not [*(folder / "cache").glob("[!.]*")], "nothing is left in the cache"
     return message
 
 
@@ -179,11 +179,21 @@ def test_labelled_pairs_of_lines_and_of_tables(bert_tokenizer, tmp_path):
         "one column for two": ("x.txt", "a\tb\nc\n", {"columns": 2}, ":2: 1 columns, expected 2"),
         "nothing": ("x.txt", "\n \r\n\t\n", {}, ": contains no sentences"),
         "an unknown label": ("x.txt", f"{HEADER}{PAIRS}a\tb\tmaybe\n", {"labelled": True}, ":5: label 'maybe'"),
-        "another header": ("x.txt", f"a\tb\tlabel\n{PAIRS}", {"labelled": True}, ": no column 'premise' among a, b"),
-        "JSON": ("x.txt", '{"text": "a"}\n' * 3, {}, ": a table or JSON objects, not one text per line"),
-        "wrong column": ("x.csv", "a,b\n1,2\n", {}, ": no column 'text' among a, b"),
-        "of JSON": ("x.jsonl", '{"a": "b"}\n', {}, ": no column 'text' among a"),
-        "of Parquet": ("x.parquet", FORMATS["parquet"], {"names": ("body",)}, ": no column 'body' among id"),
+        "another header": (
+            "x.txt",
+            f"a\tb\tlabel\n{PAIRS}",
+            {"labelled": True},
+            ": no column 'premise' (see --text_column) among a, b",
+        ),
+        "JSON": ("x.txt", '{"text": "a"}\n' * 3, {}, ": a table, not one text per line"),
+        "wrong column": ("x.csv", "a,b\n1,2\n", {}, ": no column 'text' (see --text_column) among a, b"),
+        "of JSON": ("x.jsonl", '{"a": "b"}\n', {}, ": no column 'text' (see --text_column) among a"),
+        "of Parquet": (
+            "x.parquet",
+            FORMATS["parquet"],
+            {"names": ("body",)},
+            ": no column 'body' (see --text_column) among id",
+        ),
         "numbers": ("x.parquet", FORMATS["parquet"], {"names": ("id",)}, ": row 1: a cell is of type int, not text"),
         "mixed types": ("x.jsonl", '{"text": "a"}\n\n{"text": 5}\n', {}, ":3: a cell is of type int, not text"),
         "no JSON": ("x.jsonl", '{"text": "a"}\n{"text": \n', {}, ":2: not JSON"),
@@ -240,8 +250,8 @@ def test_prose_is_read(tmp_path, lines):
 @pytest.mark.parametrize(
     ("flags", "said"),
     {
-        "nothing": ({}, "--train_file is missing"),
-        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file or --dataset_name"),
+        "nothing": ({}, "give either --train_file, the text to train on, or --dataset_name"),
+        "two": ({"train_file": ["t.txt"], "dataset_name": "a/b"}, "give either --train_file, the text to train on, or"),
         "columns of a table": ({"train_file": ["t.csv"], "columns": 2}, "--columns 2: only for lines without a header"),
         "a part of a split": ({"dataset_name": "a/b", "dataset_split": "train[:9]"}, "--dataset_split train[:9]: name"),
         "no such name": ({"dataset_name": "no/such"}, "--dataset_name no/such --dataset_split train: cannot"),
