@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.hub import HubFile, record
+from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
 from eval.vectors.store import claim
