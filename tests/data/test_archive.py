@@ -43,8 +43,8 @@ def test_wanted_members_are_extracted_and_the_others_counted(tmp_path, target, m
         ("b/three", b"3"),
     ]
     path = _tar(tmp_path / "x.tar", *members, mode=mode)
-    found = extract(path, target, lambda name: f"new/{name}" if name.startswith("a/") else None)
-    assert found == (["new/a/one.txt", "new/a/two"], 1)
+    extracted = extract(path, target, lambda name: f"new/{name}" if name.startswith("a/") else None)
+    assert extracted == (["new/a/one.txt", "new/a/two"], 1)
     assert (target / "new/a/one.txt").read_bytes() == b"1\n"
     assert (target / "new/a/two").read_bytes() == b""
     assert sorted(p.name for p in target.rglob("*") if p.is_file()) == ["one.txt", "two"]

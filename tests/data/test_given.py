@@ -11,9 +11,9 @@ ROWS = ["One  sentence.", "Two\nlines\tand a tab", "Drei Sätze: ß"]
 LINES = "One  sentence.\nTwo lines and a tab\nDrei Sätze: ß\n"
 
 
-@pytest.mark.parametrize("kind", [list, tuple, iter, lambda rows: Dataset.from_dict({"text": rows})])
-def test_sentences_become_one_file_named_by_their_content(kind, tmp_path):
-    values = [with_text(kind(rows), {"cache_dir": tmp_path / "cache"}) for rows in (ROWS, ROWS, ROWS[:2])]
+@pytest.mark.parametrize("container", [list, tuple, iter, lambda rows: Dataset.from_dict({"text": rows})])
+def test_sentences_become_one_file_named_by_their_content(container, tmp_path):
+    values = [with_text(container(rows), {"cache_dir": tmp_path / "cache"}) for rows in (ROWS, ROWS, ROWS[:2])]
     assert values[0] == values[1] != values[2]
     path = values[0]["train_file"]
     assert path.read_text(encoding="utf-8") == LINES

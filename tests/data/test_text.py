@@ -103,31 +103,31 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, kind):
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_gives_the_batches_of_plain_lines(tmp_path, bert_tokenizer, suffix):
     def batch(path, **how):
         text = load_tokenised(Source((path,), **how), bert_tokenizer, tmp_path / "cache")
         made = Collator(text, bert_tokenizer, [View(), View()], 32, 0)([(0, i, 0) for i in (3, 1, 0, 6)])
         return text, made["input_ids"].tolist()
 
     plain, expected = batch(written(tmp_path, "\n\n".join(TEXTS)))
-    path = written(tmp_path, FORMATS[kind], f"in.{kind}")
-    text, found = batch(path, names=("text",))
-    assert found == expected and len(text) == len(plain) == len(TEXTS)
+    path = written(tmp_path, FORMATS[suffix], f"in.{suffix}")
+    text, made = batch(path, names=("text",))
+    assert made == expected and len(text) == len(plain) == len(TEXTS)
     titled, _ = batch(path, names=("title", "text"), titled=True)
     assert titled.columns == 2 and titled.lengths([0, 1], 0).tolist() == [0, 1]
     assert titled.sentences([2, 4], 1, 9)[0].tolist() == plain.sentences([2, 4], 0, 9)[0].tolist()
 
 
-@pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
+@pytest.mark.parametrize("suffix", ["txt", "csv", "jsonl"])
 @pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
-def test_compressed_files_are_read(tmp_path, kind, packed):
-    content = FORMATS[kind] if kind in FORMATS else "\n".join(TEXTS)
+def test_compressed_files_are_read(tmp_path, suffix, packed):
+    content = FORMATS[suffix] if suffix in FORMATS else "\n".join(TEXTS)
     content = content.encode() if isinstance(content, str) else content
-    path = written(tmp_path, PACKED[packed](content), f"in.{kind}{packed}")
+    path = written(tmp_path, PACKED[packed](content), f"in.{suffix}{packed}")
     assert rows(tmp_path, path) == [(text,) for text in TEXTS]
-    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{kind}{packed}")
-    assert f"cut.{kind}{packed}" in refusal(tmp_path / "other", cut)
+    cut = written(tmp_path, PACKED[packed](content)[:-3], f"cut.{suffix}{packed}")
+    assert f"cut.{suffix}{packed}" in refusal(tmp_path / "other", cut)
 
 
 def test_the_first_bytes_tell_the_packing_and_names_are_no_patterns(tmp_path):
@@ -228,10 +228,10 @@ def test_rows_with_an_empty_cell_are_dropped_also_from_lines_with_a_header(tmp_p
 
 
 def test_strings_of_every_arrow_type_are_text(tmp_path):
-    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
-        column = pa.array(["a dog", "a river"], kind)
+    for dtype in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        column = pa.array(["a dog", "a river"], dtype)
         path = written(tmp_path, parquet_of({"text": column}), "x.parquet")
-        assert rows(tmp_path, path, names=("text",)) == [("a dog",), ("a river",)], kind
+        assert rows(tmp_path, path, names=("text",)) == [("a dog",), ("a river",)], dtype
 
 
 @pytest.mark.parametrize(
@@ -347,5 +347,5 @@ def test_the_column_of_the_label_can_be_named(tmp_path):
     (tmp_path / "snli.jsonl").write_text(json.dumps(row) + "\n")
     names = ["sentence1", "sentence2", "gold_label"]
     source = source_of(ScoredArguments(train_file=[str(tmp_path / "snli.jsonl")], text_column=names), labelled=True)
-    [found] = read_text(source, tmp_path / "cache").rows
-    assert found == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}
+    [read_row] = read_text(source, tmp_path / "cache").rows
+    assert read_row == {"0": "a dog", "1": "an animal", "label": NLI_LABELS.index("neutral")}

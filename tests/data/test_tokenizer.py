@@ -34,17 +34,17 @@ def with_vocabulary(tokenizer, tokens):
 
 def test_the_tokens_that_begin_words_in_every_kind_of_tokenizer(bert_tokenizer, roberta_tokenizer, xlm_tokenizer):
     tokens = ["[UNK]", "river", "##bank", "##s", ",", "#", "unhappy", "##", "a##b"]
-    found = word_starts(with_vocabulary(bert_tokenizer, tokens))
-    assert found.tolist() == [True, True, False, False, True, True, True, False, True]
+    starts = word_starts(with_vocabulary(bert_tokenizer, tokens))
+    assert starts.tolist() == [True, True, False, False, True, True, True, False, True]
     tokens = ["<unk>", "Ġriver", "bank", "Ġ", "s", ",", "Ġ,", "ĠĠx", "xĠ", "ĊĠ"]
-    found = word_starts(with_vocabulary(roberta_tokenizer, tokens))
-    assert found.tolist() == [False, True, False, True, False, False, True, True, False, False]
+    starts = word_starts(with_vocabulary(roberta_tokenizer, tokens))
+    assert starts.tolist() == [False, True, False, True, False, False, True, True, False, False]
 
     pieces = xlm_tokenizer.convert_ids_to_tokens(range(len(xlm_tokenizer)))
-    found = word_starts(xlm_tokenizer)
-    assert found.tolist() == [piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces]
+    starts = word_starts(xlm_tokenizer)
+    assert starts.tolist() == [piece.startswith("▁") or piece in "猫は庭で寝ています。" for piece in pieces]
     ids = xlm_tokenizer("the dog 猫は庭", add_special_tokens=False)["input_ids"]
-    assert found[ids].sum() == 6 < len(ids)
+    assert starts[ids].sum() == 6 < len(ids)
 
 
 @pytest.mark.parametrize("text", ["猫は庭で寝ています。", "แมวนอนในสวน"])
