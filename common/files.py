@@ -268,6 +268,7 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     Raises:
         BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
     """
+    refuse_special(path)  # a pipe would be waited for
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
     except _UNREADABLE as error:
