@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from common.ranges import Count, CountOrZero, Positive, Rate, Share, Weight, flag
+from common.ranges import Columns, Count, CountOrZero, Positive, Rate, Share, Weight, flag
 
 NLI_COLUMNS, LABEL = ("premise", "hypothesis"), "label"  # of labelled pairs
 
@@ -182,4 +182,4 @@ class ScoredArguments(DataArguments):
 class SentenceArguments(ScoredArguments):
     """Training text without labels."""
 
-    columns: int = flag(1, "sentences per row; 2 or 3 for tab-separated rows")
+    columns: Columns = flag(1, "sentences per row; 2 or 3 for tab-separated rows")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, add_prompts, check_output
-from common.model_place import check_place
 from common.streams import show
 from eval.labels import labelled
 from eval.scores import Key, details, items_path, markdown, refuse_foreign, row, rows_of, tables, write_scores
@@ -223,8 +222,6 @@ def main(argv: list[str] | None = None) -> list[dict]:
     models = labelled(args.models)
     lines = lines_of(args, models)
     outputs = outputs_of(args, lines)
-    for model in models.values():
-        check_place(model)
     check_tasks(args)
     for model in models.values() if len(models) > 1 else ():
         _check(model, args.pooling)  # fail on a bad model now, not after the first model is scored

@@ -21,8 +21,8 @@ from tempfile import gettempdir
 import numpy as np
 from scipy.stats import pearsonr
 
-from common.crosslingual import SETS, Crosslingual
 from common.errors import BadInput
+from eval.crosslingual import SETS, Crosslingual
 from eval.encode import Encoder
 from eval.metrics.spearman import Spearman
 from eval.scores import Result, row

@@ -4,16 +4,16 @@ import gzip
 import zlib
 from pathlib import Path
 
-from common import crosslingual
 from common.errors import BadInput
 from common.files import refuse_special
+from eval.crosslingual import SETS
 
 DOWNSTREAM = Path("senteval") / "downstream"  # SentEval's layout below --data_dir
 _SOURCES = {  # the first part that a path contains -> the name for `data.prepare`
     f"{DOWNSTREAM.as_posix()}/STS": "sts",
     f"{DOWNSTREAM.as_posix()}/SICK": "sts",
     DOWNSTREAM.as_posix(): "transfer",
-    **{each.repo: each.name.lower() for each in crosslingual.SETS},
+    **{each.repo: each.name.lower() for each in SETS},
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from common.errors import BadInput, run_command
 from common.files import files_in
 from common.flags import Parser, add_pooling
-from common.model_place import check_place
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,6 @@ def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
     if args.private and not args.push_to_hub:
         raise BadInput("--private requires --push_to_hub")
-    check_place(args.run)
     export(args)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from common.errors import BadInput, run_command
 from common.flags import Parser, add_encoder, positive
-from common.model_place import check_place
 from common.streams import show
 from eval.retrieval.lexical import LANGUAGES
 
@@ -68,7 +67,6 @@ def build(args: argparse.Namespace) -> None:
     if args.stride > args.window:
         raise BadInput(f"--stride {args.stride} is above --window {args.window}: text between windows would be lost")
     refuse_existing(Path(args.output))
-    check_place(args.model)
     documents = read_documents([Path(name) for name in args.documents])
     model = Embedder(args.model, args.pooling, args.max_length, bf16=args.bf16, progress=True)
     window = min(args.window, model.longest)

@@ -12,9 +12,9 @@ from typing import Any
 
 from common.errors import BadInput
 from common.files import files_of, open_regular
-from common.words import word_places
 from data.lines import numbered_lines
 from eval.retrieval.lexical import Words
+from eval.words import word_places
 from search.index import Document
 
 logger = logging.getLogger(__name__)

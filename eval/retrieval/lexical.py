@@ -25,7 +25,7 @@ import numpy as np
 import Stemmer
 from bm25s import stopwords
 
-from common.words import UNSPACED
+from eval.words import UNSPACED
 
 K1, B = 1.2, 0.75
 LANGUAGES = {  # stop words

@@ -43,8 +43,6 @@ _OWN_OPTIMIZER = "--adamw transformers replaces the optimizer"
         ({"temprature": 0.1}, "did you mean '--temperature'"),
         ({"method": "simcse", "skip_from": 6}, "a flag of --method infocse, infocse_rtd"),
         ({"pooling": "cls", "contrastive_weight": 0}, "no loss trains"),
-        ({"dataset_config_name": "x"}, "--dataset_config_name x: has no effect without --dataset_name"),
-        ({"dataset_split": "test"}, "--dataset_split test: has no effect without --dataset_name"),
         ({"method": "simcse", "dev_beir": "somewhere"}, "only one of them can select"),
         ({"method": "simcse", "pooling": "cls", "start_shares": "0.5"}, "no head to mix with"),
         ({"method": "simcse", "matryoshka_dims": 8}, "the loss sees the output of --projection batch_norm"),

@@ -6,8 +6,10 @@ from data import draws
 from data.draws import KeyedSampler, Keys
 
 GOLDEN_KEYS = [3780415983200060025, 18004600069463683812, 3363579625585985403]
-GOLDEN_UNIFORMS = [0.389154868091132, 0.15123046842856935, 0.3400423584125668, 0.976226952211663, 0.8497987357906578,
-                   0.1385133345137345]  # fmt: skip
+GOLDEN_UNIFORMS = [
+    *(0.389154868091132, 0.15123046842856935, 0.3400423584125668),
+    *(0.976226952211663, 0.8497987357906578, 0.1385133345137345),
+]
 GOLDEN_ORDER = [7, 6, 4, 2, 1, 3, 9, 5, 8, 0]
 GOLDEN_INTEGERS = [934, 54, 128, 348]
 GOLDEN_WALK = [940870481, 313221442, 921709308]
@@ -22,11 +24,10 @@ def table(count, width, **key):
 
 
 def test_uniforms_are_splitmix64():
-    """The published generator, seeded with 1234567: its first five numbers (Vigna's reference, Rosetta Code)."""
-    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
-                16408922859458223821]  # fmt: skip
-    found = draws.uniforms(np.array([1234567], dtype=np.uint64), 5)[0]
-    assert found.tolist() == [(number >> 11) / 2**53 for number in expected]
+    """The published generator, seeded with 1234567: its first four numbers (Vigna's reference, Rosetta Code)."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    numbers = draws.uniforms(np.array([1234567], dtype=np.uint64), 4)[0]
+    assert numbers.tolist() == [(number >> 11) / 2**53 for number in expected]
 
 
 def test_golden_values():
@@ -50,8 +51,8 @@ def test_uniforms_are_uniform():
     cells = np.bincount((numbers * 64).astype(int).ravel(), minlength=64)
     chi_square = ((cells - count / 64) ** 2 / (count / 64)).sum()
     assert abs(chi_square - 63) < 5 * np.sqrt(2 * 63)
-    per_place = numbers.mean(0)
-    assert np.abs(per_place - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), "each place in a sentence is fair"
+    per_position = numbers.mean(0)
+    assert np.abs(per_position - 1 / 2).max() < 5 * np.sqrt(1 / 12 / 2000), "every position in a sentence is fair"
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,8 @@ def test_uniforms_are_uniform():
     ],
 )
 def test_neighbouring_keys_are_independent(first, second):
-    one, other = table(2000, 50, **first), table(2000, 50, **second)
-    bound = 5 / np.sqrt(one.size)
-    assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < bound
+    left, right = table(2000, 50, **first), table(2000, 50, **second)
+    assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 5 / np.sqrt(left.size)
     assert not np.isin(keyed(count=2000, **first), keyed(count=2000, **second)).any()
 
 
@@ -76,8 +76,8 @@ def test_neighbouring_sentences_and_places_are_independent():
     numbers = table(2000, 50)
     bound = 5 / np.sqrt(numbers.size)
     pairs = [(numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1]), (numbers[1:, :-1], numbers[:-1, 1:])]
-    for one, other in pairs:
-        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < bound
+    for left, right in pairs:
+        assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < bound
 
 
 def test_a_shorter_draw_is_the_beginning_of_a_longer_one():
@@ -133,18 +133,18 @@ def test_a_walked_order_visits_everything_once_and_any_place_alone(count):
 
 def test_walked_orders_are_fair_and_differ_by_epoch_and_seed():
     count = 1000
-    places = np.arange(count)
-    orders = [draws.walked(seed, epoch, count, places) for seed in (0, 1) for epoch in range(20)]
+    identity = np.arange(count)
+    orders = [draws.walked(seed, epoch, count, identity) for seed in (0, 1) for epoch in range(20)]
     bound = 5 / np.sqrt(count)
-    for one, other in zip(orders, [places, *orders], strict=False):
-        assert abs(np.corrcoef(one, other)[0, 1]) < bound
-        assert abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < bound
+    for order, before in zip(orders, [identity, *orders], strict=False):
+        assert abs(np.corrcoef(order, before)[0, 1]) < bound
+        assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < bound
     firsts = np.bincount([draws.walked(9, epoch, 10, np.array([0]))[0] for epoch in range(2000)], minlength=10)
     assert ((firsts - 200) ** 2 / 200).sum() < 9 + 5 * np.sqrt(18)
 
 
 def test_an_order_is_a_table_up_to_the_limit_and_walked_beyond(monkeypatch):
-    monkeypatch.setattr(draws, "_PLACES_AT_ONCE", 7)
+    monkeypatch.setattr(draws, "_POSITIONS_AT_ONCE", 7)
     assert list(draws.order(5, 2, 50)) == draws.permutation(5, 2, 50).tolist()
     monkeypatch.setattr(draws, "LARGEST_TABLE", 49)
     assert list(draws.order(5, 2, 50)) == draws.walked(5, 2, 50, np.arange(50)).tolist()
@@ -157,7 +157,7 @@ def test_an_epoch_visits_every_example_once_with_its_epoch():
     assert len(sampler) == len(keys) == 50
     assert [index for _, index, _ in keys] == draws.permutation(3, 0, 50).tolist()
     assert {epoch for epoch, *_ in keys} == {0}
-    assert [step for *_, step in keys] == [place // 8 for place in range(50)]
+    assert [step for *_, step in keys] == [number // 8 for number in range(50)]
     assert {type(part) for key in keys for part in key} == {int}
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from common.crosslingual import SETS
 from common.errors import BadInput
 from data.prepare import FILES, LOCK, prepare
+from eval.crosslingual import SETS
 from eval.scores import rows_of
 from eval.sts import cosines, crosslingual
 from eval.tasks import Options, score_all, tasks_named
@@ -77,12 +77,13 @@ def test_one_language_pair_by_name_and_no_dev_split():
 
 def test_the_sets_come_from_the_hub_into_the_layout_that_is_read(laid_out, hub, tmp_path):  # noqa: F811
     found, files, _ = laid_out
-    hub.repo, hub.commit = found.repo, found.revision
+    [revision] = {source.revision for source in FILES[found.name.lower()][0]}
+    hub.repo, hub.commit = found.repo, revision
     hub.files = {name.rpartition("/")[2]: body for name, body in files.items()}
     [row] = prepare([found.name.lower()], tmp_path)
     assert row[:3] == (found.name.lower(), len(files), sum(found.pairs.values()))
     assert set(tmp_path.rglob("*.gz")) == {tmp_path / found.repo / name for name in files}
-    assert {entry["revision"] for entry in json.loads((tmp_path / LOCK).read_text()).values()} == {found.revision}
+    assert {entry["revision"] for entry in json.loads((tmp_path / LOCK).read_text()).values()} == {revision}
     assert all(task.load(tmp_path) for task in crosslingual(found.name, "test"))
     before = len(hub.requests)
     prepare([found.name.lower()], tmp_path)

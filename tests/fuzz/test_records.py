@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import CheckpointRefused
-from data.hub import HubFile, record
+from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
 from eval.vectors.store import claim
@@ -22,8 +22,13 @@ from training.checkpoint import MANIFEST, commit, owner, problem, read_best
 from training.folder import RUN_FILE, last_valid, open_run, read_run, run_id_of, write_run
 
 _RUN = {
-    "trajectory": {"seed": 1, "max_steps": 8, "lr_scheduler_type": "constant", "start": "bert",
-                   "text": {"files": ["a"], "rows": 3}},
+    "trajectory": {
+        "seed": 1,
+        "max_steps": 8,
+        "lr_scheduler_type": "constant",
+        "start": "bert",
+        "text": {"files": ["a"], "rows": 3},
+    },
     "status": "finished",
     "run_id": "one",
     "settings": {"method": "simcse", "model_name_or_path": "bert", "learning_rate": 1e-5},
@@ -34,7 +39,7 @@ _RUN = {
     "commit": "abc",
     "changed_files": 0,
     "seen_test_texts": {},
-}  # fmt: skip
+}
 
 
 @MANY
@@ -43,15 +48,15 @@ def test_the_record_of_a_run_is_read_or_refused_by_all_its_readers(tmp_path, con
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
     (folder / RUN_FILE).write_bytes(content)
-    found = result(read_run, folder)
-    if found is not None:
-        assert isinstance(found["trajectory"], dict) and isinstance(found["status"], str)
+    parsed = result(read_run, folder)
+    if parsed is not None:
+        assert isinstance(parsed["trajectory"], dict) and isinstance(parsed["status"], str)
     identity = result(run_id_of, folder)
     assert identity is None or isinstance(identity, str)
     start = result(open_run, str(folder), _RUN["trajectory"])
     if start is not None:  # the same settings, or fewer steps: the learning rate is constant
-        assert found["trajectory"] | {"max_steps": 8} == _RUN["trajectory"]
-        assert 0 < found["trajectory"]["max_steps"] <= 8
+        assert parsed["trajectory"] | {"max_steps": 8} == _RUN["trajectory"]
+        assert 0 < parsed["trajectory"]["max_steps"] <= 8
     exported = result(read_facts, folder)
     if exported is not None:
         assert isinstance(exported, Facts)
@@ -86,8 +91,8 @@ def test_a_damaged_checkpoint_is_never_resumed(valid_run, tmp_path, data):
     path, valid = root / intact.relative_to(valid_run), intact.read_bytes()
     content = data.draw(as_json(json.loads(valid)) if path.name == MANIFEST else damaged(valid))
     path.write_bytes(content)
-    found = result(last_valid, root, "one")
-    assert found == str(root / ("checkpoint-6" if content == valid else "checkpoint-3"))
+    parsed = result(last_valid, root, "one")
+    assert parsed == str(root / ("checkpoint-6" if content == valid else "checkpoint-3"))
     assert (problem(root / "checkpoint-6", "one") is None) == (content == valid)
     assert owner(root / "checkpoint-6") in ("one", None) or path.name == MANIFEST
     path.write_bytes(valid)
@@ -115,13 +120,13 @@ _LOG = b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 0.1, "learning_rate": 1e-
 def test_a_log_is_read_as_numbers_or_refused(tmp_path, content):
     (tmp_path / RUN_FILE).write_text(json.dumps(_RUN))
     (tmp_path / "log.jsonl").write_bytes(content)
-    found = result(read_run_folder, "run", tmp_path, "scores.json")
-    for line in found.history if found else []:
+    parsed = result(read_run_folder, "run", tmp_path, "scores.json")
+    for line in parsed.history if parsed else []:
         assert "step" in line and all(type(value) in (int, float) for value in line.values())
 
 
-_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 4,
-        "value": 71.5}  # fmt: skip
+_ROW = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman"}
+_ROW |= {"aggregation": "all", "n": 4, "value": 71.5}
 _SCORES = [_ROW, _ROW | {"task": "STS-B"}, _ROW | {"aggregation": "mean", "value": 70}, _ROW | {"task": "Avg.", "n": 8}]
 
 

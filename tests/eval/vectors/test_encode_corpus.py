@@ -321,7 +321,6 @@ NOT_UTF8 = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.in
     [
         ("x.txt", b"", "x.txt: contains no text; remove it from the inputs"),
         ("x.txt", b"good\nn\xf6t\n", "x.txt:2: byte 2 is not UTF-8"),
-        ("x.txt", b"a\rb\n", "x.txt:1: carriage return within a line"),
         ("x.txt", b'\n{"_id": "1", "text": "a"}\n', "x.txt: a table, not one text per line; convert it"),
         ("x.jsonl", b'{"any": "thing"}\n', "x.jsonl: a table, not one text per line; convert it"),
         (
