@@ -5,6 +5,5 @@ compare/        is the difference between two models, or to a published number, 
 metrics/        `evaluate.Metric` classes; each file also loads by path, offline: `evaluate.load(FILE)`
 retrieval/      in-domain on STS-B, and any set in BEIR's format
 transfer/       SentEval's transfer tasks
-vectors/        vectors on disk: a store of shards, and the job that fills it from a corpus of any size
-encode_corpus/  the command that runs this job
+encode_corpus/  the vectors of a corpus of any size
 """

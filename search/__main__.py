@@ -34,13 +34,13 @@ def parser() -> Parser:
     )
     commands = p.add_subparsers(dest="command", required=True, metavar="build|query")
     build = commands.add_parser("build", help="encode documents and write an index")
-    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help="folders, whose .md, .txt and .html files are "
-                       "a document each; .jsonl (text, title, _id) and .txt files with one per line")  # fmt: skip
+    texts = "folders, whose .md, .txt and .html files are a document each; .jsonl (text, title, _id) and .txt files "
+    build.add_argument("documents", nargs="+", metavar="DOCUMENTS", help=f"{texts}with one per line")
     build.add_argument("--model", required=True, help="as for `python -m eval`")
     build.add_argument("--output", required=True, metavar="INDEX", help="a new folder")
     add_encoder(build)
-    build.add_argument("--window", type=positive, default=200, help="tokens of a window of a long document, at most "
-                       "what the model reads")  # fmt: skip
+    window = "tokens of a window of a long document, at most what the model reads"
+    build.add_argument("--window", type=positive, default=200, help=window)
     build.add_argument("--stride", type=positive, default=100, help="tokens from one window to the next")
     build.add_argument("--dtype", choices=["float16", "int8", "float32"], default="float16", help="of stored vectors")
     stop_words = "stop words; only English words are stemmed"
@@ -78,8 +78,8 @@ def build(args: argparse.Namespace) -> None:
     cut = cutter(model.tokenizer, window, min(args.stride, window))
     model.index = Index.build(partial(model.encode, role="document"), documents, cut, args.language)
     model.save(args.output, args.dtype)
-    show(f"{args.output}: {len(documents)} documents in {len(model.index.windows)} windows, "
-         f"{time.perf_counter() - start:.1f} s", args.output)  # fmt: skip
+    counts = f"{len(documents)} documents in {len(model.index.windows)} windows"
+    show(f"{args.output}: {counts}, {time.perf_counter() - start:.1f} s", args.output)
 
 
 def query(args: argparse.Namespace) -> None:

@@ -106,8 +106,6 @@ def test_another_model_and_another_folder_are_refused(model, tiny_roberta, tmp_p
         model.save(tmp_path / "index")
     with pytest.raises(BadInput, match="cannot be read as an index"):
         Embedder.load_index(tmp_path)
-    with pytest.raises(BadInput, match="save: there is no index yet"):
-        Embedder(model._source["model"], "avg").save(tmp_path / "other")
 
 
 def test_a_damaged_index_is_refused(model, tmp_path):
