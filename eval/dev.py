@@ -114,8 +114,8 @@ def search_set(folder: str | Path, splits: Sequence[str]) -> DevSet:
         )
     queries = {name: text for part in parts for name, text in part.queries.items()}
     grades = {name: graded for part in parts for name, graded in part.grades.items()}
-    whole, places = BeirSet(parts[0].corpus, queries, grades), {name: place for place, name in enumerate(queries)}
-    chosen, judged = ([places[name] for name in part.queries] for part in (parts[0], parts[-1]))
+    whole, numbers = BeirSet(parts[0].corpus, queries, grades), {name: number for number, name in enumerate(queries)}
+    chosen, judged = ([numbers[name] for name in part.queries] for part in (parts[0], parts[-1]))
     name = name_of(Path(folder))
     task = BeirTask(name, without_own_id=drops_own_id(name))
 
@@ -166,8 +166,8 @@ def verdict(start: Items, result: Items) -> dict[str, Any]:
     draws = (resampled_figures(items, RESAMPLES, np.random.default_rng(0)) for items in (result, start))
     low, high = percentile(np.subtract(*draws))
     before, after = score_of(start), score_of(result)
-    return {"examples": len(next(iter(start.values()))), "start": before, "result": after,
-            "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}  # fmt: skip
+    scores = {"examples": len(next(iter(start.values()))), "start": before, "result": after}
+    return {**scores, "difference": after - before, "interval": [low, high], "verdict": judged(low, high)}
 
 
 def judged(low: float, high: float) -> str:

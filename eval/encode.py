@@ -80,11 +80,11 @@ class Encode:
     @functools.cached_property
     def _identity(self) -> str:
         settings = [getattr(self.module, "pooling", ""), self.bf16, _rules(self.tokenizer), _design(self.module)]
-        found = hashlib.sha256(json.dumps(settings).encode())
+        total = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.module.state_dict().items()):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            found.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return found.hexdigest()
+            total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            total.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return total.hexdigest()
 
     @torch.no_grad()
     def __call__(self, sentences: list[str]) -> np.ndarray:

@@ -188,16 +188,16 @@ class _Group:
     @torch.no_grad()
     def _check(self) -> None:
         """Measure the dev accuracy of every active model; keep better weights, count checks without progress."""
-        for place, number in enumerate(self.alive):
+        for row, number in enumerate(self.alive):
             dev = torch.from_numpy(self.fits[number].dev).to(self.features.device)
-            logits = self.features[dev] @ self.weights[place].T
+            logits = self.features[dev] @ self.weights[row].T
             predicted = logits.view(len(dev), self.penalties, self.classes).argmax(-1)
             correct = (predicted == self.labels[dev][:, None]).sum(0).cpu().numpy()
             better = self.active[number] & (correct > self.best[number])
             stale = self.active[number] & ~better
             self.best[number][better] = correct[better]
             chosen = torch.from_numpy(better.repeat(self.classes)).to(self.features.device)
-            self.kept[number][chosen] = self.weights[place][chosen]
+            self.kept[number][chosen] = self.weights[row][chosen]
             self.active[number] &= ~(stale & (self.stale[number] >= self.settings.tenacity))
             self.stale[number] += stale
 

@@ -45,12 +45,13 @@ def _read(
     path: Path, parse: Callable[[str], Example], needs: str, encoding: str = "utf-8-sig", header: str = ""
 ) -> Examples:
     """The examples of a file, in SentEval's order; BadInput without the header or if `parse` raises ValueError."""
-    lines, rows = read_lines(path, encoding), []
-    if header and not (lines and lines[0].startswith(header.split(",")[0] + "\t")):
-        raise BadInput(f"{path}:1: no header '{header}' separated by tabs")
-    for number, line in enumerate(lines[bool(header) :], start=1 + bool(header)):
+    rows = []
+    for number, line in enumerate(read_lines(path, encoding) or [""], start=1):
         try:
-            rows.append(parse(line.strip()))
+            if number > 1 or not header:
+                rows.append(parse(line.strip()))
+            elif not line.startswith(header):
+                raise ValueError(f"no header {header}")
         except ValueError as error:
             raise BadInput(f"{path}:{number}: expected {needs}") from error
     return _ordered(rows)
@@ -83,17 +84,17 @@ def read_trec(data_dir: Path) -> dict[str, Examples]:
 
 
 def _trec(line: str) -> Example:
-    kind, question = line.split(" ", 1)
-    label, _ = kind.split(":", 1)
+    category, question = line.split(" ", 1)
+    label, _ = category.split(":", 1)
     return (tidy(question),), TREC_CLASSES.index(label)
 
 
 def read_mrpc(data_dir: Path) -> dict[str, Examples]:
     """MRPC: a header, then label, two ids and two sentences, without quoting."""
-    folder, header = data_dir / DOWNSTREAM / "MRPC", "Quality, #1 ID, #2 ID, #1 String, #2 String"
-    needs = "label 0 or 1, two ids and two sentences separated by tabs"
+    folder = data_dir / DOWNSTREAM / "MRPC"
+    needs = "a header, then label 0 or 1, two ids and two sentences separated by tabs"
     files = {split: folder / f"msr_paraphrase_{split}.txt" for split in ("train", "test")}
-    return {split: _read(path, _mrpc, needs, header=header) for split, path in files.items()}
+    return {split: _read(path, _mrpc, needs, header="Quality\t") for split, path in files.items()}
 
 
 def _mrpc(line: str) -> Example:
@@ -150,20 +151,20 @@ class TransferTask:
             outcome, dev = judge.crossed(*parts), parts[0]
         else:
             outcome, dev = judge.split(*parts), parts[1]
-        examples = example_ids((texts[place], int(labels[place])) for place in parts[-1])
+        examples = example_ids((texts[row], int(labels[row])) for row in parts[-1])
         return self._result(outcome, labels[parts[-1]], len(dev), examples)
 
     def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int, examples: np.ndarray) -> Result:
-        kind = "mean of folds" if len(self.sizes) == 1 else "single"
-        dev_kind = "single" if len(self.sizes) == 3 else "mean of folds"
+        how = "mean of folds" if len(self.sizes) == 1 else "single"
+        how_dev = "single" if len(self.sizes) == 3 else "mean of folds"
         make_row = partial(row, self.name, mode=self.mode)
-        dev = make_row("dev", "accuracy", dev_kind, dev_size, outcome.dev)
+        dev = make_row("dev", "accuracy", how_dev, dev_size, outcome.dev)
         if outcome.predicted is None:
             return Result([dev])
-        rows = [make_row("test", "accuracy", kind, len(gold), outcome.test), dev]
+        rows = [make_row("test", "accuracy", how, len(gold), outcome.test), dev]
         if self.read is read_mrpc:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
-            rows.append(make_row("test", "f1", kind, len(gold), f1))
+            rows.append(make_row("test", "f1", how, len(gold), f1))
         return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
 
 
@@ -187,10 +188,10 @@ _TWO_FILES = {
 def tasks(mode: str = "test", device: str = "cpu", progress: bool = False) -> tuple[TransferTask, ...]:
     """The seven sets in the papers' order; sizes as published by SentEval."""
     sets = [
-        *((name, partial(read_two_files, positive=positive, negative=negative), (size,))
-          for name, (positive, negative, size) in _TWO_FILES.items()),
         ("SST2", read_sst, (67349, 872, 1821)),
         ("TREC", read_trec, (5452, 500)),
         ("MRPC", read_mrpc, (4076, 1725)),
-    ]  # fmt: skip
-    return tuple(TransferTask(*each, mode, device, progress) for each in sets)
+    ]
+    for name, (positive, negative, size) in reversed(_TWO_FILES.items()):
+        sets.insert(0, (name, partial(read_two_files, positive=positive, negative=negative), (size,)))
+    return tuple(TransferTask(*fields, mode, device, progress) for fields in sets)

@@ -121,5 +121,5 @@ def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
 
 def _mean(fitted: list[Fitted]) -> np.ndarray:
     """Mean dev accuracy of each penalty in percent, rounded before comparison as in SentEval."""
-    columns = zip(*(one.accuracy for one in fitted), strict=True)
-    return np.array([_rounded_mean(one, 100) if len(one) > 1 else _rounded(100 * one[0]) for one in columns])
+    folds = zip(*(model.accuracy for model in fitted), strict=True)
+    return np.array([_rounded_mean(values, 100) if len(values) > 1 else _rounded(100 * values[0]) for values in folds])

@@ -152,16 +152,28 @@ def test_the_identity_covers_everything_that_decides_a_vector(tiny_bert, tiny_ro
             encode(["some words", "others"])
         return encode.identity
 
-    changes = [{"head": Head(Normalize())}, {"side": "left"}, {"pooling": "cls_before_pooler"}, {"bf16": True},
-               {"change": 1}, {"hidden_act": "relu"}, {"num_attention_heads": 1}]  # fmt: skip
+    changes = [
+        {"head": Head(Normalize())},
+        {"side": "left"},
+        {"pooling": "cls_before_pooler"},
+        {"bf16": True},
+        {"change": 1},
+        {"hidden_act": "relu"},
+        {"num_attention_heads": 1},
+    ]
     others = [identity(tiny_roberta), *(identity(**one) for one in changes)]
     assert identity() == identity(use=True)
     assert len({identity(), *others}) == 9
 
 
 OLD = {"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
-CASES = [(OLD, True), (OLD | {"avx512_bf16": True}, False), (OLD | {"amx_bf16": True}, False),
-         ({"architecture": "x86_64"}, True), ({"architecture": "aarch64"}, False)]  # fmt: skip
+CASES = [
+    (OLD, True),
+    (OLD | {"avx512_bf16": True}, False),
+    (OLD | {"amx_bf16": True}, False),
+    ({"architecture": "x86_64"}, True),
+    ({"architecture": "aarch64"}, False),
+]
 
 
 @pytest.mark.parametrize(("found", "slow"), CASES)

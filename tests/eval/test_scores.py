@@ -40,8 +40,10 @@ def test_a_task_with_two_splits_has_two_columns():
 
 
 def test_a_dev_score_is_never_shown_as_a_test_score():
-    rows = [full_row("MR", split, "accuracy", "single", 9, 80.0, mode)
-            for split, mode in (("dev", "dev"), ("test", "fasttest"))]  # fmt: skip
+    rows = [
+        full_row("MR", split, "accuracy", "single", 9, 80.0, mode)
+        for split, mode in (("dev", "dev"), ("test", "fasttest"))
+    ]
     headings = [table({"m": [one]}).splitlines()[0] for one in (*rows, row("STS-B", 80.0, "dev"))]
     assert headings == ["| model | MR dev |", "| model | MR fasttest |", "| model | STS-B dev |"]
 
@@ -54,8 +56,11 @@ def test_rows_carry_their_model_and_the_first_of_a_task_is_its_headline():
     results = {One("A"): result("A", "spearman", "pearson"), One("B"): result("B", "spearman", value=60.0)}
     rows = rows_of(results, "m", "runs/x")
     assert [(r["task"], r["metric"], r.get("headline", True)) for r in rows] == [
-        ("A", "spearman", True), ("A", "pearson", False), ("B", "spearman", True), ("Avg.", "spearman", True)
-    ]  # fmt: skip
+        ("A", "spearman", True),
+        ("A", "pearson", False),
+        ("B", "spearman", True),
+        ("Avg.", "spearman", True),
+    ]
     assert {(r["model"], r["run"]) for r in rows} == {("m", "runs/x")}
     assert rows[-1]["value"] == 65.0 and rows[-1]["n"] == 20
     assert [r["task"] for r in headline(rows)] == ["A", "B", "Avg."]
@@ -99,8 +104,11 @@ def test_the_values_of_every_example_are_saved_beside_the_scores(tmp_path):
 def test_every_scores_file_has_a_file_of_examples_of_its_own():
     names = "scores.json", "lambda-0.001", "lambda-0.01", "s.1.json"
     assert [items_path(f"runs/{name}").name for name in names] == [
-        "scores.items.npz", "lambda-0.001.items.npz", "lambda-0.01.items.npz", "s.1.items.npz"
-    ]  # fmt: skip
+        "scores.items.npz",
+        "lambda-0.001.items.npz",
+        "lambda-0.01.items.npz",
+        "s.1.items.npz",
+    ]
 
 
 def test_written_rows_are_json_with_one_object_a_line(tmp_path):

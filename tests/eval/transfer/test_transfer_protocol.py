@@ -50,8 +50,11 @@ def test_weights_of_every_model_equal_those_trained_alone():
     x, y = rows(200, 8, 3, seed=3)
     settings = Settings(folds=3, optimizer="adam", batch_size=32, tenacity=1, epoch_size=1)
     order = np.random.default_rng(0).permutation(200)
-    fits = [Fit(order[:120], order[120:], (1e-5, 1e-2)), Fit(order[50:170], order[:50], (1e-4, 1e-3)),
-            Fit(order[:121], order[121:], (1e-5, 1e-2))]  # fmt: skip
+    fits = [
+        Fit(order[:120], order[120:], (1e-5, 1e-2)),
+        Fit(order[50:170], order[:50], (1e-4, 1e-3)),
+        Fit(order[:121], order[121:], (1e-5, 1e-2)),
+    ]
     bar = type("Bar", (), {"count": 0, "update": lambda self, n: setattr(self, "count", self.count + n)})()
     found = fit_all(with_ones(x), torch.from_numpy(y), fits, settings, bar)
     for fit, fitted in zip(fits, found, strict=True):
