@@ -190,11 +190,12 @@ def score_model(args: argparse.Namespace, scored: Scored) -> tuple[dict[Any, Res
         logger.info("%s: prompts in search: %s", model, json.dumps(prompts, ensure_ascii=False))
     results = score_all(encode, tasks_of(args, scored), args.data_dir)
     rows = rows_of(results, scored.name, None, **encode.settings)
-    if encode.unknown:
-        share, message = 100 * encode.unknown / encode.tokens, "%d of %d encoded tokens (%.2f %%) are unknown"
-        logger.info(f"{message} to the tokenizer", encode.unknown, encode.tokens, share)
-        unknown = row("tokenizer", options.split, "unknown tokens", "share", encode.tokens, share, options.mode)
-        rows.append({**unknown, "headline": False, "model": scored.name, "run": None, **encode.settings})
+    tokens, unknown = encode.counts["tokens"], encode.counts["unknown"]
+    if unknown:
+        share, message = 100 * unknown / tokens, "%d of %d encoded tokens (%.2f %%) are unknown to the tokenizer"
+        logger.info(message, unknown, tokens, share)
+        figure = row("tokenizer", options.split, "unknown tokens", "share", tokens, share, options.mode)
+        rows.append({**figure, "headline": False, "model": scored.name, "run": None, **encode.settings})
     logger.info("scored in %.1f s", time.perf_counter() - start)
     return results, rows
 

@@ -38,6 +38,7 @@ class Encode:
 
     Attributes:
         prompt: put before every text: the model's default prompt or, in `of(role)`, the role's.
+        counts: `tokens` encoded so far, special tokens included, and how many of them were `unknown`.
     """
 
     def __init__(self, module, tokenizer, *, bf16: bool = False, progress: bool = False) -> None:
@@ -54,16 +55,6 @@ class Encode:
         other = copy.copy(self)
         other.prompt = _prompt(self.module, role)
         return other
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens encoded so far, special tokens included."""
-        return self.counts["tokens"]
-
-    @property
-    def unknown(self) -> int:
-        """How many of them were the unknown token."""
-        return self.counts["unknown"]
 
     @property
     def settings(self) -> dict[str, Any]:

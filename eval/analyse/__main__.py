@@ -67,6 +67,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     pairs, name = merged(task.load(args.data_dir)), f"{task.name} {task.split}"
     sentences = read_sentences(args.sentences, 2) if args.sentences else distinct(pairs.left + pairs.right)
     material = Material(name, pairs, Path(args.sentences).name if args.sentences else name, sentences, ABOVE)
+    analyses = {
+        name: analysis
+        for name, analysis in ANALYSES.items()
+        if analysis is not ALIGNMENT_UNIFORMITY or max(pairs.gold) > ABOVE
+    }  # your pairs may have no positive
     output = output_folder(args.output) if args.output else None
     if output and (output / "analyses.json").exists():  # refuse another file of this name
         what = "the numbers of analyses", "choose another --output"
@@ -80,18 +85,18 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     measured: dict[str, dict[str, Any]] = {}
     for label, (encoder, tokenizer) in loaded.items():
         cached, start = CachedEncoder(Encode(encoder, tokenizer, bf16=args.bf16, progress=True)), time.perf_counter()
-        results = {name: analysis.measure(cached, material) for name, analysis in ANALYSES.items()}
+        results = {name: analysis.measure(cached, material) for name, analysis in analyses.items()}
         measured[label] = {"pooling": encoder.pooling, "max_length": encoder.max_length, **results}
         logger.info("%s: measured in %.1f s", label, time.perf_counter() - start)
-    content = {"data": {name: material.read_by(analysis) for name, analysis in ANALYSES.items()}, "models": measured}
+    content = {"data": {name: material.read_by(analysis) for name, analysis in analyses.items()}, "models": measured}
     if output:
         with writing(output / "analyses.json") as part:
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name in ANALYSES:
+        for name in analyses:
             results = {label: model[name] for label, model in measured.items()}
             draw(CHARTS[name](results, content["data"][name]), output / f"{name}.png")
     body = [["", *measured]]
-    for name, analysis in ANALYSES.items():
+    for name, analysis in analyses.items():
         body += [[title, *cells] for title, cells in analysis.lines([model[name] for model in measured.values()])]
     show(markdown(body), output)
     return content

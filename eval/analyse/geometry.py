@@ -139,7 +139,7 @@ def measure_alignment(encode: Encoder, material: Material) -> dict:
     pairs = material.pairs
     positive = np.flatnonzero(np.array(pairs.gold) > material.above)
     if len(positive) == 0:
-        raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}; lower --above")
+        raise BadInput(f"{material.name} has no pair with a gold score above {material.above:g}")
     left = encode([pairs.left[i] for i in positive])
     right = encode([pairs.right[i] for i in positive])
     return {

@@ -1,7 +1,7 @@
 """SentEval's transfer tasks: frozen sentence vectors as features of a logistic regression.
 
 Protocol: SentEval (Conneau and Kiela 2018) with the settings of SimCSE's evaluation: mode `test` is that of the
-papers; `dev` and `fasttest` are faster. `validation.py` and `logistic.py` implement the protocol; the accuracies equal
+papers; `dev` and `fasttest` are faster. `validation.py` implements the protocol; the accuracies equal
 SentEval's on the same features.
 
 SentEval sorts the examples of a split by number of white-space words, then label (for pairs: words of the first

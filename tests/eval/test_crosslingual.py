@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from common.crosslingual import SETS
 from common.errors import BadInput
-from data.prepare import FILES, LOCK, prepare
+from data.prepare import LOCK, prepare
 from eval.scores import rows_of
 from eval.sts import cosines, crosslingual
 from eval.tasks import Options, score_all, tasks_named
@@ -110,13 +110,3 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path, line, said):
     assert said in refused(task.load, tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
     assert "cannot be read (" in refused(task.load, tmp_path)
-
-
-def test_a_missing_file_names_the_command_that_downloads_it(tmp_path):
-    [task] = tasks_named(["STS17-ar-ar"], Options())
-    assert "`python -m data.prepare sts17` downloads it" in refused(task.load, tmp_path)
-
-
-def test_the_pinned_revisions_are_commits():
-    sources = [source for one in SETS for source in FILES[one.name.lower()][0]]
-    assert {len(source.revision) for source in sources} == {40} and len(sources) == 12

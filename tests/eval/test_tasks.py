@@ -193,10 +193,3 @@ def test_distinct_sentences_are_counted_once():
     assert describe_seen(seen) == "the training text contains test sentences: own 2 of 4"
     rows = with_share_seen([{"task": "own", "value": 1.0}, {"task": "Avg.", "value": 1.0}], seen)
     assert rows == [{"task": "own", "value": 1.0, "seen_in_training": 0.5}, {"task": "Avg.", "value": 1.0}]
-
-
-@pytest.mark.parametrize("text", [[], ["a dog, a cat"]])
-def test_without_seen_sentences_the_share_is_zero(text):
-    seen = count_seen(iter(text), [SEEN], ".")
-    assert seen == {"own": {"seen": 0, "sentences": 4}}
-    assert describe_seen(seen) == ""

@@ -11,7 +11,6 @@ from eval.scores import Key
 from tests.sources import check_entry
 
 CONTENT, RECORDS = read_yaml(PUBLISHED), records()
-SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
 AVERAGES = [
     (name, key)
     for name, record in RECORDS.items()
@@ -65,13 +64,6 @@ def test_a_published_average_is_the_mean_of_its_tasks(name, key):
     assert scores[key].mean == pytest.approx(mean, abs=COARSER.get((name, key.metric), 0.01))
 
 
-def test_most_of_the_records_have_all_seven_sets():
-    assert len([key for _, key in AVERAGES if key.metric == "spearman"]) == 42
-    assert len([key for _, key in AVERAGES if key.metric == "accuracy"]) == 8
-    assert len([key for _, key in AVERAGES if key.metric == "ndcg@10"]) == 8
-    assert RECORDS["infocse-bert-base"].averaged[("test", "test", "spearman")] == set(SEVEN)
-
-
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.spread])
 def test_a_pointer_to_a_spread_ends_at_a_record_with_a_spread_of_the_same_backbone(name):
     spread = RECORDS[RECORDS[name].spread]
@@ -93,8 +85,5 @@ def test_the_figures_that_people_quote():
 
 
 def test_an_unknown_id_names_the_nearest_one():
-    said = (
-        r"unknown record 'published:simcse-bert-bas'; did you mean 'published:simcse-bert-base'\? .* --list shows all"
-    )
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=r"'published:simcse-bert-bas'; did you mean 'published:simcse-bert-base'\?"):
         published("simcse-bert-bas")

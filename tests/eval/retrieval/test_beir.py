@@ -133,26 +133,6 @@ def test_parts_are_scored_alone_and_averaged(tmp_path):
     assert 100 * result.items["value"].mean() == pytest.approx(means[0])
 
 
-class Named:
-    identity, max_length = "named", 9
-
-    def __init__(self):
-        self.texts = 0
-
-    def __call__(self, texts):
-        self.texts += len(texts)
-        return encode(texts)
-
-
-def test_kept_embeddings_are_used_again(beir, tmp_path):
-    task = BeirTask("small", embeddings=str(tmp_path / "kept"))
-    first, second = Named(), Named()
-    rows = task.score(first, beir.root).rows
-    assert task.score(second, beir.root).rows == rows == BeirTask("small").score(encode, beir.root).rows
-    assert (first.texts, second.texts) == (44, 4)
-    assert (tmp_path / "kept" / "small" / "manifest.json").is_file()
-
-
 def test_examples_tell_other_judgements_and_other_documents_apart(beir):
     def examples():
         return BeirTask("small").score(encode, beir.root).items["example"]
@@ -197,13 +177,9 @@ def test_other_ways_to_write_the_same_files_give_the_same_scores(beir):
 NO_RECORD = "not a JSON object in UTF-8 with strings '_id', 'text' and perhaps 'title'"
 LINES = [
     (b'{"_id": "d1", "text": "x\n', NO_RECORD),
-    (b"\n", NO_RECORD),
     (b"[" * 200_000 + b"\n", NO_RECORD),
-    (b'["d1", "x"]\n', NO_RECORD),
     (b'{"id": "d1", "text": "x"}\n', NO_RECORD),
-    (b'{"_id": "d1", "title": "x"}\n', NO_RECORD),
     (b'{"_id": 1, "text": "x"}\n', NO_RECORD),
-    (b'{"_id": "d1", "text": "x", "title": []}\n', NO_RECORD),
     (b'{"_id": "", "text": "x"}\n', NO_RECORD),
     ('{"_id": "d1", "text": "Zwölf"}\n'.encode("latin-1"), NO_RECORD),
     (b'{"_id": "d1", "text": "\\ud800"}\n', NO_RECORD),
@@ -241,18 +217,12 @@ def test_a_missing_empty_or_cut_file_is_refused(beir, file):
     ("number", "line"),
     [
         (4, "q0\td1"),
-        (4, "q0\td1\t1\t1"),
-        (4, "q0 d1 1"),
-        (4, ""),
         (4, "q0\td1\t1.0"),
-        (4, "q0\td1\t1000000000"),
         (4, "q0\td1\t\u0661"),
         (4, "q9\td1\t1"),  # no such query
         (4, "q0\td0\t1"),  # judged before
         (4, b"q0\td\xf6\t1"),
         (1, "query-id\tcorpus-id\tgrade"),
-        (1, "q0\td0\t1"),
-        (1, "query-id corpus-id score"),
     ],
 )
 def test_a_bad_judgement_or_header_is_refused_with_its_line(beir, number, line):
@@ -316,9 +286,7 @@ def test_the_metric_loads_by_its_path():
     metric = evaluate.load("eval/metrics/retrieval.py")
     rankings = [["a", "b", "c"], ["x"]]
     judged = [[{"id": "b", "grade": 2}, {"id": "z", "grade": 1}], [{"id": "x", "grade": 1}]]
-    values = [
-        by_hand(ranking, {one["id"]: one["grade"] for one in part})
-        for ranking, part in zip(rankings, judged, strict=True)
-    ]
+    grades = [{entry["id"]: entry["grade"] for entry in part} for part in judged]
+    values = [by_hand(*pair) for pair in zip(rankings, grades, strict=True)]
     found = metric.compute(predictions=rankings, references=judged)
     assert found == pytest.approx(dict(zip(METRICS, np.mean(values, axis=0), strict=True)), abs=1e-9)

@@ -6,8 +6,7 @@ import torch
 
 from bench import transfer as plain
 from eval.transfer import validation
-from eval.transfer.logistic import OPTIMIZERS, Fit, Fitted, Settings, fit_all, with_ones
-from eval.transfer.validation import MODES, Judge
+from eval.transfer.validation import MODES, OPTIMIZERS, Fit, Fitted, Judge, Settings, fit_all, with_ones
 
 
 def rows(count=160, dimension=24, classes=2, seed=0, signal=0.5):

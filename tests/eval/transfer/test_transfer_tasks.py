@@ -6,7 +6,7 @@ import pytest
 from common.errors import BadInput
 from eval.transfer import tasks as transfer
 from eval.transfer.tasks import Examples, read_mrpc, read_sst, read_trec, read_two_files
-from eval.transfer.validation import MODES, Judge
+from eval.transfer.validation import Judge
 
 FILES = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
@@ -148,12 +148,3 @@ def test_pairs_are_judged_by_difference_and_product_with_f1_beside(tmp_path):
     hits = (expected.predicted == 1) & (labels[60:] == 1)
     assert f1["value"] == round(200 * hits.sum() / ((expected.predicted == 1).sum() + (labels[60:] == 1).sum()), 2)
     assert result.items["value"].tolist() == (expected.predicted == labels[60:]).astype(float).tolist()
-
-
-def test_modes_are_those_of_the_papers():
-    assert (MODES["test"].folds, MODES["test"].optimizer, MODES["test"].batch_size) == (10, "adam", 64)
-    assert (MODES["test"].tenacity, MODES["test"].epoch_size) == (5, 4)
-    assert MODES["dev"] == MODES["fasttest"]
-    assert (MODES["dev"].folds, MODES["dev"].optimizer, MODES["dev"].batch_size) == (5, "rmsprop", 128)
-    assert (MODES["dev"].tenacity, MODES["dev"].epoch_size) == (3, 2)
-    assert transfer.TREC_CLASSES[3] == "HUM"
