@@ -1,4 +1,4 @@
-"""Dev sets: what they score, and the verdict of a result against its start."""
+"""Dev sets: what they score, and the verdict of a result against its initial model."""
 
 import numpy as np
 import pytest
@@ -102,5 +102,5 @@ def test_a_verdict_needs_an_interval_beside_zero(shift, word):
         (-3.0, -40, 0.1, False),
     ],
 )
-def test_an_interval_clears_a_share_of_the_starts_score(low, start, share, clear):
+def test_an_interval_clears_a_share_of_the_initial_score(low, start, share, clear):
     assert clears({"interval": [low, 9.0], "start": start}, share) is clear
