@@ -74,13 +74,15 @@ def _whole(path: Path, name: str) -> Document:
             text = file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise BadInput(f"{path}: not UTF-8 (byte {error.start}); convert the file") from error
-    if path.suffix.lower() in (".html", ".htm"):
+    suffix, title = path.suffix.lower(), path.stem
+    if suffix in (".html", ".htm"):
         page = _Page()
         page.feed(text)
         page.close()
-        return Document(name, " ".join("".join(page.title).split()) or path.stem, "".join(page.text).strip())
-    heading = _HEADING.search(text) if path.suffix.lower() in (".md", ".markdown") else None
-    return Document(name, heading[1] if heading else path.stem, text.strip())
+        text, title = "".join(page.text), " ".join("".join(page.title).split()) or title
+    elif suffix in (".md", ".markdown") and (heading := _HEADING.search(text)):
+        title = heading[1]
+    return Document(name, title, text.strip())
 
 
 class _Page(HTMLParser):

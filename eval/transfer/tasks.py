@@ -21,7 +21,7 @@ from common.errors import BadInput
 from eval.encode import Encoder
 from eval.scores import Result, example_ids, row
 from eval.text_files import DOWNSTREAM, read_lines, tidy
-from eval.transfer.validation import Judge, Outcome
+from eval.transfer.validation import Judge
 
 BINARY = ("0", "1")
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -143,38 +143,29 @@ class TransferTask:
         labels = np.concatenate([part.labels for part in splits.values()])
         parts = np.split(np.arange(len(labels)), np.cumsum(self.sizes)[:-1])
         texts = [text for part in splits.values() for text in part.texts]
-        features = _features(encode, texts)
-        judge = Judge(features, labels, self.mode, self.name, self.progress, self.device)
+        vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
+        if len(texts[0]) == 2:  # a pair: |u - v| and u * v, (2N, D) -> (N, 2D)
+            left, right = vectors[::2], vectors[1::2]
+            vectors = np.concatenate([np.abs(left - right), left * right], axis=1)
+        judge = Judge(vectors, labels, self.mode, self.name, self.progress, self.device)
+        folds, single = "mean of folds", "single"
         if len(parts) == 1:
-            outcome, dev = judge.nested(), parts[0]
+            outcome, dev, how_dev, how = judge.nested(), parts[0], folds, folds
         elif len(parts) == 2:
-            outcome, dev = judge.crossed(*parts), parts[0]
+            outcome, dev, how_dev, how = judge.crossed(*parts), parts[0], folds, single
         else:
-            outcome, dev = judge.split(*parts), parts[1]
-        examples = example_ids((texts[row], int(labels[row])) for row in parts[-1])
-        return self._result(outcome, labels[parts[-1]], len(dev), examples)
-
-    def _result(self, outcome: Outcome, gold: np.ndarray, dev_size: int, examples: np.ndarray) -> Result:
-        how = "mean of folds" if len(self.sizes) == 1 else "single"
-        how_dev = "single" if len(self.sizes) == 3 else "mean of folds"
+            outcome, dev, how_dev, how = judge.split(*parts), parts[1], single, single
         make_row = partial(row, self.name, mode=self.mode)
-        dev = make_row("dev", "accuracy", how_dev, dev_size, outcome.dev)
+        rows = [make_row("dev", "accuracy", how_dev, len(dev), outcome.dev)]
         if outcome.predicted is None:
-            return Result([dev])
-        rows = [make_row("test", "accuracy", how, len(gold), outcome.test), dev]
+            return Result(rows)
+        gold = labels[parts[-1]]
+        rows.insert(0, make_row("test", "accuracy", how, len(gold), outcome.test))
         if self.read is read_mrpc:
             f1 = round(100 * float(f1_score(gold, outcome.predicted)), 2)
             rows.append(make_row("test", "f1", how, len(gold), f1))
+        examples = example_ids((texts[number], int(labels[number])) for number in parts[-1])
         return Result(rows, {"value": (outcome.predicted == gold).astype(np.float64), "example": examples})
-
-
-def _features(encode: Encoder, texts: list[tuple[str, ...]]) -> np.ndarray:
-    """The vectors of single sentences, (N, D); for pairs, |u - v| and u * v concatenated, (N, 2D)."""
-    vectors = np.asarray(encode([text for example in texts for text in example]), dtype=np.float32)
-    if len(texts[0]) == 1:
-        return vectors
-    left, right = vectors[::2], vectors[1::2]
-    return np.concatenate([np.abs(left - right), left * right], axis=1)
 
 
 _TWO_FILES = {
