@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from datasets import load_dataset
 
-from common.errors import BadInput
+from common.errors import BadInput, brief
 from common.files import writing_folder
 from eval.encode import Encoder, as_role
 from eval.metrics.retrieval import METRICS, per_query
@@ -186,7 +186,10 @@ def embedded(encode: Encoder, corpus: BeirCorpus, folder: Path | None, size: int
 def fetch(name: str, folder: Path) -> None:
     """Download a NanoBEIR set from the hub (HF_ENDPOINT, HF_TOKEN) and write it in BEIR's format."""
     source = f"{NANO_OWNER}/{name}"
-    corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
+    try:
+        corpus, queries, qrels = (load_dataset(source, part, split="train") for part in ("corpus", "queries", "qrels"))
+    except Exception as error:  # the library raises many classes; the cause is a name or the connection
+        raise BadInput(f"{folder}: not found, and {source} cannot be loaded from the hub ({brief(error)})") from error
     with writing_folder(folder) as partial_folder:
         (partial_folder / "qrels").mkdir()
         corpus.to_json(partial_folder / "corpus.jsonl", force_ascii=False)

@@ -57,6 +57,12 @@ def test_a_set_is_fetched_once_and_scored(hub, tiny_bert, tmp_path):  # noqa: F8
     assert found.grades == {"q0": {0: 1}, 'say "q1"': {1: 1}}
 
 
+def test_a_set_that_cannot_be_found_is_one_error(tmp_path):
+    with pytest.raises(BadInput, match=r"NanoFEVER: not found, and zeta-alpha-ai/NanoFEVER cannot be loaded from"):
+        BeirTask("NanoFEVER").load(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_all_sets_and_single_ones_by_name():
     assert [task.name for task in tasks_named(["nanobeir", "nanonq"], Options())] == NANO
     assert tasks_named(["nanoscifact"], Options())[0] == BeirTask("NanoSciFact", without_own_id=True)
