@@ -18,9 +18,8 @@ from common.files import ROOT
 from common.flags import positive
 from common.memory import peak_mib
 from data.lines import numbered_lines
-from eval.vectors.job import Job
-from eval.vectors.store import VectorStore, read_vectors
-from eval.vectors.workers import encode_corpus
+from eval.encode_corpus.job import Job, encode_corpus
+from eval.vectors import VectorStore, read_vectors
 
 _STEP = 0.02  # seconds between two checks of the outputs
 
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shards", type=positive, default=100, help="files to split them into")
     parser.add_argument("--kills", type=int, default=2, help="SIGKILLs of the driver, evenly spaced over the shards")
     parser.add_argument("--processes", type=positive, default=2, help="shards at a time")
-    parser.add_argument("--ray", action="store_true", help="use Ray Data (default: local processes)")
     parser.add_argument("--folder", help="folder for text and vectors, kept (default: a temporary folder)")
 
 
@@ -46,7 +44,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
         if checked != args.sentences:
             raise ProjectError(f"{checked} vectors for {args.sentences} sentences")
         peaks = [int(path.read_text()) for path in (folder / "peaks").iterdir()]
-        return [{"name": "encode_corpus " + ("under Ray" if args.ray else "on one node"), "sentences": args.sentences,
+        return [{"name": "encode_corpus on one node", "sentences": args.sentences,
                  "shards": args.shards, "processes": args.processes, "kills": args.kills,
                  "kept_at_kills": survived[:-1], "seconds": seconds, "peak_rss_of_a_process_mib": max(peaks),
                  "equal": checked}]  # fmt: skip
@@ -74,12 +72,12 @@ class Stub(HashedTexts):
         return vectors
 
 
-def drive(folder: str, processes: str, ray: str) -> None:
+def drive(folder: str, processes: str) -> None:
     """The process that is killed: encode all shards of `folder`/text into `folder`/vectors."""
     peaks = Path(folder) / "peaks"
     peaks.mkdir(exist_ok=True)
     job = Job(partial(Stub, peaks), numbered_lines, VectorStore(Path(folder) / "vectors"))
-    encode_corpus(job, [f"{folder}/text"], int(processes), ray == "True")
+    encode_corpus(job, [f"{folder}/text"], int(processes))
     (peaks / "driver").write_text(str(round(peak_mib())))
 
 
@@ -88,7 +86,7 @@ def compare(text: Path, vectors: Path) -> int:
     stub, equal = HashedTexts(), 0
     for path in sorted(text.iterdir()):
         expected = stub([line for _, line in numbered_lines(path)])
-        if not np.array_equal(read_vectors(vectors / f"{path.stem}.parquet"), expected):
+        if not np.array_equal(read_vectors(vectors / f"{path.stem}.npy"), expected):
             raise ProjectError(f"{path}: the vectors do not match the lines")
         equal += len(expected)
     return equal
@@ -99,7 +97,7 @@ def _run(args: argparse.Namespace, folder: Path, kill: int) -> int:
     before = _done(folder)
     limit = args.shards * (kill + 1) // (args.kills + 1)
     code = "import sys; from bench.encode_corpus import drive; drive(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, str(folder.absolute()), str(args.processes), str(args.ray)]
+    command = [sys.executable, "-c", code, str(folder.absolute()), str(args.processes)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as driver:
         while kill < args.kills and driver.poll() is None and len(_done(folder)) < limit:
             time.sleep(_STEP)

@@ -59,7 +59,7 @@ def rows(args: argparse.Namespace) -> list[dict]:
 
 
 class Classifier:
-    """One logistic regression with `eval.transfer.logistic.Settings`."""
+    """One logistic regression with `eval.transfer.validation.Settings`."""
 
     def __init__(self, settings, dimension: int, classes: int, penalty: float) -> None:
         np.random.seed(SEED)

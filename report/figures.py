@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from eval.analyse.analysis import Material
+from eval.analyse.geometry import Material
 from eval.analyse.pictures import CHARTS, Chart, Series
 from report.measures import ANALYSES
 from training.curves import OTHER, OWN, History, dev_unit, logged

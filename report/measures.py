@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import BadInput
-from eval.analyse.analysis import Analysis, CachedEncoder, Material, distinct, read_sentences
-from eval.analyse.geometry import ABOVE, ANISOTROPY
+from eval.analyse.geometry import ABOVE, ANISOTROPY, Analysis, CachedEncoder, Material, distinct, read_sentences
 from eval.analyse.geometry import ALIGNMENT_UNIFORMITY as ALIGNMENT
 from eval.analyse.geometry import COSINE_BY_GOLD as GOLD
 from eval.encode import Encoder, unit

@@ -15,8 +15,8 @@ from bench.pair import LENGTHS, batch
 from common.errors import BadInput, ProjectError
 from data.lines import numbered_lines
 from data.template import frame_of
-from eval.vectors.job import Job
-from eval.vectors.store import VectorStore
+from eval.encode_corpus.job import Job
+from eval.vectors import VectorStore
 
 
 def test_transfer_compares_digits_and_gives_a_row(tmp_path, capsys):
@@ -70,7 +70,7 @@ def test_vectors_that_are_not_of_their_lines_are_found(tmp_path):
     encode_corpus.generate(tmp_path / "text", 50, 4)
     encode_corpus.encode_corpus(job, [str(tmp_path / "text")], 1)
     assert encode_corpus.compare(tmp_path / "text", tmp_path / "vectors") == 50
-    (tmp_path / "vectors" / "part-00001.parquet").write_bytes((tmp_path / "vectors/part-00000.parquet").read_bytes())
+    (tmp_path / "vectors" / "part-00001.npy").write_bytes((tmp_path / "vectors/part-00000.npy").read_bytes())
     with pytest.raises(ProjectError, match=r"part-00001\.txt: the vectors do not match the lines"):
         encode_corpus.compare(tmp_path / "text", tmp_path / "vectors")
 

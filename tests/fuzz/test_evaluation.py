@@ -31,10 +31,10 @@ def test_columns_are_read_or_refused(tmp_path, form, data):
     path.write_bytes(data.draw(damaged(form[0], _NUMBERS)))
     pairs = result(read_columns, path, *form[1])
     if pairs is not None:
-        _whole(pairs, 2)
+        _whole(pairs, 0)
         header = isinstance(form[1][0], str)
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
-        while not lines[-1].strip():
+        while lines and not lines[-1].strip():
             lines.pop()
         assert len(pairs.gold) == len(lines) - header
 
@@ -118,10 +118,10 @@ def test_a_corpus_is_read_or_refused(tmp_path, content):
     if corpus is None:
         return
     ids = corpus.ids.to_pylist()
-    assert len(set(ids)) == len(ids) == len(corpus) > 0 and all(ids)
+    assert len(set(ids)) == len(ids) == len(corpus) and all(ids)
     assert corpus.starts[-1] == len(content)
     assert len(corpus.texts(0, len(corpus))) == len(ids)
-    assert corpus.index_of([ids[-1]]) == [len(ids) - 1]
+    assert corpus.index_of(ids[-1:]) == [len(ids) - 1][: len(ids)]
 
 
 @MANY
@@ -130,7 +130,7 @@ def test_queries_are_read_or_refused(tmp_path, content):
     path = tmp_path / "queries.jsonl"
     path.write_bytes(content)
     queries = result(read_queries, path)
-    assert queries is None or (queries and all(name and isinstance(text, str) for name, text in queries.items()))
+    assert all(name and isinstance(text, str) for name, text in (queries or {}).items())
 
 
 def _placed(qrels):

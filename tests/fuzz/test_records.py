@@ -12,7 +12,7 @@ from common.errors import CheckpointRefused
 from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
 from eval.scores import Key, items_path, read_items, read_scores
-from eval.vectors.store import claim
+from eval.vectors import VectorStore
 from export.facts import Facts, read_facts
 from papers.imported import read_imported
 from report.runs import facts, read_run_folder
@@ -180,7 +180,7 @@ def test_figures_of_examples_are_read_or_refused(valid_items, tmp_path, data):
 def test_a_folder_of_embeddings_is_claimed_or_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
     accepted = []
-    result(lambda: accepted.append(claim(tmp_path, {"model": "a", "sha256": "b"})))
+    result(lambda: accepted.append(VectorStore(tmp_path).claim({"model": "a", "sha256": "b"})))
     if accepted:
         assert json.loads(content).items() >= {"model": "a", "sha256": "b"}.items()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import report.figures
-from eval.analyse.analysis import Material
+from eval.analyse.geometry import Material
 from eval.analyse.pictures import Chart, Series
 from report.figures import COLOURS, MANY, MARKERS, THEME, curves, finite, geometry, svg
 
