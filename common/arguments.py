@@ -69,6 +69,11 @@ class ModelArguments:
     attn_implementation: str | None = flag(
         None, "transformers' attention, such as sdpa or flash_attention_2; runs padded; default: the library's"
     )
+    probe_gradients: bool = flag(
+        False,
+        "log the norm of every term's gradient at the sentence vectors at each evaluation, as eval_gradient_TERM; one "
+        "process",
+    )
     chunk_size: CountOrZero = flag(
         0,
         "sentences per process whose graph is in memory at a time, for batches larger than memory; costs one more "
