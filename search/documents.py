@@ -141,7 +141,7 @@ def cutter(tokenizer: Any, window: int, stride: int) -> Callable[[str], list[tup
 def snippet(text: str, query: str, words: Words) -> str:
     """The part of a text with the most different words of the query, which are marked `**so**`, on one line."""
     wanted = set(words(query))
-    marked = [word for word in words.places(text) if word[2] in wanted]
+    marked = [word for word in words.spans(text) if word[2] in wanted]
     last = _SNIPPET - _BEFORE
     counts = [len({term for start, _, term in marked[i:] if start < word[0] + last}) for i, word in enumerate(marked)]
     first = marked[counts.index(max(counts))][0] if marked else 0
