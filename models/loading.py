@@ -191,6 +191,11 @@ def usable_length(backbone: nn.Module, tokenizer) -> int:
     return int(min(positions - max(unused, default=0), tokenizer.model_max_length, NO_LIMIT))
 
 
+def recomputes_layers(model: nn.Module) -> bool:
+    """Whether layers are recomputed in the backward pass: under a name that all releases of transformers know."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
 def dropout_rates(config) -> dict[str, float]:
     """Return the dropout rates that a configuration names."""
     return {name: getattr(config, name) for name in _DROPOUT if hasattr(config, name)}

@@ -20,7 +20,7 @@ from models.contrast import mean_cosine, uniformity
 from models.encoder import SentenceEncoder, given
 from models.families import attend_both_ways
 from models.heads import project, projection_named
-from models.loading import NO_LIMIT, load_backbone, load_config, set_dropout, usable_length
+from models.loading import NO_LIMIT, load_backbone, load_config, recomputes_layers, set_dropout, usable_length
 from models.objectives.base import Batch, Contrast, Encoded, Method, Objective, add_up
 from models.perturb import Perturbation
 from models.pooling import pooling_named
@@ -104,7 +104,7 @@ class EncoderForTraining(PreTrainedModel):
         with_tokens = any(objective.reads_tokens for objective in self.objectives)
         # Several processes average gradients during the backward pass, so they must not all come at its end.
         # A checkpointed layer is recomputed with the current weights, not with the ones cast in the first pass.
-        alone = world_size() == 1 and not self.is_activation_checkpointing
+        alone = world_size() == 1 and not recomputes_layers(self)
         with fast.computing(self.encoder, ids.device, alone):
             output = self.encoder(ids, batch.mask(), rates, change, with_tokens)
         pooled, cls, tokens = (None if part is None else part.unflatten(0, shape) for part in output)
