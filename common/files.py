@@ -268,8 +268,8 @@ def read_yaml(path: Path, strings: bool = False) -> Any:
     Raises:
         BadInput: the file cannot be read, is not YAML, or has a tag or a repeated key.
     """
-    refuse_special(path)  # a pipe would be waited for
     try:
+        refuse_special(path)  # a pipe would be waited for
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_Strings if strings else _Values)
     except _UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read, or not a YAML file: {brief(error)}") from error

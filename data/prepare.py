@@ -66,28 +66,20 @@ NAMES = {
     "wiki1m": "1,000,000 sentences of English Wikipedia: training; about 110 MB",
 }
 
-_STS17 = "ko-ko ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en"  # language pairs
+# MTEB's repositories at the commits that it loads (arXiv 2210.07316, mteb/tasks/STS); 17: a file per language pair.
+_STS17 = ("mteb/sts17-crosslingual-sts", "faeb762787bd10488a50c8b5be4a3b82e411949c")
+_STS22 = ("mteb/sts22-crosslingual-sts", "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3")
+_PAIRS = "ko-ko ar-ar en-ar en-de en-en en-tr es-en es-es fr-en it-en nl-en".split()
 
 
-def _mteb(repo: str, revision: str, files: list[str]) -> list[HubFile]:
-    """Files of one of MTEB's repositories, at the commit that MTEB loads (arXiv 2210.07316, mteb/tasks/STS)."""
-    return [HubFile(repo, file, f"{repo}/{file}", revision=revision) for file in files]
+def _mteb(repo: str, revision: str, *files: str) -> tuple[list[HubFile], str]:
+    return [HubFile(repo, file, f"{repo}/{file}", revision=revision) for file in files], "none stated by MTEB"
 
 
 # Parts downloaded file by file: name -> files and their terms of use.
 FILES = {
-    "sts17": (
-        _mteb(
-            "mteb/sts17-crosslingual-sts",
-            "faeb762787bd10488a50c8b5be4a3b82e411949c",
-            [f"test/{pair}.jsonl.gz" for pair in _STS17.split()],
-        ),
-        "none stated by MTEB",
-    ),
-    "sts22": (
-        _mteb("mteb/sts22-crosslingual-sts", "de9d86b3b84231dc21f76c7b7af1f28e2f57f6e3", ["data/test.jsonl.gz"]),
-        "none stated by MTEB",
-    ),
+    "sts17": _mteb(*_STS17, *(f"test/{pair}.jsonl.gz" for pair in _PAIRS)),
+    "sts22": _mteb(*_STS22, "data/test.jsonl.gz"),
     "wiki1m": ([WIKI], WIKI_TERMS),
 }
 

@@ -145,7 +145,7 @@ def _separated(source: Source, path: Path) -> Iterator[Cells]:
     """Yield the rows of a CSV file, or of lines cut at tabs; the first one that is not empty names the columns."""
     columns, width = range(source.columns), None if source.read else source.columns
     for number, cells in _split(source, path):
-        if not any(map(_visible, cells)):
+        if not any(map(str.strip, cells)):
             yield f":{number}", None
         elif width is None:
             header = [cell.strip() for cell in cells]
@@ -246,6 +246,6 @@ def column_names(source: Source) -> list[str]:
     if source.reader == "json":
         return [*dict.fromkeys(key for _, record in _records(path) for key in record)]
     if source.reader in ("csv", "text"):
-        header = next((cells for _, cells in _split(source, path) if any(map(_visible, cells))), [])
+        header = next((cells for _, cells in _split(source, path) if any(map(str.strip, cells))), [])
         return [cell.strip() for cell in header] if source.reader == "csv" or source.names else []
     return next((schema.names for schema, _ in _batches(source, path)), [])

@@ -293,6 +293,11 @@ def test_a_small_packed_table_does_not_fill_the_memory(tmp_path, monkeypatch, na
     assert "line longer than 900 bytes" in refusal(tmp_path, path)
 
 
+def test_a_column_that_nobody_reads_may_be_long(tmp_path):
+    path = written(tmp_path, f"vector,text\n\n{'1' * (10**6 + 1)},a dog\n", "x.csv")
+    assert rows(tmp_path, path) == [("a dog",)]
+
+
 def test_lines_that_show_nothing_are_empty(tmp_path):
     text = read(tmp_path, written(tmp_path, "a dog\n\u200b\n\x1a\n\ufeff \na\u200bb\n"))
     assert text.rows["0"][:] == ["a dog", "a\u200bb"] and text.facts["empty_lines_dropped"] == 3

@@ -162,16 +162,6 @@ def test_an_interrupted_build_is_never_read(load, text, tmp_path, monkeypatch, m
     assert len(load(text)) == 20
 
 
-def test_a_full_disk_is_reported_as_such(load, text, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("datasets.arrow_writer.ArrowWriter.write_table", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        load(text)
-    assert caught.value.errno == 28
-
-
 def test_a_sentence_without_a_token_is_refused(written, load):
     path = written("a dog\n\u0301\n")  # an accent alone: a character, but no token
     with pytest.raises(BadInput, match=r"text\.txt: row 2, empty .*: the tokenizer finds no token in '\\u0301'"):
@@ -223,13 +213,6 @@ def test_the_drawn_rows_alone_are_tokenised_in_order(sentences, bert_tokenizer, 
 def test_a_sample_of_more_rows_than_there_are_is_refused(load, text, count):
     with pytest.raises(BadInput, match=f"--max_rows {count}: the text has 20 rows"):
         load(text, sample=Sample(count, 7))
-
-
-def test_a_drawn_sentence_without_a_token_is_named_by_its_row_in_the_text(written, load):
-    path = written("a dog\n" * 30 + "\u0301\n")
-    seed = next(seed for seed in range(99) if 30 in Sample(9, seed).rows(31))
-    with pytest.raises(BadInput, match=r"text\.txt: row 31, empty .*: the tokenizer finds no token"):
-        load(path, sample=Sample(9, seed))
 
 
 def by_hand(words, length):
@@ -311,8 +294,3 @@ def test_duplicates_within_a_batch_are_counted(tmp_path, batch, longest):
     counted = false_negatives(stored(tmp_path, rows), draws.KeyedSampler(5, 65, batch), longest)
     assert counted == (expected, 65 // size * size)
     assert expected > 0 or batch == 1
-
-
-def test_distinct_sentences_are_no_false_negatives(tmp_path):
-    text = stored(tmp_path, [[1 + row % 50, 1 + row // 50] for row in range(500)])
-    assert false_negatives(text, draws.KeyedSampler(5, 500, 100), 32)[0] == 0

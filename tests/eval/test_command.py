@@ -85,7 +85,7 @@ def test_searches_make_one_table_with_paired_intervals(tiny_bert, data_dir, beir
 def test_a_mistyped_model_is_refused_before_any_is_scored(tiny_bert, dev_file, monkeypatch):
     monkeypatch.setattr("models.encoder.load_encoder", lambda *_: pytest.fail("was begun"))
     with pytest.raises(BadInput, match="not-there"):
-        command.main([str(tiny_bert), "./not-there", f"--dev_file={dev_file}"])
+        command.main([str(tiny_bert), "--pooling=avg", "./not-there", f"--dev_file={dev_file}"])
 
 
 def test_a_model_without_a_pooling_is_refused_before_any_is_scored(tiny_bert, dev_file, tmp_path, monkeypatch):

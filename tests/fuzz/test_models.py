@@ -17,7 +17,6 @@ from common.errors import BadInput
 from models.auxiliary import CONDENSER_FILE, HEAD_FILE, load_head, new_head, read_head
 from models.flow import Flow
 from models.heads import Dense
-from models.loading import load_backbone
 from models.pooling import POOLINGS
 from models.saved_format import FLOW, Described, read_modules, write_head, write_modules
 from tests.fuzz.damage import MANY, altered, as_json, damaged, result
@@ -90,11 +89,6 @@ def test_damaged_heads_are_read_or_refused(saved, tmp_path, name, data):
     content = data.draw(damaged((saved / name).read_bytes(), [b"F16", b"I64", b"[4]", b"\x7f\xc0"]))
     with _changed(_copy(saved, tmp_path) / name, content):
         _described(tmp_path / "model", SimpleNamespace(sentence_embedding=_OURS))
-
-
-def test_the_saved_folder_itself_is_read(saved):
-    assert read_modules(str(saved), SimpleNamespace()).pooling == "avg"
-    assert len(read_modules(str(saved), SimpleNamespace(sentence_embedding=_OURS)).head) == 2
 
 
 _TYPES = "sentence_transformers.models."
@@ -173,18 +167,3 @@ def test_a_checkpoint_that_is_no_mapping_of_finite_tensors_is_refused(tmp_path, 
     torch.save(content, tmp_path / CONDENSER_FILE)
     with pytest.raises(BadInput, match=r"damaged, or contains more than weights|not finite"):
         read_head(str(tmp_path))
-
-
-@pytest.fixture(scope="module")
-def backbone_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("backbone")
-    BertForMaskedLM(BertConfig(**_SIZES)).save_pretrained(folder)
-    return folder
-
-
-@MANY
-@given(st.data())
-def test_damaged_weights_of_a_backbone_are_read_or_refused(backbone_folder, tmp_path, data):
-    content = data.draw(damaged((backbone_folder / "model.safetensors").read_bytes(), [b"F16", b"[8]", b"[9,8]"]))
-    with _changed(_copy(backbone_folder, tmp_path) / "model.safetensors", content):
-        result(load_backbone, str(tmp_path / "model"))
