@@ -75,12 +75,12 @@ class Compared:
             self.reference = self._take("padded", torch.device("cpu"), "float32")
         taken, reference = self._take(path, self.device, precision), self.reference
         before = [p.detach() for p in self._made("padded")[0].parameters() if p.requires_grad]
-        change, expected = ([new - old for new, old in zip(step.weights, before, strict=True)]
-                            for step in (taken, reference))  # fmt: skip
+        sides = taken.weights, reference.weights
+        changes = ([new - old for new, old in zip(weights, before, strict=True)] for weights in sides)
         row = {
             "loss_error": _error([taken.loss], [reference.loss]),
             "gradient_error": _error(taken.gradients, reference.gradients),
-            "update_error": _error(change, expected),
+            "update_error": _error(*changes),
         }
         right = all(error <= LIMITS[precision] for error in row.values())
         return {name: float(f"{error:.2e}") for name, error in row.items()} | {"right": right}
@@ -110,15 +110,14 @@ class Compared:
         if "graph" in precision:
             output, gradients = self._by_graph(model, optimizer, inputs)
         else:
-            half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-            with half:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
                 output = model(**inputs)
             output.loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in trained]
             optimizer.update()
-        return Taken(output.loss.detach().float().cpu(), *([part.detach().float().cpu() for part in parts]
-                     for parts in (gradients, trained)))  # fmt: skip
+        loss, *parts = ([part.detach().float().cpu() for part in some] for some in ([output.loss], gradients, trained))
+        return Taken(*loss, *parts)
 
     def _by_graph(self, model: nn.Module, optimizer: CapturedAdamW, inputs: dict) -> tuple:
         """A step on another batch, which captures the graph; then, from the first weights, the step to compare."""
