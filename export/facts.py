@@ -17,15 +17,8 @@ from training.methods import load_method, method_names
 from training.record import RUN_FILE, read_run
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
-_KINDS = {
-    "settings": dict,
-    "findings": list,
-    "command": list,
-    "versions": dict,
-    "hardware": dict,
-    "best": dict,
-    "seen_test_texts": dict,
-}
+_TYPES = dict.fromkeys(("settings", "versions", "hardware", "best", "seen_test_texts"), dict)
+_TYPES |= dict.fromkeys(("findings", "command"), list)
 _TRIAL = 125 * 64  # examples between two evaluations of SimCSE's script
 _DEV_SCORES = {
     "stsb_spearman": "Spearman's correlation on STS-B dev",
@@ -79,9 +72,8 @@ class Facts:
         """Weights of the method's loss terms that the run set to 0: the model was trained by another loss."""
         if self.method not in method_names():
             return []
-        weights = {each.name: each.default for each in fields(load_method(self.method).arguments) if
-                   each.name.endswith("_weight")}  # fmt: skip
-        return [name for name, default in weights.items() if default and self.settings.get(name) == 0]
+        weights = [field for field in fields(load_method(self.method).arguments) if field.name.endswith("_weight")]
+        return [field.name for field in weights if field.default and self.settings.get(field.name) == 0]
 
     @property
     def widths(self) -> list[int]:
@@ -126,7 +118,7 @@ class Facts:
     def counted(self) -> dict[str, dict]:
         """Task -> how many of its sentences were `seen` in the training text, if counted."""
         counts = self.record.get("seen_test_texts") or {}
-        return {name: each for name, each in counts.items() if isinstance(each, dict)}
+        return {name: count for name, count in counts.items() if isinstance(count, dict)}
 
     @property
     def examples(self) -> int:
@@ -141,20 +133,10 @@ class Facts:
         return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
 
     @property
-    def is_wiki(self) -> bool:
-        """Whether the training text is the papers' one million sentences, which `data.prepare` downloads."""
-        return self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
-
-    @property
     def text_terms(self) -> str:
-        """The training text's licence, if known."""
-        return WIKI_TERMS if self.is_wiki else "licence not stated"
-
-    def differences(self, backbone: str) -> list[str]:
-        """What is not known to be as in the papers: start, text, budget (one pass over that text)."""
-        start = (self.base_model or "").rpartition("/")[2]
-        same = {"start": start == backbone, "text": self.is_wiki, "budget": self.examples >= 0.99 * WIKI.min_lines}
-        return [name for name, is_same in same.items() if not is_same]
+        """The training text's licence, if known: of the one million sentences, which `data.prepare` downloads."""
+        is_wiki = self.text.get("files") == [Path(WIKI.target).name] and self.text.get("rows") == WIKI.min_lines
+        return WIKI_TERMS if is_wiki else "licence not stated"
 
 
 def read_facts(folder: Path) -> Facts:
@@ -169,9 +151,8 @@ def read_facts(folder: Path) -> Facts:
     record = read_run(folder) if (folder / RUN_FILE).exists() else {}
     if record and record["status"] != "finished":
         raise BadInput(f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}")
-    for name, kind in _KINDS.items():
-        if not isinstance(record.get(name, kind()), kind):
-            raise BadInput(f"{folder / RUN_FILE}: '{name}' is not a {kind.__name__}")
+    if wrong := [name for name, expected in _TYPES.items() if not isinstance(record.get(name, expected()), expected)]:
+        raise BadInput(f"{folder / RUN_FILE}: '{wrong[0]}' is not a {_TYPES[wrong[0]].__name__}")
     scores = folder / "scores.json"
     rows = read_scores(scores) if has_scores(scores) else []
     fitted = folder / BASELINE

@@ -42,7 +42,7 @@ def test_an_unknown_flag_is_a_one_line_error_without_usage(name, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-LIGHT = ["export.__main__", "report.__main__", "data.prepare"]
+LIGHT = ["data.prepare"]
 
 
 def test_help_and_a_mistyped_flag_are_answered_without_the_large_libraries():

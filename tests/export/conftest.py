@@ -18,26 +18,32 @@ from models.heads import Head, Normalize, projection_named
 from models.loading import load_backbone, load_tokenizer
 from tests.servers import serving
 
+_STS12 = {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 3108}
 SCORES = [
-    {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "all", "n": 3108,
-     "value": 62.376, "headline": True},
-    {"task": "STS12", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "mean of subsets",
-     "n": 3108, "value": 60.125, "headline": False},
-    {"task": "STS-B", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "single", "n": 1379,
-     "value": 70.448, "headline": True},
-    {"task": "Avg.", "split": "test", "mode": "test", "metric": "spearman", "aggregation": "mean of tasks", "n": 4487,
-     "value": 66.415, "headline": True},
-]  # fmt: skip
+    _STS12 | {"value": 62.376, "headline": True},
+    _STS12 | {"aggregation": "mean of subsets", "value": 60.125, "headline": False},
+    _STS12 | {"task": "STS-B", "aggregation": "single", "n": 1379, "value": 70.448, "headline": True},
+    _STS12 | {"task": "Avg.", "aggregation": "mean of tasks", "n": 4487, "value": 66.415, "headline": True},
+]
 
 
 def record() -> dict:
     """A run.json as run_unsup.py writes it, in short."""
     trajectory = {
-        "method": "simcse", "pooling": "avg", "temperature": 0.05, "max_length": 32, "learning_rate": 3e-5,
-        "per_device_train_batch_size": 64, "max_steps": 500, "num_train_epochs": 1.0, "seed": 17, "world_size": 1,
-        "script": "run_unsup.py", "start": "ab" * 32,
+        "method": "simcse",
+        "pooling": "avg",
+        "temperature": 0.05,
+        "max_length": 32,
+        "learning_rate": 3e-5,
+        "per_device_train_batch_size": 64,
+        "max_steps": 500,
+        "num_train_epochs": 1.0,
+        "seed": 17,
+        "world_size": 1,
+        "script": "run_unsup.py",
+        "start": "ab" * 32,
         "text": {"columns": 1, "files": ["mine.txt"], "rows": 1234, "sha256": "cd" * 32, "empty_lines_dropped": 0},
-    }  # fmt: skip
+    }
     return {
         "format": 1,
         "script": "run_unsup.py",
@@ -51,7 +57,7 @@ def record() -> dict:
         "changed_files": 0,
         "versions": {"python": "3.11.7", "torch": "2.13.0"},
         "hardware": {"device": "cpu", "machine": "x86_64", "threads": 1},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -157,8 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _batch(self, asked):
         objects = [
-            {**one, "actions": {"upload": {"href": f"{self.hub.endpoint}/large/{one['oid']}"}}}
-            for one in asked["objects"]
+            {**file, "actions": {"upload": {"href": f"{self.hub.endpoint}/large/{file['oid']}"}}}
+            for file in asked["objects"]
         ]
         return self._json({"transfer": "basic", "objects": objects})
 

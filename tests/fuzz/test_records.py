@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from common.errors import CheckpointRefused
 from data.hub import HubFile, record
 from eval.compare.sides import Score, from_files
-from eval.scores import Key, items_path, read_items, read_scores
+from eval.scores import items_path, read_items, read_scores
 from eval.vectors.store import claim
 from export.facts import Facts, read_facts
 from report.runs import facts, read_run_folder
