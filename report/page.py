@@ -79,7 +79,7 @@ def _findings(run: RunFolder) -> list[str]:
 
 def _without_encoder(labels: Sequence[str], measured: Measured) -> list[str]:
     """The runs without vectors; none if no run has vectors."""
-    present = {one.number for one in measured.packed}
+    present = {rounded.number for rounded in measured.packed}
     return [label for number, label in enumerate(labels) if number not in present] if present else []
 
 
@@ -91,7 +91,7 @@ def _numbers(runs: int, measured: Measured) -> list[tuple[str, list[str]]]:
 
 def _collection(measured: Measured) -> dict[str, Any] | None:
     """The data for the search of the page's script; None if there are no vectors."""
-    content = {"sentences": measured.searched, "runs": [one.content() for one in measured.packed]}
+    content = {"sentences": measured.searched, "runs": [rounded.content() for rounded in measured.packed]}
     return content if measured.packed else None
 
 

@@ -16,8 +16,7 @@
     const bytes = atob(run.vectors);
     const octets = new Uint8Array(bytes.length);
     for (let i = 0; i < bytes.length; i++) octets[i] = bytes.charCodeAt(i);
-    const values = run.bits === 16 ? new Int16Array(octets.buffer) : new Int8Array(octets.buffer);
-    const unpacked = { ...run, values };
+    const unpacked = { ...run, values: new Int16Array(octets.buffer) };
     unpacked.squares = sentences.map((_, row) => dot(unpacked, row, row));
     return unpacked;
   }

@@ -95,8 +95,14 @@ def browser(tmp_path_factory):
 
 
 RECORD = {
-    "settings": {"method": "simcse", "seed": 3, "learning_rate": 3e-05, "output_dir": "/secret/runs",
-                 "model_name_or_path": "/secret/models/mini-bert", "pooling": "cls_before_pooler"},
+    "settings": {
+        "method": "simcse",
+        "seed": 3,
+        "learning_rate": 3e-05,
+        "output_dir": "/secret/runs",
+        "model_name_or_path": "/secret/models/mini-bert",
+        "pooling": "cls_before_pooler",
+    },
     "status": "finished",
     "steps": 20,
     "best": {"step": 10, "value": 71.5},
@@ -106,7 +112,7 @@ RECORD = {
     "trajectory": {"text": {"files": ["/secret/text/wiki.txt"], "rows": 1000}},
     "versions": {"python": "3.11.7", "torch": "2.13.0"},
     "hardware": {"device": "cpu"},
-}  # fmt: skip
+}
 LOG = [
     {"step": 10, "epoch": 0.1, "contrastive": 1.5, "loss": 1.5},
     {"step": 10, "epoch": 0.1, "eval_dev_spearman": 71.5},

@@ -115,22 +115,13 @@ HISTORY = [
 
 def test_every_logged_quantity_has_a_chart_the_dev_score_first():
     charts = curves(["a", "b", "c"], [HISTORY, [{"step": 5, "contrastive": math.nan}], []])
-    assert [one.title for one, _ in charts] == [
-        "eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]  # fmt: skip
-    assert [one.about for one, _ in charts[:2]] == ["(dev score)", ""]
+    titles = ["eval_dev_spearman", "contrastive", "eval_aux_gap", "eval_aux_mlm"]
+    assert [drawn.title for drawn, _ in charts] == titles
+    assert [drawn.about for drawn, _ in charts[:2]] == ["(dev score)", ""]
     found, texts = parsed(charts[1][1])
     assert list(found) == [0] and "value, log scale" in texts
     gap, texts = parsed(charts[2][1])
     assert [tip for *_, tip in gap[0][0]] == ["a: 0.5 at 10", "a: 1 at 20"] and "value" in texts
-
-
-def test_search_as_dev_score_comes_first_and_in_its_own_unit():
-    charts = curves(
-        ["a"], [[{"step": 5, "contrastive": 1.0, "eval_search_ndcg": 1.0}, {"step": 9, "eval_search_ndcg": 40.0}]]
-    )
-    (score, svg), (term, _) = charts
-    assert [score.title, term.title] == ["eval_search_ndcg", "contrastive"] and score.about == "(dev score)"
-    assert "nDCG@10 x 100" in parsed(svg)[1]
 
 
 def test_own_and_shuffled_auxiliary_losses_share_a_chart():
