@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from common.errors import BadInput
 from data.lines import numbered_lines
 from models.encoder import SentenceEncoder
-from models.word_vectors import SPECIAL, WordTokenizer, WordVectors
+from models.word_vectors import WordTokenizer, WordVectors
 
 LONGEST = 1_000_000  # words per sentence: no limit in practice
 
@@ -86,10 +86,7 @@ STOP_WORDS = {"english": _english, "none": tuple}
 
 
 def save_words(folder: str, file: WordFile, lower_case: bool, stop_words: Collection[str]) -> None:
-    """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `SPECIAL`."""
-    for word in SPECIAL:
-        if word in file.words:
-            raise BadInput(f"the word '{word}' in the file is reserved; remove its line")
+    """Save in format 1 with pooling `avg`; `file.table` (V, D) starts with the zero rows of `word_vectors.SPECIAL`."""
     vocabulary = Path(folder) / WordTokenizer.vocab_files_names["vocab_file"]
     vocabulary.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_bytes("".join(word + "\n" for word in file.words).encode("utf-8"))

@@ -140,14 +140,12 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a run or baseline folder; empty for any other folder.
+    """The facts of a run or baseline folder; empty for any other model.
 
     Raises:
-        BadInput: the folder is missing, the run is unfinished, or the record has values of the wrong type.
+        BadInput: the run is unfinished, or the record has values of the wrong type.
         CheckpointRefused: run.json cannot be read.
     """
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: no such folder; give a run or model folder")
     record = read_run(folder) if (folder / RUN_FILE).exists() else {}
     if record and record["status"] != "finished":
         raise BadInput(f"{folder}: the run is not finished; repeat its command, or export {folder / 'best'}")

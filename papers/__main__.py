@@ -37,7 +37,7 @@ _SWITCHES = {
     "float32": "no bfloat16 autocast, which is several times slower on CPUs without bfloat16 instructions",
     "collect": "do not train or score; only collect finished runs",
     "page": "only write the page again from TABLE.json in --output",
-    "list": "list all tables; with TABLE, its rows and missing runs",
+    "list": "the rows and missing runs of a TABLE; without TABLE, all tables are listed",
     "dry_run": "like --list, with the command of every missing run",
 }
 
@@ -67,14 +67,11 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> list[dict]:
     """Run the command and return the rows it wrote."""
     args = parser().parse_args(argv)
-    if args.list or args.dry_run:
-        contents = [_read(name, args) for name in args.tables or _names()]
+    contents = [_read(name, args) for name in args.tables or _names()]
+    if not args.tables or args.list or args.dry_run:
         titles = markdown([["table", "title"], *([content.name, content.title] for content, *_ in contents)])
         show("\n".join(listing(*content, args.dry_run) for content in contents) if args.tables else titles)
         return []
-    if not args.tables:
-        raise BadInput(f"TABLE is missing; choose from: {', '.join(_names())} (or --list)")
-    contents = [_read(name, args) for name in args.tables]
     output_folder(args.output)  # fail before training, not after it
     return [row for content, choice, path in contents for row in _fill(content, choice, path, args)]
 

@@ -107,8 +107,8 @@ def test_the_saved_encoder_gives_whitened_vectors_everywhere(pooling, tiny_bert,
         assert theirs.shape == (20, 20)
         assert np.abs(theirs - expected[:20]).max() < 5 * bound  # another padding of the encoder, scaled up
     again.save(str(tmp_path / "again"), tokenizer)  # what was loaded can be saved
-    assert np.array_equal(encoded(load_encoder(str(tmp_path / "again"))[0], tokenizer, sentences[:5]),
-                          encoded(again, tokenizer, sentences[:5]))  # fmt: skip
+    twice = load_encoder(str(tmp_path / "again"))[0]
+    assert np.array_equal(encoded(twice, tokenizer, sentences[:5]), encoded(again, tokenizer, sentences[:5]))
 
 
 def test_a_layer_norm_at_the_end_takes_one_direction(tiny_bert, sentences):

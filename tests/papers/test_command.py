@@ -121,7 +121,6 @@ def test_a_dry_run_prints_the_commands(runner, filled, capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "TABLE is missing"),
         (["infocse-99"], "did you mean 'infocse-9'"),
         (["infocse-5", "--backbone", "minii"], "infocse-5: no row can be run"),
         (["infocse-5", "--rows", "InfoCES"], "unknown --rows 'InfoCES'; infocse-5 has: InfoCSE; w/o MLM loss"),
