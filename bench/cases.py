@@ -91,7 +91,7 @@ class Materials:
         file = self.folder / ("pairs" if method.labels else "text")
         small = {"generator": self.folder / case.family, "aux_init": "random", "skip_from": self.layers // 2}
         small |= {"queue_size": 4 * self.batch}
-        known = {field.name for kind in kinds_of(script, method) for field in fields(kind)}
+        known = {field.name for arguments in kinds_of(script, method) for field in fields(arguments)}
         given = self._flags(case, file, {name: value for name, value in small.items() if name in known} | flags)
         settings = fill(script, {"config": config, **given})
         tokenizer = load_tokenizer(settings.model_args.model_name_or_path)

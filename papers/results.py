@@ -73,8 +73,8 @@ def _row(table: Table, row: TableRow, choice: Choice) -> Iterable[dict[str, Any]
     plan = plan_of(table, row, choice)
     finished = {}  # seed -> folder and record
     if isinstance(plan, RunPlan):
-        found = {seed: (folder, plan.finished(choice, seed)) for seed, folder in plan.folders(choice).items()}
-        finished = {seed: run for seed, run in found.items() if run[1]}
+        runs = {seed: (folder, plan.finished(choice, seed)) for seed, folder in plan.folders(choice).items()}
+        finished = {seed: run for seed, run in runs.items() if run[1]}
     figures = {seed: figures_of(folder, table.columns) for seed, (folder, _) in finished.items()}
     theirs = records()[row.published] if row.published else None
     shared = {

@@ -210,11 +210,11 @@ def word_overlap(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
 
 def _distinct(draw: Callable[[], T | None], count: int) -> list[T]:
     """Draw until `count` different items are found."""
-    found: dict[T, None] = {}  # keeps the order, unlike a set
-    while len(found) < count:
+    drawn: dict[T, None] = {}  # keeps the order, unlike a set
+    while len(drawn) < count:
         if (item := draw()) is not None:
-            found[item] = None
-    return list(found)
+            drawn[item] = None
+    return list(drawn)
 
 
 def _draw_sentence(rng: Random, seed: int) -> str | None:

@@ -154,23 +154,20 @@ def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, ve
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ({"metric": "stsb_spearman"}, "Spearman's correlation on STS-B dev (x 100): 80.92"),
         ({"metric": "search_ndcg"}, "nDCG@10 on dev queries (x 100): 80.92"),
         ({"metric": ["x"]}, "the dev score"),
         ([1], "the dev score"),
-        (None, "the dev score"),
     ],
 )
 def test_the_card_names_the_dev_score_that_selected_the_model(card_of, verdict, said):
     assert f"the best by {said}" in html.unescape(card_of(record() | {"verdict": verdict}))
 
 
-@pytest.mark.parametrize(("dims", "said"), [([16, 8], True), (None, False), ("8", False)])
-def test_the_card_names_the_widths_that_can_be_used_alone(card_of, dims, said):
+def test_the_card_names_the_widths_that_can_be_used_alone(card_of):
     run = record()
-    run["settings"]["matryoshka_dims"] = dims
+    run["settings"]["matryoshka_dims"] = [16, 8]
     card = card_of(run)
-    assert ("Its first 16, 8 entries" in card and "truncate_dim=8" in card) is said
+    assert "Its first 16, 8 entries" in card and "truncate_dim=8" in card
 
 
 def test_values_of_the_wrong_kind_are_left_out(card_of):
