@@ -26,8 +26,8 @@ def parser() -> Parser:
     p = Parser(
         prog="python -m report",
         description="Write one HTML file about one or several runs: facts, curves, scores with 95 % intervals, the\n"
-        "geometry of the vectors, and a search for nearest neighbours.\n\n"
-        "The file contains sentences and their vectors, from --sentences, --dev_file, or STS-B in --data_dir.\n"
+        "geometry of the vectors, and the nearest neighbours of some sentences.\n\n"
+        "The file contains sentences from --sentences, --dev_file, or STS-B in --data_dir.\n"
         "Check that their terms allow publication before you publish it.",
         epilog="examples:\n"
         "  python -m report runs/infocse\n"
@@ -37,7 +37,7 @@ def parser() -> Parser:
     runs = "run folder; NAME labels it on the page (default: the end of the path). The first run is the baseline"
     p.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help=runs)
     p.add_argument("--output", default="report.html", help="the file to write")
-    sentences = f"one sentence per line, for the search and the spectrum; the first {LIMIT:,} distinct ones are used"
+    sentences = f"one sentence per line, for neighbours and spectrum; the first {LIMIT:,} distinct ones are used"
     p.add_argument("--sentences", metavar="FILE", help=f"{sentences} (default: those of the pairs)")
     p.add_argument("--data_dir", default="corpora", help="folder with senteval/downstream")
     pairs = "pairs to use instead of STS-B: tab-separated, header sentence1, sentence2, score"
@@ -57,12 +57,12 @@ def main(argv: list[str] | None = None) -> Path:
     stsb = [tasks_named(["STS-B"], Options(split))[0] for split in ("test", "dev")]
     texts = read_texts([own_pairs(args.dev_file)] if args.dev_file else stsb, args.data_dir, args.sentences)
     encoders = {}
-    for number, (label, path) in enumerate(folders.items()):
+    for number, path in enumerate(folders.values()):
         # Without a model yet, or with that of a stage 1, which has no sentence vectors, a run is shown without.
         if (Path(path) / "model.safetensors").is_file() and read_modules(path) and len(texts.searched) > 1:
             encoder, tokenizer = load_encoder(path)
             encoder.to(device_here())
-            encoders[number] = label, Encode(encoder, tokenizer, bf16=args.bf16, progress=sys.stderr.isatty())
+            encoders[number] = Encode(encoder, tokenizer, bf16=args.bf16, progress=sys.stderr.isatty())
     measured = measure(encoders, texts)
     content = page(runs, score_rows(runs), texts, measured).encode("utf-8", "replace")
     with writing(Path(args.output), "choose another --output") as part:

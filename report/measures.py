@@ -1,6 +1,5 @@
-"""Run the models for the report: analyses of `eval/analyse`, and vectors for the neighbour search."""
+"""Run the models for the report: analyses of `eval/analyse`, and nearest neighbours."""
 
-import base64
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from report import LIMIT
 
 logger = logging.getLogger(__name__)
 ANALYSES = {"alignment_uniformity": ALIGNMENT, "anisotropy": ANISOTROPY, "cosine_by_gold": GOLD}
-BUDGET = 8_000_000  # base64 characters for the vectors of all runs, which keeps the page below 10 MB
+QUERIES, NEAREST = 20, 5  # sentences whose neighbours are shown, and how many
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Texts:
 
     Attributes:
         material: for the analyses; None for fewer than two sentences.
-        searched: distinct sentences for the search, at most `LIMIT`.
+        searched: distinct sentences to search, at most `LIMIT`.
         source: their origin, for the reader.
         count: their number before the cut.
     """
@@ -41,37 +40,16 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """One run's vectors, rounded.
+class Measured:
+    """The results.
 
     Attributes:
-        label: the run's name.
-        number: the run's number on the page, which determines its colour.
-        rows: each vector divided by its largest component, times 32767, rounded, (N, D) int16. The scale is dropped,
-            because it does not affect cosines.
-        error: the largest rounding error of a cosine between two of the sentences.
-    """
-
-    label: str
-    number: int
-    rows: np.ndarray
-    error: float
-
-    def content(self) -> dict[str, Any]:
-        text = base64.b64encode(self.rows.tobytes()).decode("ascii")
-        return {"label": self.label, "run": self.number, "dimensions": self.rows.shape[1], "vectors": text}
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The results: analysis -> {run number: its result}, and the vectors of each run with an encoder.
-
-    Impossible analyses are missing; `searched` is the prefix of `Texts.searched` whose vectors fit.
+        results: analysis -> {run number: its result}; impossible analyses are missing.
+        neighbours: for some sentences, {run number: the nearest others as (sentence, cosine)}.
     """
 
     results: dict[str, dict[int, dict[str, Any]]]
-    searched: list[str]
-    packed: list[Rounded]
+    neighbours: dict[str, dict[int, list[tuple[str, float]]]]
 
 
 def read_texts(tasks: list[StsTask], data_dir: str, sentences: str | None) -> Texts:
@@ -108,24 +86,28 @@ def _pairs(task: StsTask, data_dir: str) -> Pairs | None:
         raise
 
 
-def measure(encoders: Mapping[int, tuple[str, Encoder]], texts: Texts) -> Measured:
-    """Run every analysis that the texts allow, and encode the sentences to search.
-
-    `encoders` is {run number: (label, encoder)}.
-    """
+def measure(encoders: Mapping[int, Encoder], texts: Texts) -> Measured:
+    """Run every analysis that the texts allow, and search the neighbours; `encoders` is {run number: encoder}."""
     results: dict[str, dict[int, dict[str, Any]]] = {}
-    cached = {number: CachedEncoder(encode) for number, (_, encode) in encoders.items()}
+    cached = {number: CachedEncoder(encode) for number, encode in encoders.items()}
     for name, analysis in ANALYSES.items():
         if texts.material and _possible(analysis, texts.material):
             for number, encode in cached.items():
                 results.setdefault(name, {})[number] = analysis.measure(encode, texts.material)
-    if len(texts.searched) < 2 or not cached:
-        return Measured(results, [], [])
-    vectors = {number: encode(texts.searched) for number, encode in cached.items()}
-    room = BUDGET * 3 // 4 // 2  # components: base64 writes 3 bytes as 4 characters
-    count = min(len(texts.searched), room // max(1, sum(rows.shape[1] for rows in vectors.values())))
-    packed = [pack(encoders[number][0], number, rows[:count]) for number, rows in vectors.items()]
-    return Measured(results, texts.searched[:count], packed)
+    return Measured(results, nearest(cached, texts.searched) if len(texts.searched) > 1 else {})
+
+
+def nearest(encoders: Mapping[int, Encoder], sentences: list[str]) -> dict[str, dict[int, list[tuple[str, float]]]]:
+    """The `NEAREST` other sentences by cosine for `QUERIES` evenly spaced ones; ties keep the sentences' order."""
+    queries = sorted({number * len(sentences) // QUERIES for number in range(QUERIES)})
+    lists: dict[str, dict[int, list[tuple[str, float]]]] = {sentences[query]: {} for query in queries if encoders}
+    for run, encode in encoders.items():
+        vectors = unit(encode(sentences))
+        for query in queries:
+            cosines = vectors @ vectors[query]
+            order = [i for i in np.argsort(-cosines, kind="stable")[: NEAREST + 1] if i != query][:NEAREST]
+            lists[sentences[query]][run] = [(sentences[i], float(cosines[i])) for i in order]
+    return lists
 
 
 def _possible(analysis: Analysis, material: Material) -> bool:
@@ -134,15 +116,3 @@ def _possible(analysis: Analysis, material: Material) -> bool:
     if not analysis.needs_pairs:
         return True
     return pairs is not None and (analysis is not ALIGNMENT or max(pairs.gold) > material.above)
-
-
-def pack(label: str, number: int, vectors: np.ndarray) -> Rounded:
-    """Round vectors, (N, D); a zero vector stays zero, and its cosines are 0."""
-    largest = np.abs(vectors).max(axis=1, keepdims=True)
-    scaled = np.divide(32767.0 * vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
-    rows = np.rint(scaled).astype("<i2")  # little-endian, as browsers read
-    exact, rounded, worst = unit(vectors), unit(rows), 0.0
-    for start in range(0, len(rows), 512):  # in blocks of rows, to save memory
-        part = slice(start, start + 512)
-        worst = max(worst, float(np.abs(exact[part] @ exact.T - rounded[part] @ rounded.T).max()))
-    return Rounded(label, number, rows, worst)

@@ -77,12 +77,3 @@ def test_a_killed_command_leaves_no_folder_and_the_same_command_ends(tiny_bert, 
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     check_kills(whiten, tmp_path, placed, 4)
-
-
-def test_help_shows_the_commands(capsys):
-    for argv in (["--help"], ["whitening", "--help"], ["flow", "--help"], ["word_vectors", "--help"]):
-        with pytest.raises(SystemExit) as ended:
-            command.main(argv)
-        assert ended.value.code == 0
-    printed = capsys.readouterr().out
-    assert "python -m baselines whitening" in printed and "BERT-flow has 32 pairs" in " ".join(printed.split())

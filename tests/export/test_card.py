@@ -170,26 +170,10 @@ def test_the_card_names_the_widths_that_can_be_used_alone(card_of):
     assert "Its first 16, 8 entries" in card and "truncate_dim=8" in card
 
 
-def test_values_of_the_wrong_kind_are_left_out(card_of):
-    run = record()
-    run["settings"]["method"], run["trajectory"]["text"] = ["simcse"], {"files": 3}
-    run["trajectory"] |= {"start": 5, "max_steps": "many", "world_size": None}
-    card = card_of(run)
-    assert "Trained with" not in card
-    assert "training text:" not in card
-    assert "base model: a local checkpoint; licence" in card
-
-
 def test_the_terms_of_the_papers_text_are_given():
     text = {"files": ["wiki1m_for_simcse.txt"], "rows": 1_000_000}
     assert Facts({"trajectory": {"text": text}}).text_terms == WIKI_TERMS
     assert Facts({"trajectory": {"text": text | {"rows": 3}}}).text_terms == "licence not stated"
-
-
-def test_scores_in_bfloat16_say_so(card_of):
-    said = "The model ran in bfloat16"
-    assert said in card_of(scores=[row | {"bf16": True} for row in SCORES])
-    assert said not in card_of(scores=[row | {"bf16": False} for row in SCORES], name="other", output="another")
 
 
 def test_a_folder_that_is_no_run_says_so(card_of):

@@ -1,6 +1,5 @@
 """The card's snippets, run as a reader would run them, give our vectors."""
 
-import logging
 import re
 import sys
 from types import SimpleNamespace
@@ -8,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 from baselines.__main__ import main as baseline
 from eval.encode import Encode
@@ -116,22 +114,3 @@ def test_a_folder_given_by_an_absolute_path_cannot_be_taken_for_a_hub_id(make_ru
     assert 'SentenceTransformer("./a-model")' in card and "relative to the folder that contains it" in card
     monkeypatch.chdir(tmp_path / "deep")
     assert run_snippet(SNIPPET.findall(card)[0])["embeddings"].shape[0] == 3
-
-
-def test_a_saved_folder_is_loaded_without_a_warning_and_can_be_read_by_others(make_run):
-    folder = make_run("cls", "linear_tanh")
-    said = []
-    handler = logging.Handler()
-    handler.emit = lambda one: said.append(one.getMessage())
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
-    for logger in loggers:
-        logger.addHandler(handler)
-    try:
-        SentenceTransformer(str(folder), device="cpu")
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-    assert said == []
-    umask = (folder / "config.json").stat().st_mode
-    weights = [*folder.rglob("*.safetensors")]
-    assert len(weights) == 2 and {path.stat().st_mode for path in weights} == {umask}
