@@ -8,7 +8,6 @@ from typing import Any
 from common.errors import BadInput, run_command
 from common.files import files_in
 from common.flags import Parser, add_pooling
-from common.model_place import check_place
 from export.card import Model, card
 from export.facts import read_facts
 from export.folder import check_repo, new_folder, push
@@ -41,7 +40,6 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> None:
     """Check the flags and the run, write the folder, push it."""
     args = parser().parse_args(argv)
-    check_place(args.run)
     if args.push_to_hub:
         check_repo(args.push_to_hub)
     if args.onnx:

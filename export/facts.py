@@ -47,7 +47,7 @@ class Facts:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """The comparison of the result with its start; empty without one."""
+        """The comparison of the result with the initial model; empty without one."""
         verdict = self.record.get("verdict")
         return verdict if isinstance(verdict, dict) else {}
 
@@ -57,15 +57,15 @@ class Facts:
         return _DEV_SCORES.get(str(self.verdict.get("metric")), "the dev score")
 
     @property
-    def is_start(self) -> bool:
-        """Whether the result has the weights of the start: they were kept, or are the best mixture (a share of 1)."""
+    def is_initial(self) -> bool:
+        """Whether the result has the initial weights: they were kept, or are the best mixture (a share of 1)."""
         return self.verdict.get("shipped") == "start" or self.verdict.get("start_share") == 1
 
     @property
     def method(self) -> str | None:
         """The method that trained the weights: a file of models/objectives."""
         method = self.settings.get("method")
-        return method if isinstance(method, str) and not self.is_start else None
+        return method if isinstance(method, str) and not self.is_initial else None
 
     @property
     def without(self) -> list[str]:
@@ -130,7 +130,7 @@ class Facts:
     @property
     def is_trial(self) -> bool:
         """Whether training was too short to be meaningful."""
-        return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_start
+        return isinstance(self.record.get("steps"), int) and self.examples < _TRIAL and not self.is_initial
 
     @property
     def text_terms(self) -> str:

@@ -60,7 +60,7 @@ class RunPlan:
         flags: flags of the script, without seed, data and output paths; empty for an untrained model.
         starts_from: the plan whose run with the same seed this one starts from.
         model, pooling: of an untrained model.
-        differences: from the paper's runs: backbone, start, text, budget.
+        differences: from the paper's runs: backbone, initial model, text, budget.
     """
 
     name: str
@@ -168,7 +168,7 @@ def _untrained(row: TableRow, backbone: str, model: str | None) -> RunPlan | str
     plain = _plain_model(backbone)
     if not (model or plain):
         return _no_model(backbone)
-    difference = start_difference(model or plain, plain, backbone, row.backbone)
+    difference = model_difference(model or plain, plain, backbone, row.backbone)
     name = f"untrained-{backbone}-{row.evaluate}"
     return RunPlan(name, {}, None, model or plain, row.evaluate, (difference,) if difference else ())
 
@@ -202,13 +202,13 @@ def config_path(method: str, backbone: str) -> Path:
 
 
 def start_flags(config: Path, overrides: Mapping[str, str], model: str | None, stage_one: str | None) -> dict[str, str]:
-    """Flags for the checkpoints to start from; none to use those of the configuration.
+    """Flags for the initial models; none to use those of the configuration.
 
     Args:
         config: a configuration of a training script.
         overrides: flags that override it.
         model: initial model of methods without a first stage, and generator of methods that have one.
-        stage_one: stage 1 run to start InfoCSE from, unless `aux_init` initialises the head in another way.
+        stage_one: stage 1 run, InfoCSE's initial model, unless `aux_init` initialises the head in another way.
     """
     settings = {**read_once(str(config)), **overrides}
     method = settings.get("method")  # none in a stage 1
@@ -232,7 +232,7 @@ def _no_model(backbone: str) -> str:
 
 
 def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers: str) -> tuple[str, ...]:
-    """How a run differs from the paper's in backbone, start, text and budget, according to the configurations.
+    """How a run differs from the paper's in backbone, initial model, text and budget, according to the configurations.
 
     Args:
         settings: of the run; without `model_name_or_path` if it starts from another run of the table.
@@ -242,7 +242,7 @@ def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers
     """
     theirs = read_once(str(paper)) if paper.is_file() else {}
     usual = theirs.get("model_name_or_path")
-    differences = [start_difference(settings.get("model_name_or_path", usual), usual, backbone, papers)]
+    differences = [model_difference(settings.get("model_name_or_path", usual), usual, backbone, papers)]
     if theirs.get("train_file", settings["train_file"]) != settings["train_file"]:
         differences.append("other text")
     if settings.get("max_steps", "-1") != theirs.get("max_steps", "-1"):
@@ -250,13 +250,13 @@ def _differences(settings: Mapping[str, Any], paper: Path, backbone: str, papers
     return tuple(filter(None, differences))
 
 
-def start_difference(model: str | None, usual: str | None, backbone: str, papers: str) -> str | None:
+def model_difference(model: str | None, usual: str | None, backbone: str, papers: str) -> str | None:
     """How an initial model differs from the paper's, `usual`: by size if it is a local folder, otherwise by name."""
     if backbone != papers:
         return "other backbone"
     if model and (Path(model) / "config.json").is_file():
-        return None if (backbone_of(load_config(model)) or "").startswith(papers) else "other start"
-    return None if model == usual else "start not compared"
+        return None if (backbone_of(load_config(model)) or "").startswith(papers) else "other initial model"
+    return None if model == usual else "initial model not compared"
 
 
 def launch(script: str, *argv: str) -> None:
@@ -282,7 +282,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def facts_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """`FACTS` of a run's record; text and start are sha256 digests, a start on the hub is a name."""
+    """`FACTS` of a run's record; text and start (the initial model) are digests; a hub's model is a name."""
     inputs = record["trajectory"]
     files = inputs.get("contents", {}).get("model_name_or_path", {})
     start = inputs.get("start", files.get("model.safetensors"))

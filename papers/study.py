@@ -12,7 +12,7 @@
     adapt                  yes: runs are those of `python -m adapt` on the documents of the last level
     figure                 of the curves of all runs: see `study_page.draw`
 
-Flags may contain `stage_one`, the flags of the run to start from (without a `seed`, one per seed).
+Flags may contain `stage_one`, the flags of the run whose model is the initial one (without a `seed`, one per seed).
 """
 
 import logging
@@ -217,7 +217,7 @@ def scores_in(folder: Path, files: Iterable[str]) -> dict[str, dict[str, float]]
 
 
 def _refuse_mixed(study: Study, rows: Rows) -> None:
-    """Raise BadInput unless all runs of a comparison have the same text, steps, precision, sets and, by level, start.
+    """Raise BadInput unless all runs have the same text, steps, precision, sets and, by level, initial model.
 
     Rows of older versions lack some of these facts.
     """
@@ -236,7 +236,7 @@ def _refuse_mixed(study: Study, rows: Rows) -> None:
 
 
 def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) -> list[dict]:
-    """The row of a run of `adapt`; none without the run, or if its method refuses its start."""
+    """The row of a run of `adapt`; none without the run, or if its method refuses the initial model."""
     flags, beir = study.combinations[levels].copy(), Path(choice.data_dir) / "beir" / levels[-1]
     flags |= {"steps": str(choice.steps)} if choice.steps else {}
     model, first = flags.pop("model", choice.model), flags.pop("stage_one", None)
@@ -254,7 +254,7 @@ def _adapted(study: Study, levels: Key, choice: Choice, seed: int, train: bool) 
         common |= {"keep_start": "false", "bf16": str(choice.bf16).lower(), "disable_tqdm": "true"}
         flags = common | flags
         code = run_to_its_end([sys.executable, "-m", "adapt", str(model), *words_of(flags)], stdout=sys.stderr)
-        if code == BadInput.exit_code:  # explained above: no bag of words from a start without a vocabulary head
+        if code == BadInput.exit_code:  # explained above: no bag of words from a model without a vocabulary head
             logger.error("%s: refused, skipped", folder)
         elif code:
             raise ProjectError(f"{folder}: adapt failed with exit code {code}; run it again to resume")

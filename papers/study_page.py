@@ -109,7 +109,7 @@ def effects_on(name: str, comparisons: Sequence[Sequence[str]], rows: Rows) -> B
 
     A comparison is a factor, and the factors whose levels have lines of their own. The two runs of a pair differ only
     in that factor. Pairs of one seed are averaged first, since they are not independent; the interval is Student's t
-    interval over the seeds. It does not cover the seeds of a stage 1 that a start has once.
+    interval over the seeds. It does not cover the seeds of a stage 1 that has one run.
     """
     rows, seen = [row for row in rows if name in row], set()
     factors = list(dict.fromkeys(factor for comparison in comparisons for factor in comparison))
@@ -158,11 +158,11 @@ def last_gap(study: Study, rows: Rows) -> Iterator[Body]:
 
 
 def adapted(study: Study, rows: Rows) -> Iterator[Body]:
-    """nDCG@10 on judged queries by start and method: mean and standard deviation over the seeds of each set."""
+    """nDCG@10 on judged queries by initial model (`start`) and method: mean and deviation over the seeds of a set."""
     sets = [name for (name,) in grouped(rows, "set")]
     body = [["start", "method", *sets, "mean", "mean gain", "n"]]
     for (start,), of_start in grouped(rows, "start").items():
-        # After stage 1, each seed has a start of its own.
+        # After stage 1, each seed has another initial model.
         before = [list({row["real"]["start"] for row in of_start if row["set"] == name}) for name in sets]
         body.append([start, "as it is", *_by_set(before), "", ""])
         for (method,), group in grouped(of_start, "method").items():

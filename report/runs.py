@@ -91,14 +91,14 @@ def _is_number(value: Any) -> bool:
 def facts(record: dict[str, Any]) -> dict[str, str]:
     """The facts of a run for readers as text, without local paths."""
     settings = record["settings"]
-    start = settings.get("model_name_or_path")
+    initial = settings.get("model_name_or_path")
     values = {
         "method": settings.get("method") or record.get("script"),
         "status": record["status"],
         "seed": settings.get("seed"),
         "steps": record.get("steps"),
         "best dev score": _best(_mapping(record.get("best"))),
-        "start checkpoint": None if start is None else _last(start),
+        "initial model": None if initial is None else _last(initial),
         "text": _text(record),
         "batch size": settings.get("per_device_train_batch_size"),
         "learning rate": settings.get("learning_rate"),

@@ -139,16 +139,16 @@ def test_a_trial_and_a_model_nobody_scored_are_said_to_be_that(card_of, steps, s
 
 
 @pytest.mark.parametrize("verdict", [{"shipped": "start"}, {"shipped": "result", "start_share": 1.0}])
-def test_a_start_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
+def test_an_initial_model_that_is_shipped_unchanged_is_not_said_to_be_trained(card_of, verdict):
     run = record() | {"steps": 20, "verdict": verdict}
     card = card_of(run)
     for claim in ("Trained with", "eprint", "simcse\n", "Only a trial", "step 375"):
         assert claim not in card, claim
     assert card.count("It has the weights of the base model unchanged") == 2
     assert "selection: the model before the first of 20 steps" in card and "1,234 sentences" in card
-    assert "mixed with the start&#39;s weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
+    assert "mixed with the initial weights" not in card_of(run | {"verdict": {"shipped": "result"}}, output="other")
     mixed = card_of(run | {"verdict": {"shipped": "result", "start_share": 0.5}}, output="mixed")
-    assert "mixed with the start's weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
+    assert "mixed with the initial weights (share 0.5)" in mixed and "Trained with SimCSE" in mixed
 
 
 @pytest.mark.parametrize(

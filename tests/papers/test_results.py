@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from eval.compare.sides import Score, published
+from eval.retrieval.beir import PAPER14
 from eval.scores import Key, write_rows
 from eval.scores import row as score_row
 from papers import results, runs
@@ -115,14 +116,12 @@ def test_a_maximum_is_shown_and_not_judged(choice):
 
 
 def test_an_average_over_sets_with_files_of_their_own_needs_them_all(choice):
-    names = """trec-covid nfcorpus nq fiqa arguana webis-touche2020 quora cqadupstack dbpedia-entity scidocs
-        climate-fever scifact hotpotqa fever""".split()
     columns = tuple(Column(task, Key(task, "test", "test", "ndcg@10")) for task in ("scifact", "Avg."))
     table = one_table(infocse(), columns=columns)
     plan = plan_of(table, table.rows[0], choice)
     folder = plan.folder(choice, 0)
     runs.record_untrained(folder, {})
-    for i, name in enumerate(names):
+    for i, name in enumerate(PAPER14):
         if i == 13:
             assert [one["ours"] for one in collect(table, choice)] == [11.0, None]
         write_rows(folder / f"beir-{name}.json", [score_row(name, "test", "ndcg@10", "mean of queries", 5, i)])

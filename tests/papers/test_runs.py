@@ -16,7 +16,7 @@ from eval.sts import Pairs, correlation, cosines
 from models.pooling import POOLINGS
 from papers import runs
 from papers.__main__ import main
-from papers.runs import Choice, RunPlan, plan_of, start_difference
+from papers.runs import Choice, RunPlan, model_difference, plan_of
 from papers.specification import Table, TableRow
 from tests.encoders import encode_of
 from tests.eval.toys import write_stsb
@@ -146,19 +146,19 @@ CHAINED = TableRow("sup-unsup", "bert-base", config="consert-sup-unsup", after="
 @pytest.mark.parametrize("row", [TRAINED, UNTRAINED, CHAINED], ids=lambda row: row.label)
 def test_the_initial_model_is_compared_by_its_size_where_it_is_here_and_else_by_its_name(row, initial):
     assert differs(row) == differs(row, model="bert-base-uncased") == ()
-    assert differs(row, model="somebody/bert") == ("start not compared",)
+    assert differs(row, model="somebody/bert") == ("initial model not compared",)
     assert differs(row, model=initial()) == ()
-    assert differs(row, model=initial(hidden_size=384)) == ("other start",)
+    assert differs(row, model=initial(hidden_size=384)) == ("other initial model",)
     assert differs(row, model=initial(), backbone="mini")[0] == "other backbone"
 
 
 def test_stage_one_text_and_budget_are_compared(initial):
     infocse = TableRow("InfoCSE", "bert-base", config="infocse")
-    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == ("start not compared",)
-    assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other start",)
+    assert differs(infocse) == () and differs(infocse, stage_one="runs/mine") == ("initial model not compared",)
+    assert differs(infocse, stage_one=initial(num_hidden_layers=6)) == ("other initial model",)
     assert differs(TRAINED, train_file="mine.txt", steps=9) == ("other text", "other budget")
     assert (
-        start_difference(initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base") is None
+        model_difference(initial(model_type="roberta", vocab_size=50265), None, "roberta-base", "roberta-base") is None
     )
 
 

@@ -11,12 +11,12 @@ from tests.refusals import refused
 def test_facts_hold_names_and_no_paths(tmp_path, write_run):
     found = facts(read_run_folder("a", write_run(tmp_path / "a"), "scores.json").record)
     assert "secret" not in json.dumps(found)
-    assert {name: found[name] for name in ("method", "seed", "steps", "text", "start checkpoint", "commit")} == {
+    assert {name: found[name] for name in ("method", "seed", "steps", "text", "initial model", "commit")} == {
         "method": "simcse",
         "seed": "3",
         "steps": "20",
         "text": "wiki.txt (1,000 rows)",
-        "start checkpoint": "mini-bert",
+        "initial model": "mini-bert",
         "commit": "0123456789ab, 2 changed files",
     }
     assert found["best dev score"] == "71.50 at step 10"
