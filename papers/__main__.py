@@ -151,7 +151,7 @@ def _rows(table: Table, choice: Choice, path: Path, collect_only: bool) -> list[
     plans = [plan for row in table.rows if isinstance(plan := plan_of(table, row, choice), RunPlan)]
     if not plans and not collect_only:
         raise BadInput(f"{table.name}: no row can be run with these flags; --list says why")
-    asked = {folder.name for plan in plans for folder in plan.folders(choice).values()}
+    asked = {folder.name for plan in plans for folder in plan.folders(choice).values()} if not collect_only else set()
     before = read_json(path, "a results table", "give another --output", list) if path.is_file() else []
     runs = {PurePath(facts["run"]).name for row in before for facts in row["provenance"].values()}
     if lost := [run for run in runs - asked if finished(Path(choice.runs) / run) is None]:

@@ -70,7 +70,7 @@ def test_figures_of_runs_that_are_gone_are_not_overwritten(filled, runner, tmp_p
     rows = filled("--seeds", "0", "1")
     shutil.rmtree(tmp_path / "runs")
     held, asked = table.read_text(), len(runner.asked)
-    for flags in (["0"], ["0", "1", "--rows", "InfoCSE"]):
+    for flags in (["0"], ["0", "1", "--rows", "InfoCSE"], ["0", "1", "--collect"]):
         with pytest.raises(BadInput, match=r"has figures of \d runs that are not in .* and would be lost"):
             filled("--seeds", *flags)
         assert table.read_text() == held and len(runner.asked) == asked
