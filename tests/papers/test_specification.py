@@ -3,7 +3,6 @@
 import pytest
 
 from common.errors import BadInput
-from common.files import read_yaml
 from eval.compare.sides import records
 from eval.scores import Key
 from models.pooling import POOLINGS
@@ -11,7 +10,6 @@ from papers import specification
 from papers.results import needed
 from papers.runs import config_path
 from papers.specification import names, read
-from tests.sources import check_entry
 from training.methods import script_of
 from training.settings import fill, read_config
 
@@ -78,32 +76,15 @@ def test_records_hold_the_numbers_of_the_papers():
     assert printed("consert-figure-5", "none, none", "Avg.") == 63.84
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_file_is_well_formed(name):
-    content = read_yaml(specification.FOLDER / f"{name}.yaml")
-    words = dict.fromkeys(("title", "paper", "where", "backbone"), str)
-    check_entry(content, words | {"columns": list, "rows": list}, {"figure": dict, "note": str})
-    for column in content["columns"]:
-        optional = {"split": str, "metric": str, "statistic": str, "name": str, "x": (int, float)}
-        check_entry(column, {"tasks": list}, optional)
-        assert {type(task) for task in column["tasks"]} == {str}
-        assert column.get("statistic", "mean") in ("mean", "max")
-    for row in content["rows"]:
-        ways = dict.fromkeys(("config", "evaluate", "published_only"), str)
-        position = dict.fromkeys(("x", "y"), (str, int, float))
-        optional = dict.fromkeys(("backbone", "published", "after", "note", "series"), str)
-        check_entry(row, {"label": str}, ways | position | optional | {"overrides": dict, "misprints": dict})
-        assert len(ways.keys() & row.keys()) == 1, row
-        assert "config" in row or not {"overrides", "after"} & row.keys(), row
-        assert all(type(value) in (bool, int, float, str) for value in row.get("overrides", {}).values())
-
-
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_a_table_s_parts_fit_together(table):
     columns = {column.name: column for column in table.columns}
     assert table.rows and len(columns) == len(table.columns)
     assert len({row.label for row in table.rows}) == len(table.rows)
+    assert {column.statistic for column in table.columns} <= {"mean", "max"}
     for row in table.rows:
+        assert [row.config, row.evaluate, row.published_only].count(None) == 2
+        assert row.config or not (row.overrides or row.after)
         assert row.misprints.keys() <= columns.keys()
         if row.published:
             assert any(column.key in records()[row.published].scores for column in table.columns), row
