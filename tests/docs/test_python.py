@@ -1,4 +1,4 @@
-"""The Python of docs/ runs as it stands; that of python.md, in its order, gives what the command line gives."""
+"""The Python of the pages runs as it stands; that of python.md, in its order, gives what the command line gives."""
 
 import json
 import re
@@ -18,8 +18,8 @@ from tests.sources import ROOT
 from training import stages
 
 
-def blocks_of(page):
-    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+def blocks_of(page, folder=ROOT / "docs"):
+    return re.findall(r"```python\n(.*?)```", (folder / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 BLOCKS = blocks_of("python.md")
@@ -75,6 +75,15 @@ def test_files_become_passages_that_adapt_reads_and_an_embedder_finds(tiny_bert,
     encoder.save("runs/my-search", tokenizer)
     exec(searches, {})
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"guide"}
+
+
+def test_the_readme_searches_with_a_published_model(tiny_bert, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    encoder, tokenizer = load_encoder(str(tiny_bert), "avg")
+    encoder.save("MODEL", tokenizer)
+    [block] = blocks_of("README.md", ROOT)
+    exec(block.replace("sentence-transformers/all-MiniLM-L6-v2", "MODEL"), {})
+    assert capsys.readouterr().out.count("[('") == 2
 
 
 def test_the_index_of_the_search_page_is_kept(tiny_bert, tmp_path, monkeypatch, capsys):

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from common.errors import CheckpointRefused
 from data.prepare import HubFile, record
 from eval.compare.sides import Score, from_files
-from eval.scores import Key, items_path, read_items, read_scores
+from eval.scores import items_path, read_items, read_scores
 from eval.vectors import VectorStore
 from export.facts import Facts, read_facts
-from papers.imported import read_imported
 from report.runs import facts, read_run_folder
 from tests.folders import checkpoint
 from tests.fuzz.damage import MANY, as_json, damaged, result
@@ -141,19 +140,6 @@ def test_scores_are_read_or_refused(tmp_path, content):
     if side is not None:
         assert set(side.headline) <= side.scores.keys()
         assert all(isinstance(score, Score) and str(score) for score in side.scores.values())
-
-
-_FACTS = {"run": "runs/tables/a_seed-0", "steps": 8, "commit": "abc", "versions": {"torch": "2"}, "hardware": {}}
-_TABLE = [{name: _ROW[name] for name in Key._fields} | {"by_seed": {"0": 71.5}, "provenance": {"0": _FACTS}}] * 2
-
-
-@MANY
-@given(as_json(_TABLE))
-def test_a_table_s_rows_are_read_or_refused(tmp_path, content):
-    path = tmp_path / "table.json"
-    path.write_bytes(content)
-    for name, run in (result(read_imported, path) or {}).items():
-        assert isinstance(name, str) and all(abs(value) <= 100 for value in run.figures.values())
 
 
 @pytest.fixture(scope="module")

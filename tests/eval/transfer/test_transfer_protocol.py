@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bench import transfer as plain
 from eval.transfer import validation
 from eval.transfer.validation import MODES, OPTIMIZERS, Fit, Fitted, Judge, Settings, fit_all, with_ones
+from tests.eval.transfer import senteval as plain
 
 
 def rows(count=160, dimension=24, classes=2, seed=0, signal=0.5):
