@@ -8,13 +8,13 @@ from typing import Any
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from training.record import RUN_FILE, read_run
 
 from common.errors import BadInput
 from common.files import read_json
 from data.prepare import WIKI, WIKI_TERMS
 from eval.scores import has_scores, read_scores
 from models.objectives.base import Method
+from training.folder import RUN_FILE, read_run
 from training.methods import load_method, method_names
 
 BASELINE = "baseline.json"  # as `python -m baselines` writes it
